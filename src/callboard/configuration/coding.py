@@ -1,7 +1,6 @@
 """The settings of the coding agents: `[coding]` in callboard.toml.
 
-Owns the keys of seed 003's configuration (limits, git, tools, project, context, modes, debug) that mean something here, and
-their defaults. Knows nothing of files.
+The names of the tables and keys are those of seed 003's configuration, as far as they mean something here.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ RESULT_LIMITS: Final[Mapping[str, int]] = {
     "get_lines": 24_000,
     "default": 8000,
 }
-"""Characters of a result that a model is shown, by tool."""
+"""Characters of a result that a model gets, by tool."""
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,68 +33,70 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class LimitSettings(_Table, frozen=True):
-    """`max_task_duration_minutes` and `max_inference_runs` bound a whole job; without the second the phases' own rounds do.
-
-    The others bound each command in the sandbox: `command_seconds`, `command_memory_mb` of a process, `command_processes`.
-    """
+    """`[coding.limits]`: bounds of a whole job, and of each command in the sandbox."""
 
     max_task_duration_minutes: Positive = 30
     max_inference_runs: Count | None = None
+    """Replies of a whole job; None leaves it to the rounds of each phase."""
     command_seconds: Positive = 120
     command_memory_mb: Count = 2048
+    """Of each process."""
     command_processes: Count = 256
 
 
 class GitSettings(_Table, frozen=True):
-    """`branch_prefix` begins the names of jobs' branches; `remote` is pushed to; `always_draft_pr` makes pull requests drafts.
-
-    `fetch` lets a job fetch what the commit that it begins at lacks here: in a partial clone, or of git-lfs.
-    """
+    """`[coding.git]`."""
 
     branch_prefix: str = "callboard/"
+    """The beginning of the names of jobs' branches."""
     remote: str = "origin"
+    """The remote that is pushed to."""
     always_draft_pr: bool = True
+    """Whether pull requests are drafts."""
     fetch: bool = False
+    """Whether a job may fetch objects that are missing here: in a partial clone, or of git-lfs."""
 
 
 class ToolSettings(_Table, frozen=True):
-    """Command patterns of `bash`, by shell words: those that are allowed (all, if empty) and those that are not."""
+    """`[coding.tools]`: patterns of commands of `bash`, by shell words."""
 
     allowed_bash_commands: Strings = ()
+    """All, if empty."""
     forbidden_commands: Strings = ()
 
 
 class ProjectSettings(_Table, frozen=True):
-    """What the model is told of the project; `workdir` is the folder of the repository that the tests run in."""
+    """`[coding.project]`: facts for the model's prompt."""
 
     name: str = ""
     workdir: str = ""
+    """The folder of the repository in which the tests run."""
     tech_stack: Strings = ()
 
 
 class SandboxSettings(_Table, frozen=True):
-    """`hosts` may be reached from the sandbox (`example.org`, `*.example.org`), `readable` are further folders that are seen there.
-
-    `allow_weaker` lets jobs, whose commands nobody looks at, run in a sandbox that leaves something outside of the
-    workspace open to change; by default they are refused. Only a user may say so, for the project's file is guarded.
-    """
+    """`[coding.sandbox]`."""
 
     hosts: Strings = ()
+    """Hosts that commands may reach (`example.org`, `*.example.org`)."""
     readable: Strings = ()
+    """Further folders that commands may read."""
     allow_weaker: bool = False
+    """Whether jobs, whose commands nobody looks at, may run in a sandbox that lets them change something outside of the
+    workspace. Only in the user's own file."""
 
 
 class ContextSettings(_Table, frozen=True):
-    """`compact_at` is the share of the model's context at which older rounds are compacted, `keep_rounds` stay as they are.
-
-    With `compact_every_n_rounds` they are compacted whenever so many have come besides, within that share too.
-    `tool_result_limits` are characters by tool; `default` is for the others.
-    """
+    """`[coding.context]`: when older rounds are compacted, and how long results may be."""
 
     compact_at: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.75
+    """The share of the model's context window at which older rounds are compacted."""
     keep_rounds: Count = 3
+    """The latest rounds, which are never compacted."""
     compact_every_n_rounds: Count | None = None
+    """Compact after so many further rounds too, below that share."""
     tool_result_limits: dict[str, Count] = {}
+    """Characters of a result by tool; `default` is for the others."""
 
     def result_limit(self, tool: str) -> int:
         """Characters of a result of this tool."""
@@ -104,18 +105,21 @@ class ContextSettings(_Table, frozen=True):
 
 
 class DebugSettings(_Table, frozen=True):
-    """`enabled` shows all of a job, as `--verbose` does; `keep_temp_files` keeps its working tree when it is done."""
+    """`[coding.debug]`."""
 
     enabled: bool = False
+    """Show all of a job, as `--verbose` does."""
     keep_temp_files: bool = False
+    """Keep a job's working tree when it is done."""
 
 
 class ModeSettings(_Table, frozen=True):
-    """Of one kind of job. `access` is what it may do, `rounds` bounds it, `deny` are permission patterns of tools."""
+    """`[coding.modes.KIND]`: one kind of job."""
 
     access: Access | None = None
     rounds: Count | None = None
     deny: Strings = ()
+    """Permission patterns of tools that are denied."""
 
 
 class CodingSettings(_Table, frozen=True):
@@ -135,7 +139,7 @@ CHAT_ROUNDS: Final = 50
 """Replies of a turn of a chat where nothing bounds them."""
 
 DENIALS: Final = (("tools", "forbidden_commands"), ("modes", "*", "deny"))
-"""Lists of what is denied: those of all files hold together. `*` stands for any one key."""
+"""Lists of denials, which are added up over all files. `*` matches any one key."""
 
 
 def merge_tables(lower: Mapping[str, Any], higher: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def elicitation_callback(elicit: Elicit, pause_deadlines: PauseDeadlines) -> Any
         try:
             with pause_deadlines():
                 action, content = await elicit(text, schema)
-        except Exception as error:  # noqa: BLE001  # whoever asks the user may fail in any way
+        except Exception as error:  # noqa: BLE001  # the callback may fail in any way
             return ErrorData(code=_INTERNAL_ERROR, message=f"the user could not be asked: {error}")
         filled = {**_defaults(schema), **(content or {})} if action == "accept" and schema else None
         return ElicitResult(action=action, content=filled)

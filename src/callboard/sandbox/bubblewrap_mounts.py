@@ -84,10 +84,10 @@ class BubblewrapMounts:
         bind_mounts: Sequence[PurePosixPath],
         hidden: Sequence[PurePosixPath] = (),
     ) -> None:
-        """What the confinement names. Its paths must be absolute, and without links."""
+        """Add the paths of the confinement, which must be absolute and free of symlinks."""
         workspace = confinement.workspace
         writable = [workspace, *([confinement.home] if confinement.home else [])]
-        # First, so that what is beneath them is not taken for a source of its own.
+        # First, so that paths beneath them get no source of their own.
         for place in writable:
             self._source(place)
         for place in find_readable_paths(confinement):
@@ -96,7 +96,7 @@ class BubblewrapMounts:
         for place in sorted(writable):
             self._bind(place, option="--bind")
         for place in interpreter_paths():
-            # Whoever could change it would be run by us.
+            # Read-only: else a command could replace code that we execute.
             if is_reachable(place) and any(place.is_relative_to(each) for each in writable):
                 self._bind(place)
         for step in sorted({step for place in (*read_only, *hidden) for step in path_steps(place)[:-1]}):

@@ -1,9 +1,9 @@
-"""Which sandbox this machine has.
+"""Find the sandbox of this machine.
 
-Owns the order in which they are tried, and why each was taken or passed over. A sandbox is had only if it has run
-something: bubblewrap may be there and user namespaces forbidden, and a kernel may know Landlock and have it turned off.
-Law: a program is run as bubblewrap only if it is the system's, where only root can have put it, or if its bytes are
-those that were verified. PATH is not asked.
+A sandbox counts only if it has run a command: bubblewrap may be installed while user namespaces are forbidden, and a kernel
+may know Landlock and have it turned off.
+Law: bubblewrap is run only if it is the system's, which only root can have written, or if its SHA-256 is known. PATH is not
+searched.
 """
 
 from __future__ import annotations

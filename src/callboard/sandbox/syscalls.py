@@ -258,7 +258,7 @@ REFUSED: tuple[SyscallRule, ...] = (
     SyscallRule("creat", tests=(ArgumentTest(1, "any", _SET_ID),)),
     SyscallRule("mknod", tests=(ArgumentTest(1, "any", _SET_ID),)),
     SyscallRule("mknodat", tests=(ArgumentTest(2, "any", _SET_ID),)),
-    # Whoever opens the file next waits for the one who has a lease on it.
+    # A process that opens the file next would wait for the holder of a lease.
     SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", _F_SETLEASE),)),
     # The kernel loads a module for a kind of socket that it has not met: SCTP, DCCP, TIPC, families of netlink.
     SyscallRule("socketpair", errno.EAFNOSUPPORT, (ArgumentTest(0, "other", _UNIX),)),
