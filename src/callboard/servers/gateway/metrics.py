@@ -16,7 +16,7 @@ _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """One worker's."""
+    """The metrics of one worker."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

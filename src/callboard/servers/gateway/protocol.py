@@ -382,7 +382,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         shared: SharedState = app_state[STATE]
         self._room = shared.room
         self._counted = 0
-        """Bytes of a message that is not whole, which were taken of the room."""
+        """Bytes of an incomplete message, which were taken of the request budget."""
         self._rest: deque[bytes] = deque()
         self._scheduled = False
 

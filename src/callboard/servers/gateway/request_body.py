@@ -21,9 +21,9 @@ from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.surrogates import replace_halves
 
 LARGE: Final = 256 * 1024
-"""Bytes from which on a request is worked on in a thread; below, that would cost more than it takes."""
+"""From so many bytes on a request is read on a thread; below, a thread costs more than it saves."""
 _STEP: Final = 64 * 1024
-"""Bytes that are looked through at once: a tenth of a millisecond."""
+"""Bytes that are searched at once: a tenth of a millisecond."""
 _OPENS: Final = (b",", b"[", b"{")
 """What begins a value, but for the first of an array or object."""
 _CODEX_HINT: Final = " (Codex: -c features.enable_request_compression=false)"

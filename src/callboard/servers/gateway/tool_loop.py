@@ -83,8 +83,18 @@ _CLIENT_TOOL = Invoker("", _never_called, {}, validator=_NoValidation(), deferre
 
 
 class ToolLoop:
-    """One reply, in as many rounds as it takes. `theirs` are the client's tools, `ours` may run here, by a `search` where
-    they are many; `seen` is how many canisters the client sent.
+    """One reply, in as many rounds as it takes.
+
+    Args:
+        candidates: The backends to ask.
+        request: The client's, with the declarations of the hosted tools.
+        record: Of the whole reply.
+        plan: How the first backend's model is asked.
+        client_tools: The client's own.
+        hosted_tools: Those that may run here.
+        search: Finds hosted tools where there are too many to declare.
+        limits: Of the rounds.
+        client_canisters: How many canisters the client sent, for the identifiers of its calls.
     """
 
     def __init__(
@@ -118,19 +128,19 @@ class ToolLoop:
         )
         self._actions: deque[Action] = deque()
         self._client_indices: dict[int, int | None] = {}
-        """The indices of this round's calls, and what they are in the reply; None for those that run here."""
+        """The reply's index of each call of this round; None for those that run here."""
         self._calls: list[Event] = []
-        """Of the client's tools, told at the end."""
+        """Events of calls of the client's tools, sent at the end."""
         self._count = 0
         self._last_text_round = 0
-        """The last round that said something."""
+        """The last round with text."""
         self._ends_in_reasoning = False
         self._has_usage = False
         self._reason: Ending = "stop"
         self._failed: ReplyFailed | None = None
 
     async def batches(self) -> Batches:
-        """The reply's, once."""
+        """The batches of the reply, once."""
         self._actions.extend(self._loop.start(datetime.now(UTC)))
         while self._actions:
             match action := self._actions.popleft():
@@ -264,7 +274,7 @@ class ToolLoop:
 
 
 def first_plan(candidates: Candidates, owner: str) -> Plan:
-    """How the first backend's model is to be asked."""
+    """How the first backend's model is asked."""
     backend, name = candidates[0]
     try:
         return backend.model(name, owner).plan

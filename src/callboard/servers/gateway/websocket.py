@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_WAITING = 32
 """Messages that may wait for the reply before them."""
 _TRANSPORT_FIELDS = frozenset({"type", "stream", "stream_options"})
-"""Fields that are not the body's."""
+"""Fields of a message that are not the body's."""
 _PROCESSED = "response.processed"
 _MAX_PROCESSED = 1024
 """Bytes of such a message, which has an identifier and nothing else."""
@@ -41,7 +41,7 @@ _DONE = b"[DONE]"
 
 
 class ResponsesWebSocket:
-    """The endpoint."""
+    """The endpoint of GET /v1/responses with an upgrade."""
 
     def __init__(self, gateway: Gateway, endpoint: ReplyEndpoint) -> None:
         self._gateway = gateway
@@ -81,7 +81,7 @@ class _Connection:
         self._memory = ConnectionMemory()
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
-        """Bytes of the messages that wait, which are taken of the room."""
+        """Bytes of the waiting messages, which were taken of the request budget."""
         self._is_waiting = False
         self._gone = asyncio.Event()
 
@@ -103,7 +103,7 @@ class _Connection:
             self._gateway.request_budget.release(self._size)
 
     async def _listen(self) -> None:
-        """Takes what comes while a reply is given, so that a client that leaves is noticed."""
+        """Queue messages while a reply is sent, so that a client that leaves is noticed."""
         limit = self._gateway.settings.limits.body
         while (message := await self._receive())["type"] != "websocket.disconnect":
             data: bytes = message.get("bytes") or (message.get("text") or "").encode()
@@ -120,7 +120,7 @@ class _Connection:
         self._waiting.put_nowait(b"")
 
     async def _answer(self, data: bytes) -> None:
-        """Answers a message. What is wrong with it is found out where it counts as a request of its key."""
+        """Answer a message. It is checked in `read`, so that a wrong one counts as a request of its key too."""
         last = self._memory.last
         continues = False
         self._is_waiting = True
@@ -150,7 +150,7 @@ class _Connection:
             self._memory.last = ResponseHistory()
 
     def _release(self, data: bytes) -> None:
-        """The message waits no more."""
+        """The message no longer waits: give its bytes back."""
         if self._is_waiting:
             self._is_waiting = False
             self._size -= len(data)
@@ -164,7 +164,7 @@ class _Connection:
         await self._endpoint.refuse(error, self._send_as_messages())
 
     def _send_as_messages(self) -> Send:
-        """Sends an HTTP answer as messages."""
+        """A `send` of ASGI that turns an HTTP answer into messages."""
         status = 0
 
         async def send(message: Message) -> None:
@@ -197,7 +197,7 @@ _read_kind = msgspec.json.Decoder(_Kind).decode
 
 
 def _is_processed_message(data: bytes) -> bool:
-    """Whether it is what Codex says when it has read a compaction; nothing is to be answered then."""
+    """Whether Codex confirms that it has read a compaction, which wants no answer."""
     if len(data) > _MAX_PROCESSED:
         return False
     try:
