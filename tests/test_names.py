@@ -4,8 +4,6 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
 MODULES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
 
@@ -30,7 +28,7 @@ SHORT = {
 """Modules of fewer lines, and why each is one of its own."""
 
 
-def stored(node):
+def bound_name(node):
     """The name that a node binds as an argument, a variable or an attribute."""
     match node:
         case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
@@ -38,12 +36,23 @@ def stored(node):
     return ""
 
 
-@pytest.mark.parametrize("path", sorted(MODULES))
-def test_functions_are_verbs_and_values_are_nouns(path):
-    nodes = list(ast.walk(MODULES[path]))
-    functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    assert [(node.lineno, node.name) for node in functions if node.name.lstrip("_") in PARTICIPLES.split()] == []
-    assert [(node.lineno, stored(node)) for node in nodes if stored(node).lstrip("_") in RIDDLES.split()] == []
+def test_functions_are_verbs():
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    assert [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, functions) and node.name.lstrip("_") in PARTICIPLES.split()
+    ] == []
+
+
+def test_values_are_nouns():
+    assert [
+        f"{path}:{node.lineno} {bound_name(node)}"
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if bound_name(node).lstrip("_") in RIDDLES.split()
+    ] == []
 
 
 def test_the_name_of_a_class_means_one_thing():

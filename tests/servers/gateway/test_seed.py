@@ -1,4 +1,4 @@
-"""Seed 002, row by row, and each known weakness of the proxy that it describes."""
+"""The Responses front as the first proxy had it, row by row, and each weakness of that proxy that is known."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ READ = {
 HI = {"model": "gpt-4o-mini", "input": "Hi"}
 
 
-def run(serving, replies, bodies, headers=None, **settings):
+def exchange(serving, replies, bodies, headers=None, **settings):
     """The answers to these bodies, and what the backend was asked."""
 
     async def scenario():
@@ -62,7 +62,7 @@ def run(serving, replies, bodies, headers=None, **settings):
     return asyncio.run(scenario())
 
 
-def ask(serving, reply, headers=None, chunk_size=None, **fields):
+def stream_reply(serving, reply, headers=None, chunk_size=None, **fields):
     """The answer to one request that is streamed unless it says otherwise."""
 
     async def scenario():
@@ -75,14 +75,14 @@ def ask(serving, reply, headers=None, chunk_size=None, **fields):
     return asyncio.run(scenario())
 
 
-def upstream(serving, **fields):
+def upstream_request(serving, **fields):
     """What the backend is asked, at first where it does not call as it is asked to."""
-    (answer,), (body, *_) = run(serving, lambda _: "Hello", [{**HI, **fields}])
+    (answer,), (body, *_) = exchange(serving, lambda _: "Hello", [{**HI, **fields}])
     assert answer.status == 200, answer
     return body
 
 
-def call(index, location):
+def call_events(index, location):
     arguments = {"location": location}
     raw = json.dumps(arguments)
     return [
@@ -93,33 +93,33 @@ def call(index, location):
     ]
 
 
-def spoken(text, size=1):
+def content_chunks(text, size=1):
     """A text in chunks of that many characters, from a Chat Completions backend."""
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    said = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
-    return Raw([*said, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, "[DONE]"])
+    chunks = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
+    return Raw([*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, "[DONE]"])
 
 
-def final(answer):
+def final_response(answer):
     assert answer.status == 200, answer
     return answer.events[-1]["response"] if answer.streamed else answer.body
 
 
-def items(answer, kind):
-    return [item for item in final(answer)["output"] if item["type"] == kind]
+def output_items(answer, kind):
+    return [item for item in final_response(answer)["output"] if item["type"] == kind]
 
 
-def calls(answer):
-    return [(item["name"], json.loads(item["arguments"])) for item in items(answer, "function_call")]
+def function_calls(answer):
+    return [(item["name"], json.loads(item["arguments"])) for item in output_items(answer, "function_call")]
 
 
-def text(answer):
-    parts = [part for item in items(answer, "message") for part in item["content"]]
-    said = "".join([part.get("text", part.get("refusal")) for part in parts])
+def output_text(answer):
+    parts = [part for item in output_items(answer, "message") for part in item["content"]]
+    whole = "".join([part.get("text", part.get("refusal")) for part in parts])
     if answer.streamed:
         deltas = [event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"]
-        assert "".join(deltas) == said  # nothing is in the end that was not streamed
-    return said
+        assert "".join(deltas) == whole  # nothing is in the end that was not streamed
+    return whole
 
 
 # 5.1.2: parameters
@@ -127,9 +127,9 @@ def text(answer):
 
 @pytest.mark.parametrize("tool", [FLAT, NESTED], ids=["flat", "nested"])
 def test_both_shapes_of_a_tool(serving, tool):
-    (sent,) = upstream(serving, tools=[tool])["tools"]
-    assert sent["type"] == "function"
-    assert {name: sent["function"][name] for name in FUNCTION} == FUNCTION
+    (declared,) = upstream_request(serving, tools=[tool])["tools"]
+    assert declared["type"] == "function"
+    assert {name: declared["function"][name] for name in FUNCTION} == FUNCTION
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_both_shapes_of_a_tool(serving, tool):
     ],
 )
 def test_a_tool_without_parameters(serving, tool):
-    (sent,) = upstream(serving, tools=[tool])["tools"]
-    assert sent["function"]["name"] == "now"
-    assert sent["function"].get("parameters", {"type": "object"})["type"] == "object"
+    (declared,) = upstream_request(serving, tools=[tool])["tools"]
+    assert declared["function"]["name"] == "now"
+    assert declared["function"].get("parameters", {"type": "object"})["type"] == "object"
 
 
 @pytest.mark.parametrize(
-    ("choice", "sent"),
+    ("choice", "expected"),
     [
         ("auto", ("auto", None)),
         ("none", ("none",)),
@@ -159,20 +159,20 @@ def test_a_tool_without_parameters(serving, tool):
         ({"type": "function", "name": "get_weather"}, ({"type": "function", "function": {"name": "get_weather"}},)),
     ],
 )
-def test_choices(serving, choice, sent):
-    assert upstream(serving, tools=[FLAT], tool_choice=choice).get("tool_choice") in sent
+def test_choices(serving, choice, expected):
+    assert upstream_request(serving, tools=[FLAT], tool_choice=choice).get("tool_choice") in expected
 
 
-@pytest.mark.parametrize("said", [{}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}])
-def test_parallel_calls(serving, said):
-    body = upstream(serving, tools=[FLAT], **said)
-    assert body.get("parallel_tool_calls", True) == said.get("parallel_tool_calls", True)
-    (answer,), _ = run(serving, ["Hello"], [{**HI, "tools": [FLAT], **said}])
-    assert answer.body["parallel_tool_calls"] == said.get("parallel_tool_calls", True)
+@pytest.mark.parametrize("fields", [{}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}])
+def test_parallel_calls(serving, fields):
+    body = upstream_request(serving, tools=[FLAT], **fields)
+    assert body.get("parallel_tool_calls", True) == fields.get("parallel_tool_calls", True)
+    (answer,), _ = exchange(serving, ["Hello"], [{**HI, "tools": [FLAT], **fields}])
+    assert answer.body["parallel_tool_calls"] == fields.get("parallel_tool_calls", True)
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "name", "sent"),
+    ("field", "value", "name", "expected"),
     [
         ("max_output_tokens", 50, "max_completion_tokens", 50),
         ("temperature", 0.25, "temperature", 0.25),
@@ -194,9 +194,9 @@ def test_parallel_calls(serving, said):
         ("text", {"format": {"type": "json_object"}}, "response_format", {"type": "json_object"}),
     ],
 )
-def test_fields_reach_the_backend(serving, field, value, name, sent):
-    body = upstream(serving, **{field: value})
-    assert body.get(name, body.get("max_tokens")) == sent
+def test_fields_reach_the_backend(serving, field, value, name, expected):
+    body = upstream_request(serving, **{field: value})
+    assert body.get(name, body.get("max_tokens")) == expected
 
 
 def test_a_format_is_put_as_the_backend_wants_it(serving):
@@ -206,7 +206,9 @@ def test_a_format_is_put_as_the_backend_wants_it(serving):
         "required": ["a"],
         "additionalProperties": False,
     }
-    body = upstream(serving, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}})
+    body = upstream_request(
+        serving, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
+    )
     assert body["response_format"]["type"] == "json_schema"
     assert (
         body["response_format"]["json_schema"] | {"name": "n", "schema": schema, "strict": True}
@@ -216,7 +218,7 @@ def test_a_format_is_put_as_the_backend_wants_it(serving):
 
 @pytest.mark.parametrize("instructions", ["Be kind.", "Be kind.\n\nVery."])
 def test_instructions_are_not_added_to(serving, instructions):
-    body = upstream(serving, instructions=instructions, tools=[FLAT])
+    body = upstream_request(serving, instructions=instructions, tools=[FLAT])
     assert [message for message in body["messages"] if message["role"] == "system"] == [
         {"role": "system", "content": instructions}
     ]
@@ -229,8 +231,8 @@ PLAIN = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEn
 TWO = [
     ReplyStarted(),
     TextPiece("I look."),
-    *call(0, "Boston"),
-    *call(1, "Seattle"),
+    *call_events(0, "Boston"),
+    *call_events(1, "Seattle"),
     Usage(3, 2),
     ReplyEnded("invocations"),
 ]
@@ -255,8 +257,8 @@ SEED_ORDER = [
     "asked", [{"headers": {"x-callboard-compat-events": "1"}}, {"compat_events": True}], ids=["header", "setting"]
 )
 def test_the_seed_s_events(serving, asked):
-    one = [ReplyStarted(), TextPiece("I look."), *call(0, "Boston"), ReplyEnded("invocations")]
-    (answer,), _ = run(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
+    one = [ReplyStarted(), TextPiece("I look."), *call_events(0, "Boston"), ReplyEnded("invocations")]
+    (answer,), _ = exchange(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
     kinds = [event["type"] for event in answer.events]
     seeds = [kind for kind in kinds if kind in SEED_ORDER]
     assert [kind for kind, _ in itertools.groupby(seeds)] == SEED_ORDER
@@ -288,18 +290,18 @@ def test_the_seed_s_events(serving, asked):
 
 
 def test_without_asking_there_are_the_official_ones_alone(serving):
-    kinds = {event["type"] for event in ask(serving, TWO, tools=[FLAT]).events}
+    kinds = {event["type"] for event in stream_reply(serving, TWO, tools=[FLAT]).events}
     assert [kind for kind in kinds if "output_tool_call" in kind or kind == "response.done"] == []
 
 
 @pytest.mark.parametrize(
     "reply",
-    [TWO, [ReplyStarted(), *call(0, "Boston"), *call(1, "Seattle"), ReplyEnded("invocations")]],
+    [TWO, [ReplyStarted(), *call_events(0, "Boston"), *call_events(1, "Seattle"), ReplyEnded("invocations")]],
     ids=["with text", "calls alone"],
 )
 @pytest.mark.parametrize("seed", ["0", "1"])
 def test_indices(serving, reply, seed):
-    answer = ask(serving, reply, {"x-callboard-compat-events": seed}, tools=[FLAT])
+    answer = stream_reply(serving, reply, {"x-callboard-compat-events": seed}, tools=[FLAT])
     added = {
         event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"
     }
@@ -308,11 +310,11 @@ def test_indices(serving, reply, seed):
     }
     assert list(added) == sorted(added) == list(range(len(added)))
     assert {index: item["id"] for index, item in added.items()} == {index: item["id"] for index, item in done.items()}
-    output = final(answer)["output"]
+    output = final_response(answer)["output"]
     assert [item["id"] for item in output] == [added[index]["id"] for index in sorted(added)]
-    found = {index: item["call_id"] for index, item in added.items() if item["type"] == "function_call"}
+    identifiers = {index: item["call_id"] for index, item in added.items() if item["type"] == "function_call"}
     first = 1 if seed == "1" or reply is TWO else 0  # a message that says nothing is the seed's alone
-    assert found == {first: "call_0", first + 1: "call_1"}
+    assert identifiers == {first: "call_0", first + 1: "call_1"}
 
 
 # 5.1.7 and 8: several turns
@@ -331,19 +333,19 @@ TURN = [
 
 
 def test_the_seed_s_turn(serving):
-    user, assistant, tool = upstream(serving, input=TURN, tools=[])["messages"]
+    user, assistant, tool = upstream_request(serving, input=TURN, tools=[])["messages"]
     assert user == {"role": "user", "content": "What's the weather?"}
-    (made,) = assistant["tool_calls"]
+    (call,) = assistant["tool_calls"]
     assert assistant["role"] == "assistant"
     assert not assistant.get("content")
-    assert (made["id"], made["type"], made["function"]["name"]) == ("call_xyz", "function", "get_weather")
-    assert json.loads(made["function"]["arguments"]) == {"location": "San Francisco"}
+    assert (call["id"], call["type"], call["function"]["name"]) == ("call_xyz", "function", "get_weather")
+    assert json.loads(call["function"]["arguments"]) == {"location": "San Francisco"}
     assert tool == {"role": "tool", "tool_call_id": "call_xyz", "content": '{"temp":72,"condition":"sunny"}'}
 
 
 def test_every_order_of_items_gives_what_a_backend_takes(serving):
     orders = list(itertools.permutations(TURN))
-    answers, bodies = run(serving, ["Hello"] * len(orders), [{**HI, "input": list(order)} for order in orders])
+    answers, bodies = exchange(serving, ["Hello"] * len(orders), [{**HI, "input": list(order)} for order in orders])
     assert {answer.status for answer in answers} == {200}
     for order, body in zip(orders, bodies, strict=True):
         owed = []
@@ -353,7 +355,7 @@ def test_every_order_of_items_gives_what_a_backend_takes(serving):
                 owed.remove(message["tool_call_id"])
             else:
                 assert owed == [], order  # no call is left without its output
-                owed = [made["id"] for made in message.get("tool_calls") or ()]
+                owed = [call["id"] for call in message.get("tool_calls") or ()]
         assert owed == []
         kinds = [item["type"] for item in order]
         if kinds.index("function_call") < kinds.index("function_call_output"):
@@ -362,22 +364,24 @@ def test_every_order_of_items_gives_what_a_backend_takes(serving):
 
 
 def test_calls_and_outputs_of_one_turn(serving):
-    made = [{**TURN[2], "call_id": name} for name in ("a", "b")]
-    given = [{**TURN[3], "call_id": name, "output": name} for name in ("b", "a")]
-    messages = upstream(serving, input=[TURN[0], *made, *given, {"role": "user", "content": "So?"}])["messages"]
+    calls = [{**TURN[2], "call_id": name} for name in ("a", "b")]
+    outputs = [{**TURN[3], "call_id": name, "output": name} for name in ("b", "a")]
+    messages = upstream_request(serving, input=[TURN[0], *calls, *outputs, {"role": "user", "content": "So?"}])[
+        "messages"
+    ]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user"]
     assert [each["id"] for each in messages[1]["tool_calls"]] == ["a", "b"]
     assert {message["tool_call_id"]: message["content"] for message in messages[2:4]} == {"a": "a", "b": "b"}
 
 
 def test_a_result_as_a_message_of_the_role_tool(serving):
-    said = {
+    result = {
         "type": "message",
         "role": "tool",
         "tool_call_id": "call_xyz",
         "content": [{"type": "output", "content_type": "application/json", "body": '{"a":1}'}],
     }
-    messages = upstream(serving, input=[*TURN[:3], said])["messages"]
+    messages = upstream_request(serving, input=[*TURN[:3], result])["messages"]
     assert (messages[-1]["role"], messages[-1]["tool_call_id"]) == ("tool", "call_xyz")
     assert messages[-1]["content"] == '{"a":1}'
 
@@ -411,8 +415,8 @@ ITEMS = {
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_items_that_the_proxy_refused(serving, name):
-    given, said = ITEMS[name]
-    assert said in json.dumps(upstream(serving, input=given)["messages"])
+    item, passage = ITEMS[name]
+    assert passage in json.dumps(upstream_request(serving, input=item)["messages"])
 
 
 # 5.1.11 and 5.2: errors
@@ -434,18 +438,20 @@ CODES = {
 @pytest.mark.parametrize("stream", [True, False])
 def test_its_error_codes(serving, stream):
     limits = GatewayLimits(body=8000, items=10, content=2000, instructions=100)
-    answers, asked = run(
+    answers, asked = exchange(
         serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits
     )
     assert asked == []
-    found = {code: (answer.body["error"]["code"], answer.status) for code, answer in zip(CODES, answers, strict=True)}
-    assert found == {code: (code, status) for code, (_, status) in CODES.items()}
+    answered = {
+        code: (answer.body["error"]["code"], answer.status) for code, answer in zip(CODES, answers, strict=True)
+    }
+    assert answered == {code: (code, status) for code, (_, status) in CODES.items()}
 
 
 def test_keys_are_wanted_where_the_gateway_has_some(serving):
     from callboard.servers.gateway.auth import digest
 
-    (answer,), _ = run(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
+    (answer,), _ = exchange(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
     assert (answer.status, answer.body["error"]["code"]) == (401, "missing_api_key")
 
 
@@ -464,7 +470,7 @@ def test_health(serving):
 
 
 @pytest.mark.parametrize(
-    ("headers", "sent"),
+    ("headers", "expected"),
     [
         ({"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
         ({"authorization": "sk-abcdefghijklmnopqrstuvwxyz"}, "Bearer sk-abcdefghijklmnopqrstuvwxyz"),
@@ -476,7 +482,7 @@ def test_health(serving):
         ({}, None),
     ],
 )
-def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, sent):
+def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, expected):
     async def scenario():
         async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
             await served.post("responses", HI, headers)
@@ -484,7 +490,7 @@ def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, sent
 
     caplog.set_level(logging.DEBUG, logger="callboard")
     (got,) = asyncio.run(scenario())
-    assert got.get("authorization") == sent
+    assert got.get("authorization") == expected
     assert "sk-abcdefghijklmnopqrstuvwxyz" not in caplog.text
     assert ("sk-abc...wxyz" in caplog.text) == bool(headers)
 
@@ -506,7 +512,7 @@ def test_models_names_are_put_right(serving):
 # 5.1.13: what it logs
 
 
-def lines(caplog):
+def log_lines(caplog):
     return [
         record.getMessage()
         for record in caplog.records
@@ -536,9 +542,9 @@ FRAGMENTED = [
 
 def test_its_debug_lines(serving, caplog):
     caplog.set_level(logging.DEBUG, logger="callboard")
-    answer = ask(serving, Raw(FRAGMENTED), input=TURN, tools=[FLAT])
-    assert calls(answer) == [("get_weather", {"location": "Paris"})]
-    assert lines(caplog) == [
+    answer = stream_reply(serving, Raw(FRAGMENTED), input=TURN, tools=[FLAT])
+    assert function_calls(answer) == [("get_weather", {"location": "Paris"})]
+    assert log_lines(caplog) == [
         "INPUT: Found function_call (get_weather) - will attach to assistant message",
         "INPUT: Added function_call_output (call_id: call_xyz)",
         "Buffering 1 argument bytes for tool index 0 (name not yet received)",
@@ -552,15 +558,15 @@ def test_its_debug_lines(serving, caplog):
 def test_debug_lines_of_whatever_comes(serving, caplog):
     caplog.set_level(logging.DEBUG, logger="callboard")
     odd = [{"type": "function_call", "call_id": "a\nFORGED b", "name": "x\r\nFORGED " + "y" * 500, "arguments": "{}"}]
-    ask(serving, Raw(["5", '{"choices": 3}', *FRAGMENTED]), input=odd, tools=[FLAT])
-    ask(serving, Raw(FRAGMENTED), stream=False)
-    assert all("\n" not in line and "\r" not in line and len(line) < 250 for line in lines(caplog))
+    stream_reply(serving, Raw(["5", '{"choices": 3}', *FRAGMENTED]), input=odd, tools=[FLAT])
+    stream_reply(serving, Raw(FRAGMENTED), stream=False)
+    assert all("\n" not in line and "\r" not in line and len(line) < 250 for line in log_lines(caplog))
 
 
 def test_nothing_is_told_that_nobody_reads(serving, caplog):
     caplog.set_level(logging.INFO, logger="callboard")
-    ask(serving, Raw(FRAGMENTED), tools=[FLAT])
-    assert lines(caplog) == []
+    stream_reply(serving, Raw(FRAGMENTED), tools=[FLAT])
+    assert log_lines(caplog) == []
 
 
 # 5.1.3 and 5.6: calls in text
@@ -625,32 +631,37 @@ IN_TEXT = {
 
 @pytest.mark.parametrize("name", IN_TEXT)
 def test_calls_in_text_however_it_arrives(serving, name):
-    said, shown, made = IN_TEXT[name]
+    written, content, expected = IN_TEXT[name]
     for size in (1, 2, 7, 1000):
-        answer = ask(serving, spoken(said, size), tools=TOOLS)
-        assert (text(answer).strip(), calls(answer)) == (shown.strip(), made), size
-        ids = [item["call_id"] for item in items(answer, "function_call")]
-        assert len(set(ids)) == len(made)
-    whole = ask(serving, said, tools=TOOLS, stream=False)
-    assert (text(whole).strip(), calls(whole)) == (shown.strip(), made)
+        answer = stream_reply(serving, content_chunks(written, size), tools=TOOLS)
+        assert (output_text(answer).strip(), function_calls(answer)) == (content.strip(), expected), size
+        ids = [item["call_id"] for item in output_items(answer, "function_call")]
+        assert len(set(ids)) == len(expected)
+    whole = stream_reply(serving, written, tools=TOOLS, stream=False)
+    assert (output_text(whole).strip(), function_calls(whole)) == (content.strip(), expected)
 
 
 def test_a_call_in_text_has_the_same_identifier_again(serving):
-    found = {items(ask(serving, spoken(SECOND), tools=TOOLS), "function_call")[0]["call_id"] for _ in range(2)}
-    assert len(found) == 1
+    identifiers = {
+        output_items(stream_reply(serving, content_chunks(SECOND), tools=TOOLS), "function_call")[0]["call_id"]
+        for _ in range(2)
+    }
+    assert len(identifiers) == 1
 
 
 def test_no_call_is_made_of_text_where_no_tools_were_asked_for(serving):
-    answer = ask(serving, spoken(SECOND))
-    assert (text(answer), calls(answer)) == (SECOND, [])
+    answer = stream_reply(serving, content_chunks(SECOND))
+    assert (output_text(answer), function_calls(answer)) == (SECOND, [])
 
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_a_call_that_is_never_closed_is_not_lost(serving, size):
-    answer = ask(serving, spoken("Now. <function=read_file>\n<parameter=file_path>test.txt", size), tools=TOOLS)
-    found = text(answer) + json.dumps(final(answer)["output"])
-    assert "Now." in found
-    assert "test.txt" in found
+    answer = stream_reply(
+        serving, content_chunks("Now. <function=read_file>\n<parameter=file_path>test.txt", size), tools=TOOLS
+    )
+    everything = output_text(answer) + json.dumps(final_response(answer)["output"])
+    assert "Now." in everything
+    assert "test.txt" in everything
 
 
 def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
@@ -681,39 +692,44 @@ USAGE = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
 HELLO = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
 
 
-def delta(*made, **said):
+def delta_chunk(*calls, **fields):
     return {
         "choices": [
-            {"index": 0, "delta": {**({"tool_calls": list(made)} if made else {}), **said}, "finish_reason": None}
+            {"index": 0, "delta": {**({"tool_calls": list(calls)} if calls else {}), **fields}, "finish_reason": None}
         ]
     }
 
 
-def stop(reason="stop"):
+def stop_chunk(reason="stop"):
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
 
 
 def test_letters_that_are_cut_in_two_on_the_way(serving):
-    said = "Grüße — ✓ 😀"
+    greeting = "Grüße — ✓ 😀"
     for size in (1, 3):
-        assert text(ask(serving, [ReplyStarted(), TextPiece(said), ReplyEnded("stop")], chunk_size=size)) == said
+        assert (
+            output_text(
+                stream_reply(serving, [ReplyStarted(), TextPiece(greeting), ReplyEnded("stop")], chunk_size=size)
+            )
+            == greeting
+        )
 
 
 def test_usage_in_a_chunk_of_its_own(serving):
-    usage = final(ask(serving, Raw([HELLO, stop(), USAGE, "[DONE]"])))["usage"]
+    usage = final_response(stream_reply(serving, Raw([HELLO, stop_chunk(), USAGE, "[DONE]"])))["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (11, 7, 18)
 
 
 def test_a_whole_reply_is_json(serving):
-    answer = ask(serving, "Hello", stream=False)
+    answer = stream_reply(serving, "Hello", stream=False)
     assert answer.headers["content-type"] == "application/json"
-    assert (answer.body["status"], text(answer)) == ("completed", "Hello")
+    assert (answer.body["status"], output_text(answer)) == ("completed", "Hello")
 
 
 def test_a_last_event_without_its_blank_line(serving):
     assert (
-        text(
-            ask(
+        output_text(
+            stream_reply(
                 serving,
                 Raw([HELLO, b'data: {"choices":[{"index":0,"delta":{"content":" you"},"finish_reason":"stop"}]}']),
             )
@@ -725,9 +741,9 @@ def test_a_last_event_without_its_blank_line(serving):
 ENDS = {
     "cut": (Cut([ReplyStarted(), TextPiece("Hel")]), "failed"),
     "an error": (Raw([HELLO, b": \n\n", {"error": {"message": "out of memory"}}]), "failed"),
-    "length": (Raw([HELLO, stop("length"), "[DONE]"]), "incomplete"),
-    "filter": (Raw([HELLO, stop("content_filter"), "[DONE]"]), "incomplete"),
-    "no [DONE]": (Raw([HELLO, stop()]), "completed"),
+    "length": (Raw([HELLO, stop_chunk("length"), "[DONE]"]), "incomplete"),
+    "filter": (Raw([HELLO, stop_chunk("content_filter"), "[DONE]"]), "incomplete"),
+    "no [DONE]": (Raw([HELLO, stop_chunk()]), "completed"),
     "500": (StatusReply(500, {"error": {"message": "naïve " * 2000}}), "failed"),
 }
 
@@ -735,30 +751,34 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_a_stream_tells_how_it_ended(serving, name):
     reply, status = ENDS[name]
-    answer = ask(serving, reply)
+    answer = stream_reply(serving, reply)
     assert answer.events[-1]["type"] == f"response.{status}"
-    assert final(answer)["status"] == status
+    assert final_response(answer)["status"] == status
     assert len(answer.data) < 20_000
 
 
 def test_arguments_whose_name_never_comes_are_no_call(serving):
-    chunks = [delta({"index": 0, "id": "c", "function": {"arguments": '{"a":1}'}}), stop("tool_calls"), "[DONE]"]
-    answer = ask(serving, Raw(chunks), tools=[FLAT])
+    chunks = [
+        delta_chunk({"index": 0, "id": "c", "function": {"arguments": '{"a":1}'}}),
+        stop_chunk("tool_calls"),
+        "[DONE]",
+    ]
+    answer = stream_reply(serving, Raw(chunks), tools=[FLAT])
     done = [event for event in answer.events if event["type"] == "response.output_item.done"]
     assert [event for event in done if event["item"].get("name") == ""] == []
 
 
 def test_a_name_in_fragments_and_an_id_that_changes(serving):
     chunks = [
-        delta({"index": 0, "id": "call_a", "function": {"name": "get_", "arguments": ""}}),
-        delta({"index": 0, "id": "call_a", "function": {"name": "weather", "arguments": ""}}),
-        delta({"index": 0, "id": "call_b", "function": {"arguments": '{"location":'}}),
-        delta({"index": 0, "function": {"arguments": '"Oslo"}'}}),
-        stop("tool_calls"),
+        delta_chunk({"index": 0, "id": "call_a", "function": {"name": "get_", "arguments": ""}}),
+        delta_chunk({"index": 0, "id": "call_a", "function": {"name": "weather", "arguments": ""}}),
+        delta_chunk({"index": 0, "id": "call_b", "function": {"arguments": '{"location":'}}),
+        delta_chunk({"index": 0, "function": {"arguments": '"Oslo"}'}}),
+        stop_chunk("tool_calls"),
         "[DONE]",
     ]
-    answer = ask(serving, Raw(chunks), tools=[FLAT])
-    assert calls(answer) == [("get_weather", {"location": "Oslo"})]
+    answer = stream_reply(serving, Raw(chunks), tools=[FLAT])
+    assert function_calls(answer) == [("get_weather", {"location": "Oslo"})]
     ids = {event.get("item_id") or event["item"]["id"] for event in answer.events if "output_index" in event}
     assert len(ids) == 1
 
@@ -766,9 +786,9 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
 @pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
 @pytest.mark.parametrize("stream", [True, False])
 def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
-    said = [
-        delta({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),
-        stop("tool_calls"),
+    chunks = [
+        delta_chunk({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),
+        stop_chunk("tool_calls"),
         "[DONE]",
     ]
     whole = json.dumps(
@@ -786,15 +806,15 @@ def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
             ]
         }
     )
-    answer = ask(serving, Raw(said) if stream else Raw([whole]), tools=[FLAT], stream=stream)
-    (item,) = items(answer, "function_call")
+    answer = stream_reply(serving, Raw(chunks) if stream else Raw([whole]), tools=[FLAT], stream=stream)
+    (item,) = output_items(answer, "function_call")
     assert (item["name"], item["arguments"]) == ("get_weather", raw)
 
 
 def test_reasoning_is_an_item_of_its_own(serving):
-    answer = ask(
+    answer = stream_reply(
         serving,
-        [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call(0, "Oslo"), ReplyEnded("invocations")],
+        [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call_events(0, "Oslo"), ReplyEnded("invocations")],
         tools=[FLAT],
     )
     at = {
@@ -807,7 +827,7 @@ def test_reasoning_is_an_item_of_its_own(serving):
     }
     assert at["added"] == [(0, "reasoning"), (1, "message"), (2, "function_call")]
     assert sorted(at["done"]) == at["added"]
-    assert [item["type"] for item in final(answer)["output"]] == ["reasoning", "message", "function_call"]
+    assert [item["type"] for item in final_response(answer)["output"]] == ["reasoning", "message", "function_call"]
 
 
 def test_reasoning_goes_back_with_what_followed_it(serving):
@@ -818,7 +838,7 @@ def test_reasoning_goes_back_with_what_followed_it(serving):
         TURN[2],
         TURN[3],
     ]
-    messages = upstream(serving, input=history)["messages"]
+    messages = upstream_request(serving, input=history)["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
     assert messages[1]["content"] == "I look."
     assert "<think>" not in json.dumps(messages)
@@ -826,5 +846,7 @@ def test_reasoning_goes_back_with_what_followed_it(serving):
 
 def test_a_reply_of_many_pieces_costs_no_square(serving):
     """Ten thousand pieces inside of a call that begins and never ends."""
-    said = spoken("<function=apply_patch>\n<parameter=patch>\n" + "x < y " * 2000, 6)
-    assert re.search("failed|completed|incomplete", final(ask(serving, said, tools=TOOLS))["status"])
+    chunks = content_chunks("<function=apply_patch>\n<parameter=patch>\n" + "x < y " * 2000, 6)
+    assert re.search(
+        "failed|completed|incomplete", final_response(stream_reply(serving, chunks, tools=TOOLS))["status"]
+    )
