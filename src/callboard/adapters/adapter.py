@@ -36,7 +36,7 @@ class _Adapter:
     """What all have in common: the first call of several, and validation."""
 
     _formats: ClassVar[str]
-    """What a reply may be, as the model is told where it was nothing of the kind."""
+    """What a reply may be, for a model whose reply was nothing of the kind."""
 
     def extract_tool_calls(self, response: Any, messages: Sequence[Message] = ()) -> list[Payload]:
         """Every call, in order; without calls the answer or the thought, if there is one.

@@ -47,7 +47,7 @@ class ParsedResponse(msgspec.Struct, frozen=True):
 def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]:
     """The events of a chat completion as the `openai` client gives it, its dict, a message of it, or plain text.
 
-    The last is a ReplyEnded: of a reply that failed, there is what came of it. Raises CallerError.
+    The last is a ReplyEnded, also of a reply that failed after some events. Raises CallerError.
     """
     if isinstance(response, str):
         return [TextPiece(response), ReplyEnded("stop")]
@@ -81,7 +81,7 @@ def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> ParsedResponse:
 
 
 def payloads_of_wire(response: ParsedResponse) -> list[Payload]:
-    """The calls of the wire's own field, the first with what was said beside them; else what was said."""
+    """The calls of the wire's own field, the first with the text beside them; else the text."""
     calls = [_call(call.name, call.arguments, call.raw) for call in response.calls]
     if calls:
         return [_thoughtful(calls[0], response.thought or response.text), *calls[1:]]

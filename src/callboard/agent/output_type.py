@@ -24,11 +24,11 @@ OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
 
 
 _TYPING: Final = ("types", "typing", "typing_extensions")
-"""Where the classes are of what stands for a type and is no class, such as `list[str]` and `City | None`."""
+"""Modules whose classes represent types that are no class, such as `list[str]` and `City | None`."""
 _HINT: Final = "give a type that JSON can say, such as str, a dataclass, a pydantic model or list[int]"
 
 OutputValidator: TypeAlias = Callable[[OutputT_co], str | Awaitable[str | None] | None]
-"""What is wrong with an output, as the model is told; None or an empty text if nothing is. Sync or async."""
+"""Says what is wrong with an output, for the model to read; None or an empty text accepts it. Sync or async."""
 
 
 class Output(Generic[OutputT_co]):
@@ -118,7 +118,7 @@ class OutputCheck(Generic[OutputT_co]):
         return value.get("answer") if value is not None and self._output and self._output.wrapped else value
 
     async def complaint(self, text: str) -> str:
-        """What is wrong with a text, as the model is told; empty if nothing is.
+        """What is wrong with a text, for the model to read; empty if nothing is.
 
         Raises:
             CallerError: The validator gave neither a text nor None.

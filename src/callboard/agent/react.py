@@ -79,7 +79,7 @@ class FinalAnswer:
 
 @dataclass(frozen=True)
 class ReactResult:
-    """What came of a run. Seed 001 calls it RunResult, and so it is called here too.
+    """The result of a run. Seed 001 calls it RunResult, and so it is called here too.
 
     `metadata` has the `canisters` that the run added, its `usage`, and in `why` what it fell short of.
     """
@@ -94,7 +94,7 @@ class ReactResult:
 
 
 RunResult: TypeAlias = ReactResult
-"""Seed 001's name. `callboard.agent.RunResult` is what came of an Agent's run."""
+"""Seed 001's name. `callboard.agent.RunResult` is the result of an Agent's run."""
 
 
 class ReactAgent:
@@ -147,7 +147,7 @@ class ReactAgent:
     async def run(
         self, question: str, *, max_steps: int = MAX_STEPS, verbose: bool = False, return_result: bool = False
     ) -> str | ReactResult:
-        """The answer, or with `return_result` what came of the run, whatever it is.
+        """The answer, or with `return_result` the result of the run, whatever it is.
 
         `max_steps` are the replies that may call; then one last is asked for without tools. `verbose` tells the
         steps on standard error. Raises StepLimitReached if that gave nothing, ProviderError if the provider

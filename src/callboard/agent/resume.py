@@ -89,7 +89,7 @@ def read_resumption(
         now: The time.
 
     Returns:
-        What the run begins with. A call that nobody decided about is told to the model as cancelled.
+        What the run begins with. A call without a decision is cancelled.
 
     Raises:
         CallerError: A decision is none, is about no call that waits, or about one that is decided twice.

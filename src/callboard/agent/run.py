@@ -82,14 +82,14 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
-"""What an agent's model is told first: a text, or a function of the run's context that gives it, sync or async."""
+"""The instructions of an agent: a text, or a function of the run's context that gives it, sync or async."""
 
 NewEventFilter: TypeAlias = Callable[[], Stage[Event, Event]]
 """Makes what a reply's events pass through before anything else sees them."""
 
 
 class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
-    """What came of a run.
+    """The result of a run.
 
     `text` is that of the last reply, whatever became of the run. `canisters` are those that the run added, its
     prompt among them; `why` says what it fell short of; `pending` are the invocations that wait for results from
@@ -242,11 +242,11 @@ class OuterRun:
 
 
 class Run(Generic[OutputT_co]):
-    """A run of an agent: iterate over it for its events, then `result` has what came of it.
+    """A run of an agent: iterate over it for its events, then `result` is there.
 
     A run that may be left early is entered first (`async with agent.stream(...) as run`): where the block is left, or
     its task is cancelled, what is under way is cancelled too, the model's reply upstream and the tools; the result's
-    state is then `cancelled`. `failure` is what the run failed of.
+    state is then `cancelled`. `failure` is the error that ended a run which failed.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -288,7 +288,7 @@ class Run(Generic[OutputT_co]):
 
     @property
     def result(self) -> RunResult[OutputT_co]:
-        """What came of the run. Raises CallerError while it is not over."""
+        """The result of the run. Raises CallerError while it is not over."""
         if self._result is None:
             raise CallerError("the run is not over", path="result", hint="iterate over the run's events first")
         return self._result

@@ -19,7 +19,7 @@ from callboard.errors import CallboardError
 
 
 class SyncRun(Generic[OutputT_co]):
-    """A run of an agent: iterate over it for its events, then `result` has what came of it.
+    """A run of an agent: iterate over it for its events, then `result` is there.
 
     A run that may be left early is entered first (`with agent.stream_sync(...) as run`): where the block is left, what
     is under way is cancelled, as with `Run`.
@@ -39,7 +39,7 @@ class SyncRun(Generic[OutputT_co]):
 
     @property
     def result(self) -> RunResult[OutputT_co]:
-        """What came of the run. Raises CallerError while it is not over."""
+        """The result of the run. Raises CallerError while it is not over."""
         return self._run.result
 
     @property
@@ -49,7 +49,7 @@ class SyncRun(Generic[OutputT_co]):
 
     @property
     def failure(self) -> CallboardError | None:
-        """What the run failed of."""
+        """The error that ended a run which failed."""
         return self._run.failure
 
     def __enter__(self) -> Self:

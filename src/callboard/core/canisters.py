@@ -187,7 +187,7 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
 
 
 class ResultCanister(_Spoken, frozen=True, eq=False, tag="result", kw_only=True):
-    """What came of an invocation, paired by its identifier; with `error` the content says what went wrong."""
+    """The result of an invocation, paired by its identifier; with `error` the content says what went wrong."""
 
     invocation_id: str
     error: ToolError | None = None

@@ -1,4 +1,4 @@
-"""Run one invocation: validate, time, retry, and make a result of whatever comes of it.
+"""Run one invocation: validate, time, retry, and make a result of its value or failure.
 
 Laws:
 - The tool's arguments are validated by its invoker, once; what comes back is always one result.
@@ -77,7 +77,7 @@ async def execute_invoker(
 
     Raises:
         ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
-        CallerError: What is given is no tool, or none of what a parameter takes.
+        CallerError: The invoker is no tool, or another argument is of the wrong kind.
     """
     invoker = as_invoker(invoker)
     check_on_error(on_error)

@@ -40,7 +40,7 @@ AfterCall: TypeAlias = Callable[[InvocationCanister, ResultCanister], Awaitable[
 """Looks at a result: gives another one in its place, or None."""
 
 Enclose: TypeAlias = Callable[[InvocationCanister, Callable[[Event], None]], object]
-"""Makes the `run` of a call's context, of the invocation and of what tells the run an event."""
+"""Makes `Context.run` of a call from the invocation and the function that gives the run an event."""
 
 
 _ALERTED: Final = frozenset({"validation", "timeout"})
@@ -177,7 +177,7 @@ class ParallelExecutor:
 
 
 class _Progress:
-    """What is told while tools run."""
+    """Notes and progress of running tools."""
 
     def __init__(self) -> None:
         self.events: deque[Event] = deque()

@@ -33,7 +33,7 @@ class AskApproval(msgspec.Struct, frozen=True):
 
 
 class CheckOutput(msgspec.Struct, frozen=True):
-    """Say of the text of a reply that would end the run what is wrong with it; the loop is told by `answer_check`."""
+    """Find out what is wrong with the text of a reply that would end the run, and give that to `answer_check`."""
 
     text: str
 

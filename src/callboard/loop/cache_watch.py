@@ -32,7 +32,7 @@ _CONVERSATIONS: Final = 256
 _BRANCHES: Final = 16
 """Conversations that begin alike, or were gone back in."""
 _MESSAGES: Final = 1024
-"""Canisters of a conversation that are told apart."""
+"""Canisters of a conversation that are compared."""
 _SIZE: Final = 8
 """Bytes of a hash."""
 _MODELS: Final = (AssistantCanister, InvocationCanister)
@@ -72,7 +72,7 @@ class Collapse(msgspec.Struct, frozen=True):
 
 
 class _Fingerprint(msgspec.Struct, frozen=True):
-    """A request, as hashes. `said` is of the whole conversation, `shown` of what the model is shown of it."""
+    """A request, as hashes. `conversation` is of all of it, `shown` of the part that the model is shown."""
 
     model: str
     tools: bytes

@@ -40,7 +40,7 @@ MAX_READINGS: Final = 16
 _MIN_STUBBED: Final = 200
 """Characters of a result that is worth replacing."""
 _MIN_STEP: Final = 2000
-"""Characters between two counts from which a token's length is told."""
+"""Characters between two counts from which a token's length is computed."""
 
 _encode = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
 _Path: TypeAlias = tuple[str, ...]
@@ -94,7 +94,7 @@ class ContextWindow:
         self._shown_size = 0
         self._shown_times = 0
         self._counted: tuple[int, int, int] | None = None
-        """When tokens were told last: what was shown for the how manieth time, its size, and its tokens."""
+        """The number of the request, its size and its tokens, at the last usage report."""
         self._counted_before: tuple[int, int, int] | None = None
         self._reset()
 
@@ -258,7 +258,7 @@ class ContextWindow:
         self._tail[place] = canister
 
     def _compact(self, keep: int, enough: float) -> None:
-        """Tells the oldest rounds in short, all but `keep` at most, until that many tokens are left."""
+        """Replace the oldest rounds by a summary, all but the last `keep` at most, until `enough` tokens are left."""
         gone = 0
         while len(self._rounds) > keep and self.tokens > enough:
             self._rounds.popleft()
@@ -276,7 +276,7 @@ class ContextWindow:
         self._size += sum(map(size_of, self._head))
 
     def _cut(self) -> None:
-        """Cuts the largest of what is left to a size at which all of it has room."""
+        """Cut the largest remaining canisters to a size at which all of them fit."""
         sizes = [0 if isinstance(each, UserCanister) else size_of(each) for each in self._tail]
         fixed = self._size - sum(sizes)
         room = self._room(self._threshold) - fixed

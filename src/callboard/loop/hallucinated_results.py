@@ -27,7 +27,7 @@ from callboard.core import (
 )
 
 EXCERPT: Final = 200
-"""Characters of what was cut that are told."""
+"""Characters of the cut text that the note quotes."""
 MAX_LINE: Final = 4096
 """Characters of a line that may be a result in JSON; a longer one is judged by these."""
 
@@ -134,7 +134,7 @@ class HallucinatedResultFilter:
                 return [*events, event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        """The events of what is still held."""
+        """The events that are still held."""
         events = self._read(over=True)
         if self._closing is not None:
             self._excerpt = (self._excerpt + self._buffer)[:EXCERPT]

@@ -1,4 +1,4 @@
-"""The bounds of a run, how much of them it has taken, and what is said when one is reached."""
+"""The bounds of a run, how much of them it has used, and the reasons that end it."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _ROUND: Final = (
 _EARLIER: Final = "This call was not run again. It is the same as in round {number}, and this is its earlier result:"
 
 _Step: TypeAlias = tuple[Key, int | None]
-"""A call and what came of it; None where that is not known yet."""
+"""A call and its outcome; None where that is not known yet."""
 
 
 class _Made(NamedTuple):
@@ -94,7 +94,7 @@ class RepeatGuard:
     def record(
         self, pairs: Iterable[tuple[InvocationCanister, ResultCanister]], answered: Mapping[str, object], number: int
     ) -> None:
-        """What came of the calls of round `number`; those `answered` here did not run."""
+        """Record the results of round `number`; the calls that were `answered` did not run."""
         for invocation, result in pairs:
             key = call_key(invocation)
             if invocation.identifier in answered:

@@ -12,12 +12,12 @@ from callboard.text.truncate import truncate, truncate_line
 from callboard.tools import Invoker
 
 MAX_SAID: Final = 200
-"""Characters of what was said in a round."""
+"""Characters of a round's text."""
 _MAX_VALUE: Final = 100
 _MAX_CALLS: Final = 20
-"""Calls of a round that are told."""
+"""Calls of a round that are listed."""
 MAX_LINE: Final = 1000
-"""Characters that a round is told in."""
+"""Characters of a round's line."""
 
 _TOLD: Final = frozenset(
     {"action", "command", "directory", "file", "glob", "name", "path", "pattern", "query", "symbol", "url"}

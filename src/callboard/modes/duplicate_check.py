@@ -42,7 +42,7 @@ _MAX_NAME: Final = 80
 
 
 class DuplicateCheck:
-    """A Stage behind the watchers: the events of a reply in, the same without calls that are told again."""
+    """A Stage behind the watchers: the events of a reply in, the same without calls that a reply repeats at another place."""
 
     def __init__(self, tools: Iterable[ToolDeclaration]) -> None:
         self._tools = {tool.name: tool for tool in tools}

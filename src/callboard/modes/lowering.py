@@ -226,7 +226,7 @@ def _answer(thought: str, text: str, *, typed: bool) -> str:
 
 
 def _render_in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
-    """Each question with what was called for it and what came of it, in plain words.
+    """Each question with its calls and their results, in plain words.
 
     What the model said beside its calls is left out: small models go on from it instead of answering.
     """
@@ -267,7 +267,7 @@ def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister]
 
 
 def _append_text(content: tuple[Content, ...], part: str | Content) -> tuple[Content, ...]:
-    """The contents with another behind them; neighbouring texts are one, for what stands apart is joined by wires."""
+    """Append a part; adjacent texts are merged here, because wires would join them with a separator."""
     if isinstance(part, TextualContent):
         part = part.text
     if not isinstance(part, str):

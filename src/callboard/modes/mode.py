@@ -73,7 +73,7 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
     dialect = own or dialect_named(row.dialect or profile.dialect or "json")
     names = profile.watched
     if row.declares == "prompt" and resolution.sources["watch"] != "user":
-        # Past calls that the model's own dialect cannot spell are told in JSON, and the model may go on with that.
+        # Past calls that the model's own dialect cannot spell are written as JSON, and the model may go on with that.
         names = tuple(dict.fromkeys([*names, *(["json"] if names and "auto" not in names else [])]))
     watched = own or (dialect_of(names) if names and not row.dialect else None)
     if row.declares != "wire" and (watched is None or not watched.covers(dialect)):

@@ -111,7 +111,7 @@ class Watcher:
                 return [*self._flush("stop"), *self._renumber([event], self._native_indices)]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
-        """The events of what is still held."""
+        """The events that are still held."""
         return self._flush(why)
 
     def _begin(self) -> None:

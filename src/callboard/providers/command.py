@@ -173,7 +173,7 @@ async def _write(stdin: asyncio.StreamWriter, text: str) -> None:
 
 
 async def _read_tail(stderr: asyncio.StreamReader) -> str:
-    """The end of what was written to it."""
+    """The end of its output."""
     tail = b""
     while chunk := await stderr.read(_CHUNK):
         tail = (tail + chunk)[-_MAX_ERRORS:]

@@ -30,7 +30,7 @@ _ALTERNATE: Final = (
 
 
 class Lesson(NamedTuple):
-    """`facts` follow where each of `words` is found in what is said, in any order and case."""
+    """`facts` follow where each of `words` is found in the refusal, in any order and case."""
 
     facts: Mapping[str, Any]
     words: tuple[str, ...]

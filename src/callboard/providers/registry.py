@@ -53,7 +53,7 @@ def open_model(
 
     `mode` and `profile` (facts) override what is known of the model; `headers` and `extra_body` are added to
     every request; `api_key` is by default in the environment variable that the endpoint's profile names;
-    `tell` is told of retries. A plug-in's provider (entry points `callboard.providers`: an object with a
+    `tell` is called with a line of text before a request is repeated. A plug-in's provider (entry points `callboard.providers`: an object with a
     `name` and `access(resolution, plan, base_url=, api_key=)`) gives its own model.
     Raises NoSuchModel or CallerError, before anything is sent.
     """

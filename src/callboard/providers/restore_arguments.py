@@ -58,7 +58,7 @@ class ArgumentRestorer:
 
 
 def _piece(held: list[ArgumentsPiece], json: str = "") -> list[Event]:
-    """All pieces as one, of what they say or of other JSON; none where there was none."""
+    """One piece of other JSON, or of all pieces joined; none where there was none."""
     if not held:
         return []
     first, last = held[0].offsets, held[-1].offsets

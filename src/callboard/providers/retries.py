@@ -72,7 +72,7 @@ def _number(text: str) -> float | None:
 
 
 class Fault(NamedTuple):
-    """A way to get no answer: aiohttp's exception, what is said of it, and whether another attempt may help."""
+    """A way to get no answer: aiohttp's exception, our code, message and hint, and whether another attempt may help."""
 
     kind: type[Exception]
     code: str
