@@ -19,7 +19,7 @@ import signal
 import sys
 
 _SUBREAPER = 36  # linux/prctl.h
-_PATIENCE = 0.01
+_POLL_SECONDS = 0.01
 _CANNOT_RUN = 127
 
 
@@ -86,7 +86,7 @@ def _kill_all(statuses: dict[int, int]) -> None:
                 os.kill(process, signal.SIGKILL)
             except OSError:
                 pass
-        select.select([], [], [], _PATIENCE)
+        select.select([], [], [], _POLL_SECONDS)
 
 
 def _main(lifeline: int, program: str, words: list[str]) -> int:

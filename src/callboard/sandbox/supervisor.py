@@ -51,7 +51,7 @@ _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 _CAPABILITIES = 64
 
 _SIGNALLED = 128
-_PATIENCE = 0.01
+_POLL_SECONDS = 0.01
 
 _linux = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -187,7 +187,7 @@ def _kill_all(group: int) -> None:
                 os.kill(process, signal.SIGKILL)
             except OSError:
                 pass
-        select.select([], [], [], _PATIENCE)
+        select.select([], [], [], _POLL_SECONDS)
 
 
 def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
