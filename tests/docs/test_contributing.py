@@ -20,15 +20,16 @@ BORDER = "-- next --"
 
 
 def apply(diff, root):
-    """Puts a change where its lines stand once in the file."""
-    head, *rest = diff.splitlines()
-    path = root / head.removeprefix("--- a/")
-    lines = [line for line in rest if line != "@@" and not line.startswith("+++ ")]
-    before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
-    after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
-    text = path.read_text("utf-8")
-    assert text.count(before) == 1, f"{path.name}: these lines stand there {text.count(before)} times:\n{before}"
-    path.write_text(text.replace(before, after), "utf-8")
+    """Puts each part of a change where its lines are once in the file."""
+    head, _, *parts = re.split(r"^(?:\+\+\+ .*|@@)\n", diff, flags=re.MULTILINE)
+    path = root / head.strip().removeprefix("--- a/")
+    for part in parts:
+        lines = part.splitlines()
+        before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+        after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+        text = path.read_text("utf-8")
+        assert text.count(before) == 1, f"{path.name}: these lines are there {text.count(before)} times:\n{before}"
+        path.write_text(text.replace(before, after), "utf-8")
 
 
 def install(plugin):
