@@ -47,7 +47,7 @@ _Path: TypeAlias = tuple[str, ...]
 
 
 class _Reading(NamedTuple):
-    """What an idempotent call gave: where its result stands, and what it asked for."""
+    """The result of an idempotent call: its place in the transcript, and the arguments that matter."""
 
     at: int
     tool: str
@@ -55,15 +55,21 @@ class _Reading(NamedTuple):
 
 
 class ContextWindow:
-    """Shows a conversation within `limit` tokens; 0 is no limit.
+    """Shows a conversation of a run within a limit. One conversation each: shown another one, it begins anew.
 
-    Up to `threshold` of the limit, a share, nothing is changed. Above it results that a later call has made stale are
-    replaced; if that is not enough, the oldest rounds but the last `keep` become one summary, behind what the user
-    said first; what is still too large is cut. With `every` the oldest rounds become that summary whenever so many
-    have come besides the last `keep`, within the limit too (seed 003); 0 is never. `pinned` gives text that is told with the summary, such as a
-    checklist. `invokers` say which calls are idempotent and which arguments are paths; an agent sets them.
+    Up to `threshold` nothing is changed. Above it stale results are replaced; if that is not enough, the oldest rounds
+    become one summary, behind what the user said first; what is still too large is cut.
 
-    One conversation each: shown another one, it begins anew. Raises CallerError for bounds that cannot be.
+    Args:
+        limit: Tokens of a request; 0 is no limit.
+        threshold: The share of the limit above which the conversation is shortened.
+        keep: The last rounds that no summary replaces.
+        every: Summarize whenever so many rounds have come besides those, within the limit too (seed 003); 0 is never.
+        pinned: Gives text that the summary ends with, such as a checklist.
+        invokers: Say which calls are idempotent and which arguments are paths; an agent sets them.
+
+    Raises:
+        CallerError: A bound is out of its range.
     """
 
     def __init__(
