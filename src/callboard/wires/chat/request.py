@@ -26,10 +26,9 @@ from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, Cha
 from callboard.wires.chat.schema import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import StrictTools, ToolNames, dropped_descriptions
+from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
 
 WIRE = "chat"
-_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FIELDS = frozenset(ChatRequest.__struct_fields__)
 _OWN_TYPES = (None, "function", "custom")
 _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
@@ -134,7 +133,7 @@ def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     function: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description := tool.full_description:
         function["description"] = description
-    function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
+    function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
     if tool.strict is not None:
         function["strict"] = tool.strict
     if not (extra := tool.extra.get(WIRE)):
@@ -164,7 +163,7 @@ def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[T
             ToolDeclaration(
                 function.name,
                 function.description or "",
-                function.parameters or _NO_SCHEMA,
+                function.parameters or NO_SCHEMA,
                 strict=function.strict,
                 extra=extra_for(WIRE, _unnamed_fields(body["tools"][index])),
             )

@@ -25,7 +25,8 @@ _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 _LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _NO_LETTERS = frozenset("-0123456789")
-_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
+"""The schema of a tool without arguments."""
 _STRICT = {"chat": "OPENAI", "responses": "OPENAI", "messages": "ANTHROPIC"}
 """The provider whose strict mode a wire has."""
 _MOST = 8 * 1024
@@ -129,7 +130,7 @@ class StrictTools:
             return tool
         if tool.strict and self._wire in _STRICT:
             tool = self._strict(tool)
-        form = _cached(_fit_schema, tool.schema or _NO_SCHEMA, self._wire)
+        form = _cached(_fit_schema, tool.schema or NO_SCHEMA, self._wire)
         if form is None:
             return tool
         self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.dropped]
@@ -138,7 +139,7 @@ class StrictTools:
         return replace(tool, schema=form.schema)
 
     def _strict(self, tool: ToolDeclaration) -> ToolDeclaration:
-        schema = tool.schema or _NO_SCHEMA
+        schema = tool.schema or NO_SCHEMA
         form = _cached(_strict_form, schema, self._wire)
         if form is None:
             self.dropped.append(f"strict of the tool {tool.name}")

@@ -18,14 +18,13 @@ from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, input_error, unnamed
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import LetteredToolNames, StrictTools, dropped_descriptions
+from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
 from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
 from callboard.wires.gemini.encode_messages import encode_messages
 from callboard.wires.gemini.generation_config import decode_controls, encode_controls
 from callboard.wires.gemini.openapi_schema import decode_schema, encode_schema
 from callboard.wires.gemini.schema import (
-    NO_SCHEMA,
     CallingConfig,
     Declaration,
     GenerateRequest,

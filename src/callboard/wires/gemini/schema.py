@@ -7,13 +7,9 @@ Source: the `google-genai` package 3.4 and Google's reference of generateContent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-
-NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
-"""The arguments of a function that declares none."""
 
 
 class CallShape(msgspec.Struct, rename="camel"):

@@ -24,7 +24,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import StrictTools, ToolNames, dropped_descriptions
+from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
 from callboard.wires.messages import schema
 from callboard.wires.messages.decode_messages import decode_messages
 from callboard.wires.messages.encode_messages import (
@@ -41,7 +41,6 @@ MAX_TOKENS = 4096
 BREAKPOINT: Mapping[str, Any] = {"type": "ephemeral"}
 _BREAKPOINT = msgspec.json.encode({"cache_control": BREAKPOINT})[1:-1]
 
-_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FIELDS = frozenset(MessagesRequest.__struct_fields__)
 _TOOL = frozenset({"type", *schema.Tool.__struct_fields__})
 _EFFORTS: Mapping[str, str] = {"minimal": "low"}
@@ -174,7 +173,7 @@ def _encode_controls(body: dict[str, Any], controls: Controls, dropped: list[str
 
 def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     description = tool.full_description
-    schema = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or _NO_SCHEMA
+    schema = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
     encoded: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description:
         encoded["description"] = description

@@ -24,6 +24,7 @@ from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed
 from callboard.wires.common.group_turns import Turn, group_turns
 from callboard.wires.common.tool_declarations import (
+    NO_SCHEMA,
     StrictTools,
     ToolNames,
     called_names,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from callboard.schema.provider_limits import Fitted
 
 WIRE = "responses"
-_NO_SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {}}
 _CUSTOM_SCHEMA: Mapping[str, Any] = dict(CUSTOM_SCHEMA)
 NOTHING_FOUND = "No tools found."
 """What a model reads as the result of a tool search that found none."""
@@ -183,7 +183,7 @@ def _names_in(result: ResultCanister) -> list[str]:
 
 def _encode_search(tool: ToolDeclaration) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or _NO_SCHEMA}
+    fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or NO_SCHEMA}
     return {**fields, **tool.extra.get(WIRE, {})}
 
 
@@ -193,7 +193,7 @@ def _encode_tool(tool: ToolDeclaration, name: str) -> dict[str, Any]:
     if tool.kind == "custom":
         form = {} if tool.grammar is None else {"format": dict(tool.grammar)}
         return {"type": "custom", "name": name, **described, **form, **extra}
-    schema = tool.schema or _NO_SCHEMA
+    schema = tool.schema or NO_SCHEMA
     return {"type": "function", "name": name, **described, "parameters": schema, "strict": tool.strict, **extra}
 
 
@@ -234,7 +234,7 @@ class ToolDecoder:
             case "function":
                 definition = tool.get("function") or tool
                 function = read_shape(definition, FunctionTool, path, "a function tool")
-                schema, extra = function.parameters or _NO_SCHEMA, _extra(definition, FunctionTool)
+                schema, extra = function.parameters or NO_SCHEMA, _extra(definition, FunctionTool)
                 self._add(function.name, function.description, schema, space, strict=function.strict, extra=extra)
             case "custom":
                 definition = tool.get("custom") or tool
