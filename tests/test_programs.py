@@ -42,12 +42,12 @@ def repository(tmp_path, pwned, monkeypatch):
     return root
 
 
-def found():
+def find_programs():
     return [find_program(name) for name in NAMES]
 
 
 def assert_none_of(repository):
-    for path in [*found(), git_path(), find_ripgrep()]:
+    for path in [*find_programs(), git_path(), find_ripgrep()]:
         assert not path or not os.path.realpath(path).startswith(str(repository)), path
         assert not path or path.startswith("/")
 
@@ -85,7 +85,7 @@ def test_a_program_that_is_a_link_into_the_repository_is_not_taken(repository, m
 def test_programs_elsewhere_are_found(monkeypatch, tmp_path, pwned):
     plant(tmp_path / "tools", pwned)
     monkeypatch.setenv("PATH", f".:{tmp_path}/missing:{tmp_path}/tools:/usr/bin")
-    assert found() == [str(tmp_path / "tools" / name) for name in NAMES]
+    assert find_programs() == [str(tmp_path / "tools" / name) for name in NAMES]
     monkeypatch.setenv("PATH", "")
     assert (trusted_search_path(), absolute_search_path()) == (os.defpath, os.defpath)
 

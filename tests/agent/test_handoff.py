@@ -54,7 +54,7 @@ def instructions_of(request):
     return [each.text for each in request.canisters if isinstance(each, SupervisorCanister)]
 
 
-def told(result):
+def result_texts(result):
     return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
 
@@ -68,7 +68,7 @@ def test_the_other_agent_goes_on_in_the_same_conversation():
     assert result.agent is run.agent is other
     assert [each for each in events if isinstance(each, HandedOver)] == [HandedOver("billing")]
     assert decode_event(encode_line(HandedOver("billing"))) == HandedOver("billing")
-    assert told(result) == ["The conversation is with billing now.", "refunded 5"]
+    assert result_texts(result) == ["The conversation is with billing now.", "refunded 5"]
     request = other.model.requests[0]
     assert instructions_of(request) == ["You do the billing."]
     assert [each.name for each in request.tools] == ["refund"]
@@ -172,7 +172,7 @@ def test_only_the_first_handoff_of_a_reply_counts():
     tools = [other.as_handoff("billing", "Bills."), third.as_handoff("third", "Third."), look]
     result = Agent(ScriptedModel([[Call("look"), GO, Call("transfer_to_third")]]), tools).run_sync("?")
     assert result.agent is other
-    assert told(result)[2].startswith("Error: the conversation was not handed over: another handoff")
+    assert result_texts(result)[2].startswith("Error: the conversation was not handed over: another handoff")
 
 
 def test_a_conversation_is_not_handed_over_while_calls_of_the_reply_wait():
@@ -181,7 +181,9 @@ def test_a_conversation_is_not_handed_over_while_calls_of_the_reply_wait():
     agent = Agent(ScriptedModel([[GO, Call("refund", {"amount": 5})]]), tools)
     result = agent.run_sync("?")
     assert (result.state, result.agent) == ("pending", agent)
-    assert told(result)[0].startswith("Error: the conversation was not handed over: calls of the same reply wait")
+    assert result_texts(result)[0].startswith(
+        "Error: the conversation was not handed over: calls of the same reply wait"
+    )
 
 
 def test_a_handoff_that_is_denied_does_not_happen():

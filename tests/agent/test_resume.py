@@ -56,7 +56,7 @@ def waiting(*rooms):
     return [decode_canister(encode_line(each)) for each in result.canisters]
 
 
-def told(result):
+def results_by_call(result):
     return {each.invocation_id: each.text for each in result.canisters if isinstance(each, ResultCanister)}
 
 
@@ -66,7 +66,7 @@ def test_an_approval_that_is_granted_later_runs_the_tool(answer):
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
     assert desk.booked == [7]
     assert result.output == "Done."
-    assert told(result) == {"c7": "booked 7"}
+    assert results_by_call(result) == {"c7": "booked 7"}
     assert [each.text for each in desk.model.requests[0].canisters[-2:]] == ["3", "booked 7"]
 
 
@@ -77,14 +77,16 @@ def test_a_denial_later_is_told_with_its_reason(answer, why):
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
     assert desk.booked == []
-    assert told(result) == {"c7": f"Error: book may not run: {why}"}
+    assert results_by_call(result) == {"c7": f"Error: book may not run: {why}"}
 
 
 def test_edited_arguments_run_later_and_the_model_reads_them():
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": Allow({"room": 8})})
     assert desk.booked == [8]
-    assert told(result) == {"c7": 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'}
+    assert results_by_call(result) == {
+        "c7": 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'
+    }
 
 
 def test_the_events_of_a_resumed_run_begin_with_the_decisions():
@@ -106,7 +108,7 @@ def test_decisions_results_and_silence_stand_beside_each_other():
         history=waiting(7, 8, 9), approvals={"c7": "allow"}, results={"c8": ToolError("execution", "no such room")}
     )
     assert desk.booked == [7]
-    assert told(result) == {
+    assert results_by_call(result) == {
         "c7": "booked 7",
         "c8": "Error: no such room",
         "c9": "Error: no result was given",
@@ -143,7 +145,7 @@ def test_what_the_rules_deny_by_now_does_not_run():
     desk = Desk(policy=Policy([("book", "deny")]))
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": "allow"})
     assert desk.booked == []
-    assert told(result) == {"c7": "Error: book may not run: the rule 'book' says deny"}
+    assert results_by_call(result) == {"c7": "Error: book may not run: the rule 'book' says deny"}
 
 
 def test_what_does_not_fit_by_now_does_not_run():
@@ -248,7 +250,7 @@ def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
 
     result = asyncio.run(scenario())
     assert result.state == "cancelled"
-    assert told(result) == {"c7": "Error: the run was cancelled"}
+    assert results_by_call(result) == {"c7": "Error: the run was cancelled"}
     assert result.canisters[-1].text == "And?"
 
 

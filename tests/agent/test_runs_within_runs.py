@@ -51,7 +51,7 @@ def follow(run):
     return asyncio.run(scenario())
 
 
-def told(result):
+def result_texts(result):
     return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
 
@@ -91,14 +91,14 @@ def test_the_limits_of_the_outer_run_end_the_inner_one(limits, why):
     inner = Agent(ScriptedModel(calls), [look])
     agent = asking(inner, [TOKENS, ASK], "Done.", limits=limits)
     result = agent.run_sync("?")
-    assert told(result)[0].startswith(f"Error: CallerError: ask gave no answer: {why}")
+    assert result_texts(result)[0].startswith(f"Error: CallerError: ask gave no answer: {why}")
     assert result.state == "incomplete"
 
 
 def test_the_inner_run_keeps_its_own_limits():
     inner = Agent(ScriptedModel([Call("look"), "Perhaps."]), [look], limits=Limits(rounds=1))
     result = asking(inner).run_sync("?")
-    assert told(result)[0].startswith("Error: CallerError: ask gave no answer: no answer within 1 rounds")
+    assert result_texts(result)[0].startswith("Error: CallerError: ask gave no answer: no answer within 1 rounds")
     assert result.state == "completed"
 
 
@@ -196,7 +196,7 @@ def test_inner_runs_that_go_at_once_put_their_questions_one_after_another():
     tools = [deleting().as_tool(name, "Deletes.") for name in ("one", "two", "three")]
     calls = [Call(name, {"prompt": "?"}) for name in ("one", "two", "three")]
     result = Agent(ScriptedModel([calls, "Done."]), tools, approve=approve).run_sync("?")
-    assert told(result) == ["Done."] * 3
+    assert result_texts(result) == ["Done."] * 3
     assert most == 1
 
 
@@ -262,7 +262,7 @@ def test_a_tool_without_a_time_limit_runs_in_a_thread_too():
         return a
 
     agent = Agent(ScriptedModel([Call("add", {"a": 3}), "Done."]), [add])
-    assert told(agent.run_sync("?")) == ["3"]
+    assert result_texts(agent.run_sync("?")) == ["3"]
 
 
 def test_what_ends_the_outer_run_ends_the_inner_one():
@@ -334,7 +334,7 @@ def test_a_tool_of_ones_own_begins_a_run_within_the_run(in_thread):
 def test_an_inner_call_whose_result_comes_from_outside_is_an_error_of_the_tool():
     inner = Agent(ScriptedModel([Call("delete", {"path": "a"})]), [Invoker.of(delete).replace(deferred=True)])
     result = asking(inner, approve=lambda *_: "allow").run_sync("?")
-    assert told(result)[0].startswith("Error: CallerError: ask gave no answer: 1 calls wait for their results")
+    assert result_texts(result)[0].startswith("Error: CallerError: ask gave no answer: 1 calls wait for their results")
 
 
 def test_a_tool_that_is_an_agent_is_called_like_a_function():

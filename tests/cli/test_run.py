@@ -30,7 +30,7 @@ from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 CALL = 'I shall multiply.\n```json\n{"name": "multiply", "arguments": {"a": 6, "b": 7}}\n```'
 
 
-def kept(data):
+def transcript_of(data):
     """The transcript of the one conversation."""
     (path,) = (data / "conversations").glob("*/messages.jsonl")
     return Transcript(path)
@@ -42,7 +42,7 @@ def test_the_answer_is_on_standard_output_and_the_rest_beside_it(ask, toolbox, d
     assert result.stdout == "I shall multiply.\nIt is 42.\n"
     assert result.stderr == "-> multiply(a=6, b=7)\n<- 42\n"
     backend.assert_complete()
-    canisters = kept(data).read()
+    canisters = transcript_of(data).read()
     assert [type(each) for each in canisters] == [
         UserCanister,
         AssistantCanister,
@@ -89,7 +89,7 @@ def test_verbose_shows_what_else_happens(ask, toolbox, data):
     shown = result.stderr
     assert shown.index("round 1\n") < shown.index("Let me think.") < shown.index("-> multiply(a=6, b=7)\n")
     assert shown.index("<- 42\n") < shown.index("round 2\n") < shown.index("13 tokens in, 6 out\n")
-    assert shown.endswith(f"the transcript is in {kept(data).path}\n")
+    assert shown.endswith(f"the transcript is in {transcript_of(data).path}\n")
 
 
 def test_a_prompt_from_standard_input(ask):
@@ -103,7 +103,7 @@ def test_a_prompt_that_is_no_text(ask, data, prompt, piped):
     result, backend = ask(prompt, replies=["Hello."], input=piped)
     assert (result.exit_code, result.stdout) == (0, "Hello.\n")
     assert backend.requests[0].body["messages"][0]["content"] == "caf\ufffd"
-    assert kept(data).read()[0].text == "caf\ufffd"
+    assert transcript_of(data).read()[0].text == "caf\ufffd"
 
 
 def test_a_whole_number_of_lines_is_left_as_it_is(ask):
@@ -127,7 +127,7 @@ def test_exit_codes(ask, toolbox, data, replies, rounds, outcome):  # noqa: PLR0
     assert result.exit_code == code
     assert message in result.stderr
     # The last line says where everything is kept.
-    assert str(kept(data).path) in result.stderr.splitlines()[-1]
+    assert str(transcript_of(data).path) in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,17 @@ def shop(monkeypatch):
     return module
 
 
-def found(invoker="sell", callable_="", **keys):
+def find_by_descriptor(invoker="sell", callable_="", **keys):
     ensemble = EnsembleDescriptor(**{"name": "shop", "path": "shop.toml", **keys})
     return find_callable(InvokerDescriptor(name=invoker, callable=callable_, path="shop.toml:3: invokers[0]"), ensemble)
 
 
 @pytest.mark.usefixtures("shop")
 def test_where_functions_are():
-    assert found(callable_="shop:sell")() == "sold"
-    assert found(callable_="shop:Till.open_drawer")() == "open"
-    assert found(module="shop")() == "sold"
-    assert found("read_file", name="io").name == "read_file"
+    assert find_by_descriptor(callable_="shop:sell")() == "sold"
+    assert find_by_descriptor(callable_="shop:Till.open_drawer")() == "open"
+    assert find_by_descriptor(module="shop")() == "sold"
+    assert find_by_descriptor("read_file", name="io").name == "read_file"
 
 
 BROKEN = "raise RuntimeError('not today')"
@@ -83,7 +83,7 @@ def test_a_function_that_is_not_there(tmp_path, monkeypatch, keys, told):
     (tmp_path / "broken_shop.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(DescriptorError) as caught:
-        found(**keys)
+        find_by_descriptor(**keys)
     assert str(caught.value).startswith(f"shop.toml:3: invokers[0]: {told}")
 
 

@@ -57,7 +57,7 @@ def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-def said(events):
+def text_of(events):
     return "".join(event.text for event in of(TextPiece, events))
 
 
@@ -86,7 +86,7 @@ def test_a_closer_too_many_is_no_text(dialect):
     closers = "".join(dialect.render_frame.closers)
     events = read(f"{text}{closers}\n{closers}", dialect)
     assert calls(events) == wanted
-    assert not said(events).strip()
+    assert not text_of(events).strip()
 
 
 def test_an_opener_too_many_makes_no_difference(dialect):
@@ -111,7 +111,7 @@ def test_half_an_opener_is_text(dialect):
     events = read(half + example(dialect), dialect)
     for token in dialect.ignored:
         half = half.replace(token, "")
-    assert said(events).strip() == half.strip()
+    assert text_of(events).strip() == half.strip()
     assert len(calls(events)) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_call_in_the_argument_of_another_is_its_text(dialect):
 def test_hermes_out_of_order(text, wanted, content):
     events = read(text, "hermes")
     assert calls(events) == wanted
-    assert said(events).rstrip() == content.rstrip()
+    assert text_of(events).rstrip() == content.rstrip()
 
 
 def test_of_two_dialects_the_first_to_call_is_spoken():
@@ -193,7 +193,7 @@ def test_of_two_dialects_the_first_to_call_is_spoken():
                 events = read(text, "auto")
                 assert calls(events)[0] == ("note", {"text": HERE})
                 assert ("other", {"text": HERE}) not in calls(events), (first, second)
-                assert HERE in said(events)
+                assert HERE in text_of(events)
 
 
 # Characters.

@@ -74,11 +74,11 @@ def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-def said(kind, events):
+def text_of(kind, events):
     return "".join(event.text for event in of(kind, events))
 
 
-def plain(text):
+def collapse_spaces(text):
     return " ".join((text or "").split())
 
 
@@ -92,12 +92,12 @@ def calls(events):
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_case_means_what_it_says(case):
     events = read(case)
-    content = plain(said(TextPiece, events))
-    assert content == plain(case["expected_content"]) or (
-        case.get("content_optional") and content in {"", plain(case["text"])}
+    content = collapse_spaces(text_of(TextPiece, events))
+    assert content == collapse_spaces(case["expected_content"]) or (
+        case.get("content_optional") and content in {"", collapse_spaces(case["text"])}
     )
     if "expected_reasoning" in case:
-        assert plain(said(ReasoningPiece, events)) == plain(case["expected_reasoning"])
+        assert collapse_spaces(text_of(ReasoningPiece, events)) == collapse_spaces(case["expected_reasoning"])
     ended = of(InvocationEnded, events)
     wanted = [{"name": call["name"], "arguments": call["arguments"]} for call in case["expected_calls"]]
     told = [{"name": call.name, "arguments": call.arguments} for call in ended]
@@ -115,8 +115,8 @@ def test_a_case_means_what_it_says(case):
 @pytest.mark.parametrize("case", OBJECTS, ids=name_of)
 def test_an_object_means_what_it_says(case):
     events = read(case)
-    assert said(TextPiece, events) == case["text_out"]
-    assert said(ReasoningPiece, events) == case.get("reasoning", "")
+    assert text_of(TextPiece, events) == case["text_out"]
+    assert text_of(ReasoningPiece, events) == case.get("reasoning", "")
     ended = of(InvocationEnded, events)
     assert [(call.name, call.arguments) for call in ended] == [
         (call["name"], call["arguments"]) for call in case["calls"]
@@ -203,8 +203,8 @@ def test_no_marker_is_in_what_is_said(dialect):
         ]
     )
     events = parse(rendered, NOTE, dialect)
-    assert said(ReasoningPiece, events) == ("I think." if dialect.reasoning else "")
-    assert said(TextPiece, events).strip() == "I look."
+    assert text_of(ReasoningPiece, events) == ("I think." if dialect.reasoning else "")
+    assert text_of(TextPiece, events).strip() == "I look."
     name = CODE.get(dialect.name, "note")
     assert [(event.name, event.arguments) for event in of(InvocationEnded, events)] == [
         (name, {"text": text}) for text in (["one", "two"] if twice else ["one"])

@@ -35,7 +35,7 @@ def calls(text, dialect="auto", tools=TOOLS, why="stop"):
     return [event.name for event in events if isinstance(event, InvocationStarted)]
 
 
-def said(events):
+def text_of(events):
     return "".join(event.text for event in events if isinstance(event, TextPiece))
 
 
@@ -80,7 +80,7 @@ def test_a_quotation_is_said_as_it_stands_however_it_is_cut(kind, fuzzer):
                 assert coalesce([*events, *parser.finish()]) == whole, (case["id"], size)
             fuzzer.check_calls(whole)
             if not any(isinstance(event, InvocationStarted) for event in whole):
-                assert said(whole) == text
+                assert text_of(whole) == text
 
 
 def test_no_real_call_of_the_vectors_is_lost():
@@ -178,7 +178,7 @@ def test_what_is_around_a_call_quotes_it(around):
     text = before + flat(CALL, before) + behind
     for dialect in ("auto", "hermes"):
         assert calls(text, dialect) == []
-        assert said(parse(text, TOOLS, dialect)) == text
+        assert text_of(parse(text, TOOLS, dialect)) == text
 
 
 @pytest.mark.parametrize("around", AROUND)
@@ -186,7 +186,7 @@ def test_behind_a_quotation_a_call_is_one(around):
     before, behind = AROUND[around]
     text = f"{before}{flat(CALL, before)}{behind}\n\nNow I call.\n{CALL}"
     assert len(calls(text)) == 1
-    assert said(parse(text, TOOLS)).strip() == text.removesuffix(CALL).strip()
+    assert text_of(parse(text, TOOLS)).strip() == text.removesuffix(CALL).strip()
 
 
 @pytest.mark.parametrize("around", REAL)
@@ -234,7 +234,7 @@ def test_a_quotation_that_is_cut_is_none_the_less_text():
 
 @pytest.mark.parametrize("text", ['"' * 20_000, "<a>" * 10_000, f'"{CALL}" ' * 1_000, f"> {CALL}\n" * 1_000])
 def test_texts_of_openers_and_quotations_end(text):
-    assert said(parse(text, TOOLS)) == text
+    assert text_of(parse(text, TOOLS)) == text
 
 
 # Objects without markers.
@@ -262,7 +262,7 @@ def test_an_object_alone_is_a_call_by_all_its_members(text):
     for each in (text, f"```json\n{text}\n```\n", f"Look.\n{text}\nDone."):
         assert bool(calls(each)) is OBJECTS[text]
         if not calls(each):
-            assert said(parse(each, TOOLS)) == each
+            assert text_of(parse(each, TOOLS)) == each
 
 
 def test_arguments_of_a_tool_that_takes_a_schema_are_no_description():

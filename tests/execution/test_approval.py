@@ -114,7 +114,7 @@ def test_a_person_says_yes_or_no(answer, deleted, is_async):
     assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == [text]
 
 
-def told(result):
+def result_texts(result):
     """What the model reads of its calls."""
     return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
@@ -124,7 +124,7 @@ def test_the_model_reads_why_a_person_denied_its_call(is_async):
     target = Delete()
     events, result = run(target, answering(Deny("a is still needed"), is_async=is_async))
     assert target.deleted == []
-    assert told(result) == ["Error: delete may not run: a is still needed"]
+    assert result_texts(result) == ["Error: delete may not run: a is still needed"]
     assert not any(isinstance(each, Note) for each in events)
     (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
     assert (answered.verdict, answered.why) == ("deny", "a is still needed")
@@ -133,7 +133,7 @@ def test_the_model_reads_why_a_person_denied_its_call(is_async):
 @pytest.mark.parametrize("answer", [Allow(), Allow({"path": "a"})])
 def test_a_call_that_is_allowed_as_it_stands_is_not_marked(answer):
     target = Delete()
-    assert told(run(target, answering(answer, is_async=True))[1]) == ["deleted"]
+    assert result_texts(run(target, answering(answer, is_async=True))[1]) == ["deleted"]
     assert target.deleted == ["a"]
 
 
@@ -149,7 +149,7 @@ def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
     events, result = run(target, answering(Allow(edited), is_async=is_async), before_call=before)
     assert target.deleted == ["b"]
     assert result.canisters[1].arguments == {"path": "a"}
-    assert told(result) == ['The arguments of this call were edited before it ran: {"path":"b"}\ndeleted']
+    assert result_texts(result) == ['The arguments of this call were edited before it ran: {"path":"b"}\ndeleted']
     (answered,) = [each for each in events if isinstance(each, ApprovalAnswered)]
     assert decode_event(encode_line(answered)) == answered
     assert answered.arguments == {"path": "b"}
@@ -179,14 +179,14 @@ def test_edited_arguments_that_cannot_be_run_nothing(answer, why):
     policy = Policy([("delete", "ask"), ("delete(secret)", "deny")])
     model = ScriptedModel([CALL, "Done."])
     agent = Agent(model, [target.invoker], approve=answering(answer, is_async=False), policy=policy)
-    assert told(agent.run_sync("?"))[0].startswith(f"Error: {why}")
+    assert result_texts(agent.run_sync("?"))[0].startswith(f"Error: {why}")
     assert target.deleted == []
 
 
 def test_arguments_whose_result_comes_from_outside_are_not_edited():
     invoker = Delete().invoker.replace(deferred=True)
     agent = Agent(ScriptedModel([CALL, "Done."]), [invoker], approve=lambda *_: Allow({"path": "b"}))
-    assert "cannot be edited" in told(agent.run_sync("?"))[0]
+    assert "cannot be edited" in result_texts(agent.run_sync("?"))[0]
 
 
 def test_an_edited_call_is_not_the_call_that_the_model_made():

@@ -30,7 +30,7 @@ def through(*events, stage=None):
     return [*out, *stage.finish()]
 
 
-def shown(events):
+def visible_text(events):
     said = ""
     for event in events:
         match event:
@@ -98,26 +98,28 @@ ANYWHERE = [
 
 @pytest.mark.parametrize(("said", "left"), [*BEHIND, *ANYWHERE])
 def test_what_is_cut_behind_a_call(said, left):
-    assert shown(through(CALL, TextPiece(said), END)) == f"[call]{left}"
-    assert shown(through(TextPiece("I look."), CALL, TextPiece(said), END)) == f"I look.[call]{left}"
+    assert visible_text(through(CALL, TextPiece(said), END)) == f"[call]{left}"
+    assert visible_text(through(TextPiece("I look."), CALL, TextPiece(said), END)) == f"I look.[call]{left}"
 
 
 @pytest.mark.parametrize(("said", "left"), [*[(said, said) for said, _ in BEHIND], *ANYWHERE])
 def test_what_is_cut_in_a_reply_without_a_call(said, left):
-    assert shown(through(TextPiece(said), END)) == left
+    assert visible_text(through(TextPiece(said), END)) == left
 
 
 def test_calls_stay_calls():
     events = [TextPiece("a"), CALL, TextPiece("Tool results: x"), CALL, TextPiece(" y\nz"), END]
-    assert shown(through(*events)) == "a[call][call][cut: Tool results: x y\nz]"
+    assert visible_text(through(*events)) == "a[call][call][cut: Tool results: x y\nz]"
     assert through(*events)[-1] == END
     tagged = [TextPiece("<tool_response>a"), CALL, TextPiece("b</tool_response>c"), END]
-    assert shown(through(*tagged)) == "[call][cut: <tool_response>ab</tool_response>]c"
+    assert visible_text(through(*tagged)) == "[call][cut: <tool_response>ab</tool_response>]c"
 
 
 def test_a_call_ends_a_line_and_what_was_held():
-    assert shown(through(TextPiece("<tool_resp"), CALL, TextPiece("onse>x"), END)) == "<tool_resp[call]onse>x"
-    assert shown(through(TextPiece("x"), CALL, TextPiece("Observation: y"), END)) == "x[call][cut: Observation: y]"
+    assert visible_text(through(TextPiece("<tool_resp"), CALL, TextPiece("onse>x"), END)) == "<tool_resp[call]onse>x"
+    assert (
+        visible_text(through(TextPiece("x"), CALL, TextPiece("Observation: y"), END)) == "x[call][cut: Observation: y]"
+    )
 
 
 def test_what_is_no_text_is_not_touched():
@@ -147,15 +149,15 @@ def test_text_is_held_no_longer_than_it_may_be_a_mark():
 def test_each_reply_begins_anew():
     stage = HallucinatedResultFilter()
     assert (
-        shown(through(CALL, TextPiece("Observation: x"), ReplyEnded("retry"), stage=stage))
+        visible_text(through(CALL, TextPiece("Observation: x"), ReplyEnded("retry"), stage=stage))
         == "[call][cut: Observation: x]"
     )
-    assert shown(through(TextPiece("Observation: x"), END, stage=stage)) == "Observation: x"
+    assert visible_text(through(TextPiece("Observation: x"), END, stage=stage)) == "Observation: x"
 
 
 def test_a_reply_that_breaks_off_says_what_was_cut():
-    assert shown(through(CALL, TextPiece("Observation: x"))) == "[call][cut: Observation: x]"
-    assert shown(through(CALL, TextPiece("Observ"))) == "[call]Observ"
+    assert visible_text(through(CALL, TextPiece("Observation: x"))) == "[call][cut: Observation: x]"
+    assert visible_text(through(CALL, TextPiece("Observ"))) == "[call]Observ"
 
 
 PARTS = st.sampled_from(

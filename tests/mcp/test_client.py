@@ -149,7 +149,7 @@ def free_port():
         return bound.getsockname()[1]
 
 
-def said(result):
+def text_of(result):
     return result.content[0].text
 
 
@@ -167,7 +167,7 @@ def test_a_server_is_used_from_any_task_and_closed_from_another(play, era):
         assert client.capabilities.tools.list_changed
         assert "echo" in [tool.name for tool in await client.tools()]
         tasks = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(20)]
-        assert [said(result) for result in await asyncio.gather(*tasks)] == [str(n) for n in range(20)]
+        assert [text_of(result) for result in await asyncio.gather(*tasks)] == [str(n) for n in range(20)]
         await asyncio.create_task(client.aclose())
         assert stage.states() == ["connecting", "ready", "idle"]
         assert stage.written()[-1] == "end", "it was let end by itself"
@@ -181,7 +181,7 @@ def test_a_server_is_used_from_any_task_and_closed_from_another(play, era):
 def test_a_call_connects_and_a_slow_start_is_not_the_calls_idle_time(play):
     async def scene(stage):
         client = stage.client("--slow", "0.5", idle_timeout=0.3)
-        assert said(await client.call("echo", {"text": "hello"})) == "hello"
+        assert text_of(await client.call("echo", {"text": "hello"})) == "hello"
 
     play(scene)
 
@@ -212,7 +212,7 @@ def test_a_server_gets_of_our_environment_what_is_named(play, monkeypatch):
 
     async def scene(stage):
         client = stage.client(environment={"GIVEN": "env:TOKEN", "PLAIN": "3"}, inherit=("LANG", "NOT_SET"))
-        got = json.loads(said(await client.call("environment", {})))
+        got = json.loads(text_of(await client.call("environment", {})))
         passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
         got.pop("LC_CTYPE", None)  # Python's own
         assert got == passed | {"GIVEN": "2", "PLAIN": "3", "LANG": "C.UTF-8"}
@@ -229,7 +229,7 @@ def test_whoever_listens_may_fail(play):
         asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
         client = McpClient(stage.settings(), on_event=fails)
         stage.clients.append(client)
-        assert said(await client.call("echo", {"text": "a"})) == "a"
+        assert text_of(await client.call("echo", {"text": "a"})) == "a"
         assert heard == ["on_event of mcp.s raised"] * 2
 
     play(scene)
@@ -252,7 +252,7 @@ def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(play, era)
         )
         assert client.state == "backoff"
         assert stage.count("start") == 1, "nobody asked"
-        assert said(await client.call("echo", {"text": "again"})) == "again"
+        assert text_of(await client.call("echo", {"text": "again"})) == "again"
         assert stage.states() == ["connecting", "ready", "backoff", "connecting", "ready"]
 
     play(scene)
@@ -261,7 +261,7 @@ def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(play, era)
 def test_only_what_may_be_repeated_is_repeated_and_once(play):
     async def scene(stage):
         client = stage.client()
-        assert said(await client.call("die_once", {}, idempotent=True)) == "alive"
+        assert text_of(await client.call("die_once", {}, idempotent=True)) == "alive"
         with pytest.raises(ServerUnreachable):
             await client.call("die", {}, idempotent=True)
         assert stage.count("call die_once") == 2
@@ -282,7 +282,7 @@ def test_ten_calls_share_one_reconnect(play, era):
         assert {type(each) for each in lost} == {ServerUnreachable}
         assert all("status -9" in str(each) for each in lost)
         answers = await asyncio.gather(*[client.call("echo", {"text": str(n)}) for n in range(10)])
-        assert [said(answer) for answer in answers] == [str(n) for n in range(10)]
+        assert [text_of(answer) for answer in answers] == [str(n) for n in range(10)]
         assert stage.count("start") == 2
 
     play(scene)
@@ -294,7 +294,7 @@ def test_a_child_that_dies_while_nobody_asks_costs_no_call(play):
         await client.start()
         os.kill(stage.pids()[0], signal.SIGKILL)
         await until(lambda: client.state == "backoff")
-        assert said(await client.call("echo", {"text": "again"})) == "again"
+        assert text_of(await client.call("echo", {"text": "again"})) == "again"
 
     play(scene)
 
@@ -305,7 +305,7 @@ def test_one_that_ends_at_once_is_tried_again_later(play):
         with pytest.raises(ServerUnreachable, match="ended with status 1; its last words: not yet"):
             await client.start()
         assert client.state == "backoff"
-        assert said(await client.call("echo", {"text": "there"})) == "there"
+        assert text_of(await client.call("echo", {"text": "there"})) == "there"
         assert stage.count("start") == 3
 
     play(scene)
@@ -384,7 +384,7 @@ def test_a_call_without_a_sign_of_life_ends_and_the_server_stays(play):
             await client.call("hang", {})
         await until(lambda: stage.count("ping") == 1)
         assert stage.count("notifications/cancelled") == 1
-        assert said(await client.call("echo", {"text": "here"})) == "here"
+        assert text_of(await client.call("echo", {"text": "here"})) == "here"
         assert stage.count("start") == 1
 
     play(scene)
@@ -398,7 +398,7 @@ def test_a_server_that_hears_nothing_any_more_is_replaced(play, era):
         with pytest.raises(ServerTimeout):
             await client.call("freeze", {})
         await until(lambda: client.state == "backoff")
-        assert said(await client.call("echo", {"text": "new"})) == "new"
+        assert text_of(await client.call("echo", {"text": "new"})) == "new"
         assert stage.count("start") == 2
 
     play(scene)
@@ -413,7 +413,7 @@ def test_a_server_that_is_stopped_holds_up_nobody(play):
         calls = [asyncio.create_task(client.call("echo", {"text": "x" * 1_000_000})) for _ in range(3)]
         assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {ServerTimeout}
         await until(lambda: client.state == "backoff")
-        assert said(await client.call("echo", {"text": "new"})) == "new"
+        assert text_of(await client.call("echo", {"text": "new"})) == "new"
         assert await asyncio.to_thread(gone, stage.pids()[0])
 
     play(scene)
@@ -425,7 +425,7 @@ def test_progress_is_a_sign_of_life_but_not_for_ever(play):
         client = stage.client(idle_timeout=0.6, timeout=1.6)
         seen = []
         slow = {"steps": 8, "seconds": 0.1}
-        assert said(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
+        assert text_of(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
         assert seen == [(float(n), 8.0, "on") for n in range(1, 9)]
         assert next(event for event in stage.events if isinstance(event, CallProgress)) == CallProgress(
             "s", "slow", 1, 8, "on"
@@ -455,7 +455,7 @@ def test_a_call_that_waits_in_vain_says_why(play):
 def test_noise_is_passed_over_and_told_once(play):
     async def scene(stage):
         client = stage.client("--noise", "3")
-        assert said(await client.call("noise", {"lines": 5000})) == "noisy"
+        assert text_of(await client.call("noise", {"lines": 5000})) == "noisy"
         assert client.noise_lines == 5003
         (told,) = [event for event in stage.events if isinstance(event, Logged)]
         assert told.text == "it writes to its standard output what is no message, first: DEBUG: starting up"
@@ -467,7 +467,7 @@ def test_noise_is_passed_over_and_told_once(play):
 def test_twenty_megabytes(play, era):
     async def scene(stage):
         result = await stage.client("--era", era).call("big", {"size": 20_000_000})
-        assert len(said(result)) == 20_000_000
+        assert len(text_of(result)) == 20_000_000
 
     play(scene)
 
@@ -566,11 +566,11 @@ def test_progress_logs_and_questions_pass(play, protocol):
         steps = []
         await client.call("steps", {}, on_progress=lambda *step: steps.append(step))
         assert steps == [(1.0, 3.0, "on"), (2.0, 3.0, "on"), (3.0, 3.0, "on")]
-        assert said(await client.call("ask", {})) in {
+        assert text_of(await client.call("ask", {})) in {
             "accept {'size': 7, 'name': 'Ada'}",
             "accept {'name': 'Ada', 'size': 7}",
         }
-        assert said(await client.call("think", {})) == "2 + 2 = 4"
+        assert text_of(await client.call("think", {})) == "2 + 2 = 4"
         await client.call("log", {})
         assert [event for event in stage.events if isinstance(event, Logged)] == [
             Logged("s", "warning", '{"what":"x"}', "here")
@@ -641,7 +641,7 @@ def test_a_web_server_gone_and_back(play, era):
         await until(lambda: stage.states().count("backoff") == 2)
         assert not any(call.done() for call in calls)
         await asyncio.to_thread(stage.serve, port, "--era", era)
-        assert [said(answer) for answer in await asyncio.gather(*calls)] == [str(n) for n in range(10)]
+        assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [str(n) for n in range(10)]
         assert stage.count("call echo") == 10
         with pytest.raises(ServerUnreachable) as failed:
             await client.call("die", {})
@@ -660,7 +660,7 @@ def test_a_web_server_that_was_restarted_costs_no_call(play, era):
         server.kill()
         server.wait()
         stage.serve(port, "--era", era)
-        assert said(await client.call("echo", {"text": "again"})) == "again"
+        assert text_of(await client.call("echo", {"text": "again"})) == "again"
         again = ["backoff", "connecting", "ready"] if era == "legacy" else []  # a session of its own
         assert stage.states() == ["connecting", "ready", *again]
         assert stage.count("call echo") == 1

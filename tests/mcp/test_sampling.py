@@ -15,14 +15,16 @@ def asked(*messages, **more):
     return CreateMessageRequestParams.model_validate({"messages": messages, "maxTokens": 9, **more})
 
 
-def said(text, role="user"):
+def message(text, role="user"):
     return {"role": role, "content": {"type": "text", "text": text}}
 
 
 def test_the_model_answers():
     model = ScriptedModel(["Bern."])
     picture = {"role": "user", "content": [{"type": "image", "data": "YQ==", "mimeType": "image/png"}]}
-    request = asked(said("Hi"), said("Hello.", "assistant"), picture, systemPrompt="Be brief.", stopSequences=["x"])
+    request = asked(
+        message("Hi"), message("Hello.", "assistant"), picture, systemPrompt="Be brief.", stopSequences=["x"]
+    )
     result = asyncio.run(make_sampler(model)(request))
     assert (result.content.text, result.role, result.stop_reason, result.model) == (
         "Bern.",
@@ -40,7 +42,7 @@ def test_the_model_answers():
 def test_a_provider_that_fails():
     model = ScriptedModel([[ReplyFailed("provider", "cut", "gone")]])
     with pytest.raises(ProviderError, match="gone"):
-        asyncio.run(make_sampler(model)(asked(said("Hi"))))
+        asyncio.run(make_sampler(model)(asked(message("Hi"))))
 
 
 def test_what_is_not_passed_on():

@@ -109,7 +109,7 @@ def prompt(text: str, tokens: int = 100) -> types.CreateMessageRequest:
     return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=tokens))
 
 
-def said(result: types.ElicitResult) -> str:
+def format_elicited(result: types.ElicitResult) -> str:
     return f"action={result.action}, content={json.dumps(result.content)}"
 
 
@@ -193,19 +193,19 @@ async def test_sampling(context: Context, prompt: str) -> str:
 @tool
 async def test_elicitation(context: Context, message: str) -> str:
     """Asks the client's user."""
-    return f"User response: {said(await peer_of(context).elicit(message, PERSON))}"
+    return f"User response: {format_elicited(await peer_of(context).elicit(message, PERSON))}"
 
 
 @tool
 async def test_elicitation_sep1034_defaults(context: Context) -> str:
     """A form with defaults."""
-    return f"Elicitation completed: {said(await peer_of(context).elicit('Please review', DEFAULTS))}"
+    return f"Elicitation completed: {format_elicited(await peer_of(context).elicit('Please review', DEFAULTS))}"
 
 
 @tool
 async def test_elicitation_sep1330_enums(context: Context) -> str:
     """A form with enumerations."""
-    return f"Elicitation completed: {said(await peer_of(context).elicit('Please choose', ENUMS))}"
+    return f"Elicitation completed: {format_elicited(await peer_of(context).elicit('Please choose', ENUMS))}"
 
 
 @tool
@@ -219,7 +219,7 @@ async def test_input_required_result_elicitation(context: Context) -> str:
 async def test_streaming_elicitation(context: Context) -> str:
     """Asks for a name while it says how far it is."""
     await peer_of(context).progress(1)
-    return said(await peer_of(context).elicit("What is your name?", NAME))
+    return format_elicited(await peer_of(context).elicit("What is your name?", NAME))
 
 
 @tool

@@ -34,7 +34,7 @@ def ask(canisters, **changes):
     return Request("m", canisters, (F,), **changes)
 
 
-def said(request):
+def kinds_and_texts(request):
     return [(type(each).__name__.removesuffix("Canister"), each.text) for each in request.canisters]
 
 
@@ -63,7 +63,7 @@ CALL = '"tool": "f", "arguments": {"a":1}'
 )
 def test_structured_shows_what_was_said_as_one_object(turn, shown):
     lowered = lower_request(ask((*ASKED, *turn, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
-    assert said(lowered)[1:] == [("User", "Do it."), ("Assistant", shown), ("User", "And?")]
+    assert kinds_and_texts(lowered)[1:] == [("User", "Do it."), ("Assistant", shown), ("User", "And?")]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_structured_shows_what_was_said_as_one_object(turn, shown):
 def test_structured_shows_a_call_and_what_was_said_beside_it_as_one_object(content, shown):
     said_beside = [AssistantCanister(content)] if content else []
     lowered = lower_request(ask((*ASKED, *said_beside, *CALLED[2:])), Plan(MODES["structured"], ACTION))
-    assert said(lowered)[2:] == [("Assistant", shown), ("User", "Observation: 2")]
+    assert kinds_and_texts(lowered)[2:] == [("Assistant", shown), ("User", "Observation: 2")]
     events = parse(shown, (F,), "action")
     assert [each.arguments for each in events if isinstance(each, InvocationEnded)] == [{"a": 1}]
 
@@ -86,7 +86,7 @@ def test_structured_shows_one_call_at_a_time_with_its_result():
     calls = [InvocationCanister(f"c{number}", "f", {"a": number}) for number in range(3)]
     results = [ResultCanister(invocation_id=f"c{number}", content=str(number)) for number in (1, 0)]
     lowered = lower_request(ask((*ASKED, *calls, *results, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
-    assert [text for _, text in said(lowered)[2:]] == [
+    assert [text for _, text in kinds_and_texts(lowered)[2:]] == [
         '{"action": {"tool": "f", "arguments": {"a":0}}}',
         "Observation: 0",
         '{"action": {"tool": "f", "arguments": {"a":1}}}',
@@ -100,13 +100,13 @@ def test_structured_shows_one_call_at_a_time_with_its_result():
 def test_structured_keeps_a_result_of_no_call():
     orphan = ResultCanister(invocation_id="x", content="2")
     lowered = lower_request(ask((orphan, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
-    assert said(lowered)[1:] == [("User", "Observation: 2"), ("User", "And?")]
+    assert kinds_and_texts(lowered)[1:] == [("User", "Observation: 2"), ("User", "And?")]
 
 
 def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
     request = ask((*ASKED, AssistantCanister('{"n": 2}'), UserCanister("And?")), constraint=ANSWER)
     lowered = lower_request(request, Plan(MODES["structured"], ACTION))
-    assert said(lowered)[2] == ("Assistant", '{"action": {"answer": {"n":2}}}')
+    assert kinds_and_texts(lowered)[2] == ("Assistant", '{"action": {"answer": {"n":2}}}')
     validator = compile_schema(lowered.constraint.schema)
     assert validator.validate({"action": {"answer": {"n": 2}}})
 
@@ -115,7 +115,7 @@ def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
 def test_tools_calls_and_results_stand_in_text(mode):
     lowered = lower_request(ask((SupervisorCanister("Be brief."), *CALLED)), Plan(MODES[mode], JSON))
     assert (lowered.tools, lowered.constraint) == ((), None)
-    (_, supervisor), *rest = said(lowered)
+    (_, supervisor), *rest = kinds_and_texts(lowered)
     assert supervisor.startswith("Be brief.\n\nYou can call these tools:\n")
     assert '"name":"f"' in supervisor
     assert rest == [
@@ -187,7 +187,7 @@ PROSE = Plan(MODES["native"], JSON, in_prose=True)
 def test_prose_tells_the_call_and_its_result_to_the_one_who_asked():
     lowered = lower_request(ask(CALLED, tool_choice="none"), PROSE)
     assert lowered.tools == ()
-    assert said(lowered) == [
+    assert kinds_and_texts(lowered) == [
         ("User", "Do it.\n\nf(a=1) returned 2.\n\nUse this to answer the question in one short sentence.")
     ]
 
@@ -196,7 +196,7 @@ def test_prose_of_a_failed_call_leaves_the_tools():
     failed = (*ASKED, InvocationCanister("c", "f", {}), error_result("c", "validation", "a is missing"))
     lowered = lower_request(ask(failed), PROSE)
     assert lowered.tools == (F,)
-    assert said(lowered) == [("User", "Do it.\n\nf() failed: Error: a is missing")]
+    assert kinds_and_texts(lowered) == [("User", "Do it.\n\nf() failed: Error: a is missing")]
 
 
 def test_prose_leaves_a_conversation_without_calls_alone():
@@ -206,7 +206,7 @@ def test_prose_leaves_a_conversation_without_calls_alone():
 
 def test_prose_goes_on_after_an_answer():
     again = (*CALLED, AssistantCanister("It is 2."), UserCanister("And now?"))
-    assert said(lower_request(ask(again), PROSE)) == [
+    assert kinds_and_texts(lower_request(ask(again), PROSE)) == [
         ("User", "Do it.\n\nf(a=1) returned 2."),
         ("Assistant", "It is 2."),
         ("User", "And now?"),

@@ -31,7 +31,7 @@ from callboard.wires import WIRES
 PICTURE = PictureContent(b"png")
 
 
-def said(canisters, **facts):
+def chat_messages(canisters, **facts):
     """The messages of a chat body."""
     request, _ = adapt_history(Request("m", tuple(canisters)), Profile(**facts))
     return WIRES["chat"].encode_request(request).body["messages"]
@@ -89,7 +89,7 @@ def test_no_text_is_lost_and_none_changes_its_place(canisters, facts):
 
 @given(conversations(), st.booleans())
 def test_where_roles_alternate_they_do(canisters, supports_system_role):
-    messages = said(
+    messages = chat_messages(
         canisters,
         merge_system_messages=True,
         requires_alternating_roles=True,
@@ -112,7 +112,7 @@ def test_what_a_model_takes_as_it_is_stays_the_same_object(canisters):
 
 @given(conversations())
 def test_reasoning_that_is_required_stands_on_every_turn_with_calls(canisters):
-    for message in said(canisters, requires_reasoning_history=True):
+    for message in chat_messages(canisters, requires_reasoning_history=True):
         assert message.get("reasoning_content") or not message.get("tool_calls")
 
 
@@ -122,7 +122,7 @@ def test_a_required_thought_is_the_other_model_s_own_words_where_there_are_any()
         (ReasoningContent("theirs", "sealed", "other"), "theirs"),
         (ReasoningContent("", "sealed", "other"), NOT_RECORDED),
     ]:
-        messages = said([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning_history=True)
+        messages = chat_messages([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning_history=True)
         assert messages[1]["reasoning_content"] == expected
 
 
@@ -190,5 +190,5 @@ def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
         return joined(texts)
 
     monkeypatch.setattr("callboard.providers.adapt_history._text", counted)
-    said([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
+    chat_messages([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
     assert sum(sizes) < 200_000

@@ -99,7 +99,7 @@ def called(events):
     return [(event.index, event.name) for event in events if isinstance(event, InvocationEnded)]
 
 
-def said(events):
+def text_of(events):
     return "".join([event.text for event in events if isinstance(event, TextPiece)])
 
 
@@ -116,7 +116,7 @@ def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
     events = flat(batches)
     assert all(batches)
     assert called(events) == [(0, "search")]
-    assert said(events).strip() == "Sure."
+    assert text_of(events).strip() == "Sure."
     assert events[-1] == ReplyEnded("invocations")
     assert [type(event) for event in events].count(ReplyStarted) == 1
     assert [note.text for note in events if isinstance(note, Note) and note.kind == "repaired"] == [
@@ -137,7 +137,7 @@ def test_a_call_of_another_tool_is_asked_for_once_more(wire):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_model_that_never_calls(stream):
     events = flat(ask([NO, NO], tool_choice="required", stream=stream)[0])
-    assert said(events) == "I would rather not."
+    assert text_of(events) == "I would rather not."
     assert events[-1] == ReplyEnded("no_call")
     assert used(events) == [Usage(20, 8, 4, 2)]
 
@@ -236,5 +236,5 @@ def test_a_local_model_is_started_once_and_asked_as_any_other():
     first, second, requests = asyncio.run(scenario())
     assert server.started == 1
     assert called(flat(first)) == [(0, "search")]
-    assert said(second) == "Hello"
+    assert text_of(second) == "Hello"
     assert {each.headers["authorization"] for each in requests} == {"Bearer local-key"}

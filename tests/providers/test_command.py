@@ -31,13 +31,13 @@ def events_of(name, *canisters):
     return asyncio.run(scenario())
 
 
-def said(events):
+def text_of(events):
     return "".join(event.text for event in events if isinstance(event, TextPiece))
 
 
 def test_it_reads_the_prompt_and_prints_the_reply(tmp_path):
     events = events_of(program(tmp_path, "import sys\nprint(sys.stdin.read().upper() + ' é', end='')"))
-    assert said(events) == "HI? é"
+    assert text_of(events) == "HI? é"
     assert events[-1] == ReplyEnded("stop")
 
 
@@ -46,7 +46,7 @@ def test_a_failure_says_what_the_program_said(tmp_path):
     assert isinstance(events[-1], ReplyFailed)
     assert events[-1].message.endswith("ended with status 1")
     assert events[-1].excerpt == "no such model"
-    assert said(events) == "half\n"
+    assert text_of(events) == "half\n"
 
 
 def test_a_program_there_is_not():
@@ -62,7 +62,7 @@ def test_no_command_is_said_before_anything_runs(name):
 
 def test_a_large_prompt_that_nobody_reads_hangs_nothing(tmp_path):
     events = events_of(program(tmp_path, "print('ok', end='')"), UserCanister("x" * 5_000_000))
-    assert said(events) == "ok"
+    assert text_of(events) == "ok"
 
 
 def test_closing_the_reply_stops_the_program(tmp_path):

@@ -80,7 +80,7 @@ def ask(replies, *, stream=True, chunk_size=None, changes=None, **options):
     return asyncio.run(scenario())
 
 
-def said(events):
+def text_of(events):
     return "".join([event.text for event in events if isinstance(event, TextPiece)])
 
 
@@ -93,7 +93,7 @@ def test_a_reply(stream):
     events, backend = ask([HELLO], stream=stream)
     assert_ends_once(events)
     assert isinstance(events[0], ReplyStarted)
-    assert (said(events), events[-2:]) == ("Hello", [Usage(3, 2), ReplyEnded("stop")])
+    assert (text_of(events), events[-2:]) == ("Hello", [Usage(3, 2), ReplyEnded("stop")])
     (asked,) = backend.requests
     assert asked.path == "/v1/chat/completions"
     assert asked.headers["authorization"] == "Bearer secret"
@@ -105,7 +105,7 @@ def test_a_reply(stream):
 def test_a_call(reply, stream):
     events, _ = ask([reply], stream=stream, mode="native")
     assert_ends_once(events)
-    assert said(events).strip() == "Let me see."
+    assert text_of(events).strip() == "Let me see."
     (ended,) = [event for event in events if isinstance(event, InvocationEnded)]
     assert (ended.index, ended.name, ended.arguments) == (0, "search", {"query": "x"})
     assert events[-1] == ReplyEnded("invocations")
@@ -119,14 +119,14 @@ def test_a_call_and_a_leaked_one_share_a_sequence():
 
 def test_no_call_is_taken_from_a_model_that_may_not_call():
     events, _ = ask([LEAK], mode="native", changes={"tool_choice": "none"})
-    assert (said(events), events[-1]) == (LEAK, ReplyEnded("stop"))
+    assert (text_of(events), events[-1]) == (LEAK, ReplyEnded("stop"))
 
 
 def test_a_backend_that_does_not_stream():
     body = b'{"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}'
     events, _ = ask([StatusReply(200, body)])
     assert_ends_once(events)
-    assert (said(events), events[-1]) == ("Hello", ReplyEnded("stop"))
+    assert (text_of(events), events[-1]) == ("Hello", ReplyEnded("stop"))
 
 
 FAULTS = [
@@ -173,7 +173,7 @@ def test_too_many_requests_in_the_end():
 
 def test_too_many_requests_at_first():
     events, backend = ask([StatusReply(429), StatusReply(503), HELLO])
-    assert said(events) == "Hello"
+    assert text_of(events) == "Hello"
     assert len(backend.requests) == 3
 
 
@@ -188,7 +188,7 @@ def test_too_many_requests_at_first():
 def test_a_stream_that_breaks_off(reply, code, message):
     events, backend = ask([reply], idle_timeout=0.05)
     assert_ends_once(events)
-    assert said(events) == "Hello"
+    assert text_of(events) == "Hello"
     assert events[-1].code == code
     assert events[-1].message.startswith(f"{backend.url}/chat/completions: {message}")
 
@@ -297,7 +297,7 @@ def test_leaving_a_reply_closes_its_connection():
                         break
             await backend.disconnected.wait()
             # The model is as good as before.
-            assert said(await events_of(model)) == "again"
+            assert text_of(await events_of(model)) == "again"
 
     asyncio.run(scenario())
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_sent_is_told():
     content = (TextualContent("Listen:"), FileContent(url="https://example.org/song"))
     events, backend = ask([HELLO], changes={"canisters": (UserCanister(content),)})
     assert events[0] == unsent_note("file")
-    assert said(events) == "Hello"
+    assert text_of(events) == "Hello"
     assert "Listen:" in str(backend.requests[0].body["messages"])
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from callboard.sandbox.process import BoundedOutput
 
 
-def kept(pieces, limit):
+def fed_output(pieces, limit):
     output = BoundedOutput(limit)
     for piece in pieces:
         output.feed(piece)
@@ -27,15 +27,15 @@ def kept(pieces, limit):
     ],
 )
 def test_cases(data, limit, value):
-    assert kept([data], limit).value() == value
+    assert fed_output([data], limit).value() == value
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 60))
 def test_any_pieces(pieces, limit):
     whole = b"".join(pieces)
-    output = kept(pieces, limit)
+    output = fed_output(pieces, limit)
     assert output.total == len(whole)
-    assert output.value() == kept([whole], limit).value()
+    assert output.value() == fed_output([whole], limit).value()
     if len(whole) <= limit:
         assert output.value() == whole
     else:
@@ -45,5 +45,5 @@ def test_any_pieces(pieces, limit):
 
 
 def test_memory_is_bounded():
-    output = kept([bytes(1000)] * 1000, 5000)
+    output = fed_output([bytes(1000)] * 1000, 5000)
     assert len(output._beginning) + len(output._end) < 12000

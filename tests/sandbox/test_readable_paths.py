@@ -21,7 +21,7 @@ def home(tmp_path, monkeypatch):
     return directory
 
 
-def shown(place, path, **more):
+def readable_below(place, path, **more):
     """What is shown of a home directory."""
     places = find_readable_paths(Confinement(workspace=place / "workspace", environment={"PATH": path}, **more))
     return {str(each.relative_to(place)) for each in places if each.is_relative_to(place)}
@@ -64,21 +64,21 @@ def made(home, *names):
 )
 def test_path(home, files, entry, places):
     made(home, *files)
-    assert shown(home, f"/usr/bin:{home / entry}") == places
+    assert readable_below(home, f"/usr/bin:{home / entry}") == places
 
 
 def test_link_to_a_secret(home):
     made(home, ".ssh/id")
     (home / "bin").symlink_to(home / ".ssh")
-    assert shown(home, str(home / "bin")) == set()
+    assert readable_below(home, str(home / "bin")) == set()
 
 
 def test_base_of_an_environment(home):
     made(home, "base/bin/python", "v/bin/python")
     (home / "v/pyvenv.cfg").write_text(f"home = {home}/base/bin\n")
-    assert shown(home, f"{home}/v/bin") == {"v", "base"}
+    assert readable_below(home, f"{home}/v/bin") == {"v", "base"}
     (home / "v/pyvenv.cfg").write_text(f"home = {home}/bin\n")
-    assert shown(home, f"{home}/v/bin:{home}") == {"v"}
+    assert readable_below(home, f"{home}/v/bin:{home}") == {"v"}
 
 
 def test_what_commands_can_write_says_nothing(home):
@@ -88,12 +88,12 @@ def test_what_commands_can_write_says_nothing(home):
         (home / name / "v/pyvenv.cfg").write_text(f"home = {home}/base/bin\n")
     (home / "link").symlink_to(home / "workspace/v/bin")
     entries = [home / name for name in ("workspace/v/bin", "job/v/bin", "link")]
-    assert shown(home, ":".join(map(str, entries)), home=home / "job") == set()
+    assert readable_below(home, ":".join(map(str, entries)), home=home / "job") == set()
 
 
 def test_what_the_caller_names(home):
     made(home, ".config/tool/x")
-    assert shown(home, "/usr/bin", readable=(home / ".config/tool",)) == {".config/tool"}
+    assert readable_below(home, "/usr/bin", readable=(home / ".config/tool",)) == {".config/tool"}
 
 
 def test_our_python(home):
@@ -142,11 +142,11 @@ def test_a_directory_on_path_that_cannot_be_read_is_left_out(home, monkeypatch):
 
     original = os.stat
     monkeypatch.setattr(os, "stat", unsearchable)
-    assert shown(home, f"{home}/closed/bin:{home}/bin") == {"bin"}
+    assert readable_below(home, f"{home}/closed/bin:{home}/bin") == {"bin"}
 
 
 def test_what_the_caller_names_and_cannot_be_read_is_told(home, monkeypatch):
     made(home, "closed/x")
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(str(home / "closed")))
     with pytest.raises(CallerError, match="cannot be read"):
-        shown(home, "/usr/bin", readable=(home / "closed",))
+        readable_below(home, "/usr/bin", readable=(home / "closed",))

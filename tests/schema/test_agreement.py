@@ -62,7 +62,7 @@ VALUES = st.recursive(
 )
 
 
-def told(validator, arguments):
+def error_text(validator, arguments):
     try:
         validator.validate(arguments)
     except ArgumentsInvalid as refused:
@@ -78,4 +78,4 @@ def told(validator, arguments):
 @example({}, set())
 def test_both_say_the_same(changed, left_out):
     arguments = {name: value for name, value in {**FITTING, **changed}.items() if name not in left_out}
-    assert told(OWN, arguments) == told(FOREIGN, arguments)
+    assert error_text(OWN, arguments) == error_text(FOREIGN, arguments)

@@ -63,7 +63,7 @@ def data_of(stream):
     return [frame.data for frame in SSEDecoder().feed(stream)]
 
 
-def said(stream):
+def contents_of(stream):
     chunks = [json.loads(data) for data in data_of(stream) if data != "[DONE]"]
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     return [delta["content"] for delta in deltas if delta.get("content")]
@@ -82,7 +82,7 @@ def test_a_reply_is_streamed_or_whole_as_the_request_says(reply, pieces):
             assert (choice["message"]["content"], choice["finish_reason"]) == ("".join(pieces), "stop")
             status, kind, body = await ask(http, stream=True)
             assert (status, kind) == (200, "text/event-stream")
-            assert said(body) == pieces
+            assert contents_of(body) == pieces
             assert data_of(body)[-1] == "[DONE]"
             backend.assert_complete()
 
@@ -143,7 +143,7 @@ def test_a_cut_comes_after_what_was_said():
         async with serving([Cut(after=HELLO[:2])]) as (backend, http):
             async with http.post("chat/completions", json=ASKING | {"stream": True}) as response:
                 came = await response.content.readuntil(b"Hel") + await response.content.readuntil(b"\n\n")
-                assert said(came) == ["Hel"]
+                assert contents_of(came) == ["Hel"]
                 with pytest.raises(aiohttp.ClientPayloadError):
                     await response.content.read()
             assert not backend.disconnected.is_set()

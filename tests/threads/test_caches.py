@@ -75,7 +75,7 @@ def through(bodies, cached, caplog, **facts):
     return told, counted
 
 
-def said(place, text):
+def with_content(place, text):
     messages = [*AFTER["messages"]]
     messages[place] = {**messages[place], "content": text}
     return {**AFTER, "messages": messages}
@@ -85,8 +85,8 @@ def said(place, text):
     ("after", "cause", "text"),
     [
         ({**AFTER, "tools": TOOLS[1:]}, "tools", "the tools changed"),
-        (said(0, "You write code. Agents: Ask."), "instructions", "the instructions changed"),
-        (said(2, "[cleared]"), "history", "the history changed before its end, at message 2"),
+        (with_content(0, "You write code. Agents: Ask."), "instructions", "the instructions changed"),
+        (with_content(2, "[cleared]"), "history", "the history changed before its end, at message 2"),
         ({**AFTER, "model": "n"}, "model", "another model was asked"),
         (AFTER, "unknown", "nothing of the request changed, so the provider dropped it"),
     ],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from callboard.tools.shell_parser import MAX_LENGTH, command_of_words, parse_command
 
 
-def told(command):
+def segments_of(command):
     """The segments, those that run what cannot be seen with a `!` behind them."""
     return [f"{segment}{'!' * segment.opaque}" for segment in command.segments]
 
@@ -70,7 +70,7 @@ CLEAR = [
 @pytest.mark.parametrize(("line", "segments"), CLEAR)
 def test_what_is_read_for_sure(line, segments):
     command = parse_command(line)
-    assert (told(command), command.unclear) == (segments, "")
+    assert (segments_of(command), command.unclear) == (segments, "")
 
 
 def opaque_or_unclear(line):
@@ -216,13 +216,13 @@ DOCUMENT = "it has a document in it"
 def test_what_is_not_read_for_sure(line, segments, unclear):
     command = parse_command(line)
     assert command.unclear == unclear
-    assert told(command) == segments
+    assert segments_of(command) == segments
 
 
 def test_words_that_no_shell_looks_at():
-    assert told(command_of_words(["echo", ";", "$x", "*"])) == ["echo ; $x *"]
+    assert segments_of(command_of_words(["echo", ";", "$x", "*"])) == ["echo ; $x *"]
     assert command_of_words(["echo", "$x"]).unclear == ""
-    assert told(command_of_words(["env", "sh", "-c", "rm x"]))[0] == "rm x"
+    assert segments_of(command_of_words(["env", "sh", "-c", "rm x"]))[0] == "rm x"
 
 
 @pytest.mark.parametrize("wrapper", ["nohup ", "env ", "exec ", "sh -c ", "eval "])

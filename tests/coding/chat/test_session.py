@@ -101,7 +101,7 @@ def git(place, *arguments):
     subprocess.run(["git", "-C", place, *arguments], check=True, capture_output=True)
 
 
-def told(model):
+def last_message_of(model):
     """What the model was told last."""
     return model.requests[-1].canisters[-1].text
 
@@ -131,7 +131,7 @@ def test_a_no_leaves_the_file_as_it_is(place, chatting):
 
     asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
-    assert "the answer was no" in told(model)
+    assert "the answer was no" in last_message_of(model)
 
 
 def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
@@ -144,7 +144,7 @@ def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
 
     asyncio.run(scenario())
     assert person.asked == []
-    assert "old is not in the file" in told(model)
+    assert "old is not in the file" in last_message_of(model)
     assert (place / "calc.py").read_text() == CODE
 
 
@@ -270,8 +270,8 @@ def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, job
             await chat.turn("and now?")
 
     asyncio.run(scenario())
-    assert told(model).count("took your changes back") == 2
-    assert told(model).endswith("and now?")
+    assert last_message_of(model).count("took your changes back") == 2
+    assert last_message_of(model).endswith("and now?")
     (job,) = jobs.all()
     assert (job.state, job.output.files, job.output.diff) == ("completed", (), "")
 
@@ -501,8 +501,8 @@ def test_long_results_are_cut_and_read_on(place, chatting):
             await chat.turn("read it")
 
     asyncio.run(scenario())
-    assert len(told(model)) < 1200
-    assert "Read on with read_result(" in told(model)
+    assert len(last_message_of(model)) < 1200
+    assert "Read on with read_result(" in last_message_of(model)
 
 
 def test_usage_and_cost_are_sums(chatting):

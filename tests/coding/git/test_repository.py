@@ -16,7 +16,7 @@ def run(awaitable):
     return asyncio.run(awaitable)
 
 
-def found(directory):
+def open_repository(directory):
     repository = run(find_repository(directory))
     assert repository is not None
     return repository
@@ -34,9 +34,9 @@ def test_a_folder_without_one(tmp_path):
 
 
 def test_a_folder_of_one(repo):
-    repository = found(repo / "src")
+    repository = open_repository(repo / "src")
     assert (repository.root, repository.git_directory, repository.folder) == (repo, repo / ".git", "src")
-    assert found(repo).folder == ""
+    assert open_repository(repo).folder == ""
 
 
 def test_a_bare_one_is_refused(tmp_path, git, repo):
@@ -56,12 +56,12 @@ def test_one_that_is_broken(tmp_path, content):
 
 def test_a_submodule_and_a_worktree(tmp_path, git, repo):
     git(repo, "worktree", "add", "-q", "../second")
-    second = found(tmp_path / "second")
+    second = open_repository(tmp_path / "second")
     assert second.common == repo / ".git"
     assert second.git_directory == repo / ".git" / "worktrees" / "second"
     git(tmp_path, "init", "-q", "outer")
     git(tmp_path / "outer", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repo), "inner")
-    inner = found(tmp_path / "outer" / "inner")
+    inner = open_repository(tmp_path / "outer" / "inner")
     assert inner.root == tmp_path / "outer" / "inner"
     assert run(inner.branch()) == "main"
 
@@ -74,17 +74,17 @@ def test_one_of_another_user(repo, home, git):
     for path in [repo, *repo.rglob("*")]:
         os.lchown(path, 4242, 4242)
     with pytest.raises(CallerError, match="dubious ownership") as refused:
-        found(repo)
+        open_repository(repo)
     assert refused.value.hint == f"if you trust them: git config --global --add safe.directory {repo}"
     git(home, "config", "--global", "--add", "safe.directory", str(repo))
-    repository = found(repo)
+    repository = open_repository(repo)
     assert not run(repository.status()).changes
     assert run(repository.log())[0].subject == "second"
 
 
 def test_a_shallow_one(tmp_path, git, repo):
     git(tmp_path, "clone", "-q", "--depth=1", repo.as_uri(), "shallow")
-    repository = found(tmp_path / "shallow")
+    repository = open_repository(tmp_path / "shallow")
     assert [each.subject for each in run(repository.log())] == ["second"]
     assert len(run(compute_digest(repository))) == 40
 
@@ -92,7 +92,7 @@ def test_a_shallow_one(tmp_path, git, repo):
 def test_a_sparse_one(git, repo):
     git(repo, "sparse-checkout", "set", "--no-cone", "a.py")
     assert not (repo / "src").exists()
-    repository = found(repo)
+    repository = open_repository(repo)
     assert not run(repository.status()).changes
     assert run(compute_digest(repository)) == git(repo, "rev-parse", "HEAD^{tree}").strip()
 
@@ -100,7 +100,7 @@ def test_a_sparse_one(git, repo):
 def test_one_of_longer_names(tmp_path, git):
     git(tmp_path, "init", "-q", "--object-format=sha256", "new")
     (tmp_path / "new" / "a").write_text("x\n")
-    repository = found(tmp_path / "new")
+    repository = open_repository(tmp_path / "new")
     assert len(run(repository.commit("first"))) == 64
     (tmp_path / "new" / "a").unlink()
     (tmp_path / "new" / "b").write_text("y\n")
@@ -115,7 +115,7 @@ def test_one_of_longer_names(tmp_path, git):
 def test_without_a_commit(tmp_path, git):
     git(tmp_path, "init", "-q", "new")
     (tmp_path / "new" / "a").write_text("x\n")
-    repository = found(tmp_path / "new")
+    repository = open_repository(tmp_path / "new")
     assert run(repository.head()) == ""
     assert run(repository.log()) == ()
     assert run(repository.branch()) == "main"
@@ -127,7 +127,7 @@ def test_without_a_commit(tmp_path, git):
 
 
 def test_detached_and_under_way(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     assert repository.operation == ""
     git(repo, "checkout", "-q", "--detach", "HEAD~1")
     assert (run(repository.branch()), run(repository.head())) == ("", git(repo, "rev-parse", "main~1").strip())
@@ -162,7 +162,7 @@ ODD = [
 
 @pytest.mark.parametrize("name", [*ODD, os.fsdecode(b"latin-\xe9")])
 def test_odd_names(repo, git, name):
-    repository = found(repo)
+    repository = open_repository(repo)
     (repo / name).write_text("odd\n")
     assert [each.path for each in run(repository.status()).changes] == [name]
     assert run(repository.new_files()) == (name,)
@@ -182,7 +182,7 @@ def test_odd_names(repo, git, name):
     "name", ["--output=x", "-O/etc/passwd", "main..main~1", "nothing", "HEAD:a.py", "@{-9}", "a b", ""]
 )
 def test_names_that_are_no_commit(repo, name):
-    repository = found(repo)
+    repository = open_repository(repo)
     assert run(repository.commit_id(name or "-")) == ""
     if name:
         with pytest.raises(GitFailed, match="is no branch or commit"):
@@ -193,7 +193,7 @@ def test_names_that_are_no_commit(repo, name):
 
 
 def test_differences(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     git(repo, "checkout", "-qb", "feature")
     (repo / "src" / "b.py").write_text("changed\n")
     git(repo, "commit", "-qam", "third")
@@ -221,7 +221,7 @@ def test_the_users_ways_to_show_a_difference_do_not_change_ours(repo, git):
         ("pager.diff", "false"),
     ):
         git(repo, "config", key, value)
-    repository = found(repo)
+    repository = open_repository(repo)
     (repo / "ü").write_text("x\n")
     run(repository.stage())
     assert run(repository.diff()).text.startswith("diff --git a/ü b/ü\nnew file mode")
@@ -233,7 +233,7 @@ def test_the_users_ways_to_show_a_difference_do_not_change_ours(repo, git):
 
 
 def test_who_commits(repo, git, home):
-    repository = found(repo)
+    repository = open_repository(repo)
     (repo / "a.py").write_text("x\n")
     run(repository.commit("mine"))
     assert git(repo, "log", "-1", "--format=%an <%ae> %cn <%ce>") == "Ada <ada@example.org> Ada <ada@example.org>\n"
@@ -245,7 +245,7 @@ def test_who_commits(repo, git, home):
 
 
 def test_a_commit_takes_what_is_staged_else_everything(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     (repo / "a.py").write_text("x\n")
     (repo / "new.py").write_text("y\n")
     (repo / "src" / "b.py").unlink()
@@ -259,7 +259,7 @@ def test_a_commit_takes_what_is_staged_else_everything(repo, git):
 
 
 def test_a_file_becomes_a_folder_and_back(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     (repo / "a.py").unlink()
     (repo / "a.py").mkdir()
     (repo / "a.py" / "x").write_text("x\n")
@@ -273,7 +273,7 @@ def test_a_file_becomes_a_folder_and_back(repo, git):
 
 
 def test_another_repository_in_the_tree_is_left_out(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     git(repo, "init", "-q", "inner")
     (repo / "inner" / "x").write_text("x\n")
     (repo / "y").write_text("y\n")
@@ -286,7 +286,7 @@ def test_another_repository_in_the_tree_is_left_out(repo, git):
 
 
 def test_what_is_hidden_is_no_part_of_it(repo, git):
-    repository = found(repo)
+    repository = open_repository(repo)
     repository.hidden = frozenset({"node_modules", "web/node_modules"})
     (repo / "node_modules").symlink_to("/usr")
     (repo / "web" / "node_modules").mkdir(parents=True)
@@ -301,7 +301,7 @@ def test_what_is_hidden_is_no_part_of_it(repo, git):
     "name", ["-f", "--force", "a b", "a..b", "x.lock", "@", "@{-1}", "", "/x", "x/", "a\nb", "HEAD:x"]
 )
 def test_names_that_are_no_branch(repo, name):
-    repository = found(repo)
+    repository = open_repository(repo)
     for call in (repository.create_branch, repository.switch, repository.check_branch):
         with pytest.raises(GitFailed):
             run(call(name))
@@ -309,7 +309,7 @@ def test_names_that_are_no_branch(repo, name):
 
 
 def test_branches(repo):
-    repository = found(repo)
+    repository = open_repository(repo)
     run(repository.create_branch("feature/x"))
     run(repository.switch("feature/x"))
     assert run(repository.branch()) == "feature/x"
@@ -332,7 +332,7 @@ def test_pushing(repo, git, tmp_path, home):
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     hook.chmod(0o755)
-    repository = found(repo)
+    repository = open_repository(repo)
     run(repository.push("main"))
     assert git(tmp_path / "far.git", "rev-parse", "main") == git(repo, "rev-parse", "main")
     assert not (tmp_path / "ran").exists()
@@ -357,7 +357,7 @@ def test_a_repository_of_this_machine_is_not_pushed_to_unless_the_user_says_so(r
     git(repo, "remote", "add", "origin", str(tmp_path / "far.git"))
     git(repo, "config", "protocol.file.allow", "always")
     with pytest.raises(GitFailed, match="transport 'file' not allowed") as refused:
-        run(found(repo).push("main"))
+        run(open_repository(repo).push("main"))
     assert "git config --global protocol.file.allow always" in str(refused.value)
     assert not (tmp_path / "ran").exists()
 
@@ -372,7 +372,7 @@ def test_a_push_goes_by_the_users_own_settings(repo, git, tmp_path, home):
     git(repo, "config", "core.sshCommand", str(tmp_path / "theirs"))
     git(home, "config", "--global", "core.sshCommand", str(tmp_path / "mine"))
     with pytest.raises(GitFailed):
-        run(found(repo).push("main"))
+        run(open_repository(repo).push("main"))
     assert (tmp_path / "ran-mine").exists()
     assert not (tmp_path / "ran-theirs").exists()
 
@@ -388,7 +388,7 @@ def test_what_is_harmless_counts(repo, git, home):
         config.write("[core]\n\tautocrlf\n")
     (repo / "a.py").write_bytes(b"one\r\nmore\r\nand more\r\n")
     (repo / "x.log").touch()
-    repository = found(repo)
+    repository = open_repository(repo)
     run(repository.commit("work"))
     assert git(repo, "show", "HEAD:a.py") == "one\nmore\nand more\n"
     assert git(repo, "log", "-1", "--format=%an") == f"{name}\n"
@@ -397,7 +397,7 @@ def test_what_is_harmless_counts(repo, git, home):
 
 def test_a_format_that_git_does_not_know_is_refused(repo, git):
     """It is not hidden from git that the files are in another format."""
-    repository = found(repo)
+    repository = open_repository(repo)
     git(repo, "config", "core.repositoryformatversion", "1")
     git(repo, "config", "extensions.fromTheFuture", "true")
     with pytest.raises(GitFailed, match="unknown repository extension"):
@@ -407,7 +407,7 @@ def test_a_format_that_git_does_not_know_is_refused(repo, git):
 def test_a_branch_that_is_packed_is_deleted(repo, git):
     git(repo, "branch", "old")
     git(repo, "pack-refs", "--all")
-    repository = found(repo)
+    repository = open_repository(repo)
     run(repository.git("update-ref", "-d", "refs/heads/old"))
     assert "old" not in git(repo, "branch")
     assert not (repo / ".git" / "packed-refs").is_symlink()
@@ -419,7 +419,7 @@ def test_many_files_are_counted(repo):
     folder.mkdir()
     for number in range(500):
         (folder / f"{number}.txt").touch()
-    repository = found(repo)
+    repository = open_repository(repo)
     assert len(run(repository.new_files())) == 500
     assert len(run(repository.status(every=True)).changes) == 500
     assert [each.path for each in run(repository.status()).changes] == ["many/"]
@@ -478,7 +478,7 @@ def everything(repository: Repository, repo: Path, number: int = 0) -> None:
 
 
 def test_hooks_never_run(repo, trap):
-    repository = found(repo)
+    repository = open_repository(repo)
     hooks = repo / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     for name in HOOKS:
@@ -519,7 +519,7 @@ KEYS = {
 @pytest.mark.parametrize("round_", range(5))
 def test_what_configuration_names_never_runs(repo, tmp_path, planted, round_):
     """In the user's own configuration as in one that a tool wrote; with files that say what it is for."""
-    repository = found(repo) if planted == "after" else None
+    repository = open_repository(repo) if planted == "after" else None
     # One driver of a kind applies to a file, so each round has others.
     attributes = (
         [value for value in KEYS.values() if value.startswith("filter")][round_],
@@ -541,7 +541,7 @@ def test_what_configuration_names_never_runs(repo, tmp_path, planted, round_):
     for name in HOOKS:
         (tmp_path / "traps" / name).symlink_to(tmp_path / "traps" / "core.pager")
     (repo / ".gitattributes").write_text(f"* {' '.join(attributes)} merge=x\nharmless -filter\n")
-    everything(repository or found(repo), repo)
+    everything(repository or open_repository(repo), repo)
     assert [path.name for path in tmp_path.glob("ran-*")] == []
 
 
@@ -553,7 +553,7 @@ def test_files_of_a_filter_that_is_not_run_are_not_committed(repo, git, trap):
     git(repo, "commit", "-qm", "attributes")
     (repo / "secret.txt").write_text("plain\n")
     (repo / "other.txt").write_text("other\n")
-    repository = found(repo)
+    repository = open_repository(repo)
     assert unused_filters(run(repository.settings())) == ("crypt",)
     assert run(repository.stage()) == ("secret.txt",)
     run(repository.commit("work"))
@@ -570,13 +570,13 @@ def test_git_lfs_is_the_one_filter_that_is_run(repo, git):
     ):
         git(repo, "config", f"filter.lfs.{key}", value)
     git(repo, "config", "filter.like.clean", "git-lfs clean -- %f; true")
-    assert unused_filters(run(found(repo).settings())) == ("like",)
+    assert unused_filters(run(open_repository(repo).settings())) == ("like",)
 
 
 def test_a_git_that_is_put_into_the_tree_means_nothing(repo, git, trap, tmp_path):
     """A worktree's `.git` is a file: one that leads to another repository, with a trap in it."""
     git(repo, "worktree", "add", "-q", "../tree")
-    repository = found(tmp_path / "tree")
+    repository = open_repository(tmp_path / "tree")
     git(tmp_path, "init", "-q", "evil")
     git(tmp_path / "evil", "config", "core.fsmonitor", trap.path)
     git(tmp_path / "evil", "config", "filter.x.clean", trap.path)
@@ -598,5 +598,5 @@ def test_a_submodule_with_a_trap_is_not_looked_into(repo, git, trap, tmp_path):
     # Of the same size, so that its content has to be compared.
     (inner / "a.py").write_text("ONE\nMORE\n")
     os.utime(inner / "a.py", (1, 1))
-    everything(found(repo), repo)
+    everything(open_repository(repo), repo)
     assert not trap()

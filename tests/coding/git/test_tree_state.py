@@ -10,14 +10,14 @@ def run(awaitable):
     return asyncio.run(awaitable)
 
 
-def found(directory):
+def open_repository(directory):
     repository = run(find_repository(directory))
     assert repository is not None
     return repository
 
 
 def test_a_digest_is_of_the_content(repo, git, tmp_path):
-    repository = found(repo)
+    repository = open_repository(repo)
     clean = run(compute_digest(repository))
     assert clean == git(repo, "rev-parse", "HEAD^{tree}").strip()
     held = sorted(Path(repo / ".git").rglob("*"))
@@ -49,7 +49,7 @@ def test_a_digest_where_the_path_of_the_objects_is_odd(tmp_path, git):
     git(odd, "add", ".")
     git(odd, "commit", "-qm", "first")
     (odd / "y").write_text("y\n")
-    assert len(run(compute_digest(found(odd)))) == 40
+    assert len(run(compute_digest(open_repository(odd)))) == 40
 
 
 def test_a_digest_in_the_middle_of_a_merge(repo, git):
@@ -57,11 +57,11 @@ def test_a_digest_in_the_middle_of_a_merge(repo, git):
     (repo / "a.py").write_text("different\n")
     git(repo, "commit", "-qam", "third")
     git(repo, "merge", "main", check=False)
-    assert len(run(compute_digest(found(repo)))) == 40
+    assert len(run(compute_digest(open_repository(repo)))) == 40
 
 
 def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
-    repository = found(repo)
+    repository = open_repository(repo)
     before = run(compute_digest(repository))
     index = repo / ".git" / "index"
     about = (repo / "a.py").stat()
@@ -74,14 +74,14 @@ def test_a_change_of_the_same_length_in_the_same_second_is_a_change(repo):
 
 
 def test_a_settled_index_is_younger_than_the_files(repo, git):
-    run(settle_index(found(repo)))
+    run(settle_index(open_repository(repo)))
     written = (repo / ".git" / "index").stat().st_mtime
     assert all(int(path.stat().st_mtime) < int(written) for path in repo.glob("*.py"))
     assert git(repo, "status", "--porcelain") == ""
 
 
 def test_large_files_have_a_name_and_are_not_read(repo):
-    repository = found(repo)
+    repository = open_repository(repo)
     before = run(compute_state(repository))
     with (repo / "large.bin").open("wb") as file:
         file.truncate(51 * 1024 * 1024)

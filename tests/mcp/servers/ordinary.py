@@ -29,7 +29,7 @@ def note(text):
         journal.write(f"{text}\n")
 
 
-def said(text):
+def text_result(text):
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
@@ -49,7 +49,7 @@ async def asked(context, params):
         return types.InputRequiredResult(input_requests={"who": types.ElicitRequest(params=form)})
     else:
         answer = params.input_responses["who"]
-    return said(f"{answer.action} {answer.content}")
+    return text_result(f"{answer.action} {answer.content}")
 
 
 async def thought(context, params):
@@ -61,7 +61,7 @@ async def thought(context, params):
         return types.InputRequiredResult(input_requests={"sum": types.CreateMessageRequest(params=asked_of)})
     else:
         answer = params.input_responses["sum"]
-    return said(answer.content.text)
+    return text_result(answer.content.text)
 
 
 async def call_tool(context, params):
@@ -69,7 +69,7 @@ async def call_tool(context, params):
     arguments = params.arguments or {}
     match params.name:
         case "add":
-            return said(str(arguments["a"] + arguments["b"]))
+            return text_result(str(arguments["a"] + arguments["b"]))
         case "wait":
             try:
                 await anyio.sleep(600)
@@ -79,19 +79,19 @@ async def call_tool(context, params):
         case "steps":
             for step in range(3):
                 await context.session.report_progress(step + 1, 3, "on")
-            return said("done")
+            return text_result("done")
         case "ask":
             return await asked(context, params)
         case "think":
             return await thought(context, params)
         case "log":
             await context.session.send_log_message("warning", {"what": "x"}, "here", context.request_id)
-            return said("logged")
+            return text_result("logged")
         case "grow":
             TOOLS.append(f"new{len(TOOLS)}")
             await context.session.send_tool_list_changed()
             await bus.publish(ToolsListChanged())
-            return said("grown")
+            return text_result("grown")
         case "wrong":
             return types.CallToolResult(content=[], structured_content={"n": "no number"})
         case "die":

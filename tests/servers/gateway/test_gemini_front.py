@@ -50,7 +50,7 @@ def ask(serving, behind):
     return ask
 
 
-def said(body):
+def text_of(body):
     return "".join([part["text"] for part in body["candidates"][0]["content"]["parts"]])
 
 
@@ -68,7 +68,7 @@ def said(body):
 )
 def test_the_model_is_the_one_that_the_url_names(ask, version, path, model):
     answer, (asked,) = ask(f"/{version}/{path}:generateContent", {**HI, "model": "another"})
-    assert (answer.status, said(answer.body), asked.body["model"]) == (200, "Hello", model)
+    assert (answer.status, text_of(answer.body), asked.body["model"]) == (200, "Hello", model)
     assert answer.body["modelVersion"] == model
 
 
@@ -100,7 +100,7 @@ def test_a_stream_without_alt_is_a_json_array(ask, query):
     answer, _ = ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
     assert answer.headers["content-type"] == "application/json"
     chunks = answer.body
-    assert "".join(map(said, chunks)) == 'a"]},b'
+    assert "".join(map(text_of, chunks)) == 'a"]},b'
     assert len(chunks) > 2
     assert [each["candidates"][0].get("finishReason") for each in chunks][-2:] == [None, "STOP"]
     assert chunks[-1]["usageMetadata"]["totalTokenCount"] == 5
@@ -109,13 +109,13 @@ def test_a_stream_without_alt_is_a_json_array(ask, query):
 @pytest.mark.parametrize("query", ["?alt=sse", "?%24alt=sse", "?key=k&alt=sse"])
 def test_a_stream_with_alt_is_events(ask, query):
     answer, _ = ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
-    assert "".join(map(said, answer.events)) == 'a"]},b'
+    assert "".join(map(text_of, answer.events)) == 'a"]},b'
 
 
 def test_an_array_that_breaks_off_ends_with_an_error(ask):
     answer, _ = ask("/v1beta/models/m:streamGenerateContent", HI, [Cut([ReplyStarted(), TextPiece("Hel")])])
     *begun, last = answer.body
-    assert ("".join(map(said, begun)), last["error"]["code"]) == ("Hel", 500)
+    assert ("".join(map(text_of, begun)), last["error"]["code"]) == ("Hel", 500)
 
 
 def test_an_array_says_nothing_where_a_reply_takes_its_time(serving, by_hand):
@@ -137,7 +137,7 @@ def test_an_array_says_nothing_where_a_reply_takes_its_time(serving, by_hand):
 
     data = run(scenario())
     assert data.startswith(b"\n\n\n")
-    assert "".join(map(said, json.loads(data))) == "Hello"
+    assert "".join(map(text_of, json.loads(data))) == "Hello"
 
 
 # Keys.
@@ -238,7 +238,7 @@ def test_two_calls_at_once_come_back_with_their_results(serving, has_ids):
     *_, called, one, two = again["messages"]
     assert [json.loads(each["function"]["arguments"]) for each in called["tool_calls"]] == [{"at": 1}, {"at": 2}]
     assert [each["id"] for each in called["tool_calls"]] == [one["tool_call_id"], two["tool_call_id"]]
-    assert (one["content"], two["content"], said(second)) == ("one", "two", "Done.")
+    assert (one["content"], two["content"], text_of(second)) == ("one", "two", "Done.")
 
 
 def test_a_body_of_google_s_own_examples_is_read(ask):
@@ -274,7 +274,7 @@ def test_a_schema_of_the_reply_reaches_the_backend(ask, field):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     config = {"responseMimeType": "application/json", field: schema}
     answer, (asked,) = ask("/v1beta/models/m:generateContent", {**HI, "generationConfig": config}, ['{"a":1}'])
-    assert json.loads(said(answer.body)) == {"a": 1}
+    assert json.loads(text_of(answer.body)) == {"a": 1}
     assert asked.body["response_format"]["json_schema"]["schema"]["properties"] == schema["properties"]
 
 

@@ -34,14 +34,14 @@ calls = st.lists(
 )
 
 
-def told(invocations, results):
+def format_trace(invocations, results):
     return "".join(
         [format_call(call) + format_result(result) for call, result in zip(invocations, results, strict=True)]
     )
 
 
 def reasoning(invocations, results, *, before="", joined=False):
-    return ReasoningContent(before + told(invocations, results), seal(invocations, results, joined=joined), "m")
+    return ReasoningContent(before + format_trace(invocations, results), seal(invocations, results, joined=joined), "m")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def reasoning(invocations, results, *, before="", joined=False):
     ],
 )
 def test_what_a_client_reads(call, result, line):
-    assert told([call], [result]) == line
+    assert format_trace([call], [result]) == line
 
 
 @pytest.mark.parametrize("before", ["", "I add.\n"])

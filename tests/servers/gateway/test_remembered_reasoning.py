@@ -25,7 +25,7 @@ SAME = InvocationCanister("c", "f", {"y": 2, "x": 1}, '{"y": 2, "x": 1}')
 RESULT = ResultCanister("r", invocation_id="c")
 
 
-def heard(*events, thoughts=None, owner="o", unsigned=False, request=ASKED):
+def remember(*events, thoughts=None, owner="o", unsigned=False, request=ASKED):
     thoughts = ReasoningMemory() if thoughts is None else thoughts
     thoughts.recorder(owner, request, unsigned=unsigned).feed(
         [*events, InvocationEnded(0, "c", "f", CALL.arguments, CALL.raw)]
@@ -43,39 +43,39 @@ OWN = AssistantCanister(ReasoningContent("hm", "sig", "m"))
 
 
 def test_a_signed_thought_stands_before_its_call_again():
-    assert restored(heard(SIGNED), CALL) == [OWN, CALL]
-    assert restored(heard(SIGNED), SAME) == [OWN, SAME]
+    assert restored(remember(SIGNED), CALL) == [OWN, CALL]
+    assert restored(remember(SIGNED), SAME) == [OWN, SAME]
 
 
 def test_pieces_are_one_thought_and_what_was_thought_before_the_text_stands_before_it():
     pieces = [ReasoningPiece("h", origin="m"), ReasoningPiece("m", origin="m"), ReasoningPiece("", "sig", "m")]
     text = AssistantCanister("Well.")
     near = AssistantCanister(ReasoningContent("", ">near", "m"))
-    thoughts = heard(*pieces, TextPiece("Well."), ReasoningPiece("", ">near", "m"))
+    thoughts = remember(*pieces, TextPiece("Well."), ReasoningPiece("", ">near", "m"))
     assert restored(thoughts, text, CALL) == [OWN, text, near, CALL]
 
 
 def test_what_the_client_sent_back_itself_stays_as_it_is():
     own = AssistantCanister(ReasoningContent("hm", "other", "m"))
-    assert restored(heard(SIGNED), own, CALL) == [own, CALL]
+    assert restored(remember(SIGNED), own, CALL) == [own, CALL]
 
 
 def test_a_thought_whose_signature_the_client_left_out_is_replaced():
     told = AssistantCanister([ReasoningContent("hm", origin="m"), "Well."])
-    assert restored(heard(SIGNED, TextPiece("Well.")), told, CALL) == [OWN, AssistantCanister("Well."), CALL]
+    assert restored(remember(SIGNED, TextPiece("Well.")), told, CALL) == [OWN, AssistantCanister("Well."), CALL]
 
 
 def test_unsigned_thoughts_are_remembered_only_where_they_are_needed():
     thought = ReasoningPiece("hm", origin="m")
-    assert len(heard(thought)) == 0
-    assert restored(heard(thought, unsigned=True), CALL) == [
+    assert len(remember(thought)) == 0
+    assert restored(remember(thought, unsigned=True), CALL) == [
         AssistantCanister(ReasoningContent("hm", origin="m")),
         CALL,
     ]
 
 
 def test_another_owner_s_another_question_s_and_another_call_s_are_not_taken():
-    thoughts = heard(SIGNED)
+    thoughts = remember(SIGNED)
     assert restored(thoughts, CALL, owner="p") == [CALL]
     assert restored(thoughts, CALL, words="v") == [CALL]
     for other in (
@@ -90,7 +90,7 @@ def test_another_owner_s_another_question_s_and_another_call_s_are_not_taken():
 def test_the_memory_is_bounded_and_forgets_what_came_first(sizes):
     thoughts = ReasoningMemory(most=4 * 512)
     for number, size in enumerate(sizes):
-        heard(
+        remember(
             ReasoningPiece("x" * size, "sig", "m"),
             thoughts=thoughts,
             request=Request("m", (UserCanister(f"{number}"),)),
@@ -114,7 +114,7 @@ def counting(monkeypatch, name, measure):
 
 
 def test_long_words_before_many_calls_are_read_once(monkeypatch):
-    thoughts = heard(SIGNED)
+    thoughts = remember(SIGNED)
     sizes = counting(monkeypatch, "sha256", len)
     restored(thoughts, *[CALL] * 100, words="u" * 10_000)
     assert sum(sizes) < 100_000
@@ -122,5 +122,5 @@ def test_long_words_before_many_calls_are_read_once(monkeypatch):
 
 def test_a_long_thought_is_put_together_once(monkeypatch):
     sizes = counting(monkeypatch, "ReasoningContent", lambda text, *_: len(text))
-    heard(*[ReasoningPiece("hm", origin="m")] * 1000, unsigned=True)
+    remember(*[ReasoningPiece("hm", origin="m")] * 1000, unsigned=True)
     assert sum(sizes) == 2000

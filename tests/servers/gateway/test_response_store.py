@@ -30,7 +30,7 @@ async def opened(url, *, age=1000.0, size=MANY, clock=lambda: 1000.0):
         await store.aclose()
 
 
-def kept(identifier, previous="", owner="", size=0):
+def stored_response(identifier, previous="", owner="", size=0):
     return StoredResponse(identifier, owner, previous, b'{"output":[]}', b"[]" + b" " * max(0, size - 15))
 
 
@@ -46,8 +46,8 @@ def counted(store):
 def test_a_reply_is_there_at_once_for_its_owner_alone(database):
     async def story():
         async with opened(database) as store, opened(database) as other:
-            assert await store.save(kept("resp_1", owner="ann"))
-            assert await other.find("resp_1", "ann") == kept("resp_1", owner="ann")
+            assert await store.save(stored_response("resp_1", owner="ann"))
+            assert await other.find("resp_1", "ann") == stored_response("resp_1", owner="ann")
             assert await other.find("resp_1", "bob") is None
             assert await other.conversation("resp_1", "bob", MANY) == []
             assert not await other.delete("resp_1", "bob")
@@ -61,7 +61,7 @@ def test_a_reply_is_there_at_once_for_its_owner_alone(database):
 def test_what_can_be_no_identifier_is_not_found(database):
     async def story():
         async with opened(database) as store:
-            await store.save(kept("resp_1"))
+            await store.save(stored_response("resp_1"))
             for identifier in ("", "x" * 201, "a\0b", "' OR ''='", "a b", "%", "\ud800", "résumé"):
                 assert await store.find(identifier, "") is None
                 assert await store.conversation(identifier, "", MANY) == []
@@ -76,8 +76,8 @@ def test_a_conversation_is_read_in_order_with_one_query_however_long(database):
         async with opened(database) as store:
             names = [f"resp_{number}" for number in range(1000)]
             for name, previous in zip(names, ["", *names[:-1]], strict=True):
-                await store.save(kept(name, previous))
-            await store.save(kept("resp_branch", "resp_499"))
+                await store.save(stored_response(name, previous))
+            await store.save(stored_response("resp_branch", "resp_499"))
             said = counted(store)
             assert [each.identifier for each in await store.conversation("resp_999", "", MANY)] == names
             assert len(said) == 1
@@ -95,7 +95,7 @@ def test_no_statement_reads_the_whole_table(database, name):
     async def story():
         async with opened(database) as store:
             for number in range(100):
-                await store.save(kept(f"resp_{number}", f"resp_{number - 1}" if number else ""))
+                await store.save(stored_response(f"resp_{number}", f"resp_{number - 1}" if number else ""))
             async with store._connection() as connection:
                 statement = getattr(response_store, name)
                 bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
@@ -115,13 +115,13 @@ def test_what_is_not_whole_begins_with_what_has_a_previous(database):
     async def story():
         async with opened(database) as store:
             for name, previous in (("a", ""), ("b", "a"), ("c", "b"), ("d", "c")):
-                await store.save(kept(name, previous, size=100))
+                await store.save(stored_response(name, previous, size=100))
             cut = await store.conversation("d", "", 250)
             assert [each.identifier for each in cut] == ["c", "d"]
             assert cut[0].previous == "b"
             await store.delete("b", "")
             assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
-            await store.save(kept("b", "a", owner="other"))
+            await store.save(stored_response("b", "a", owner="other"))
             assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
 
     asyncio.run(story())
@@ -132,8 +132,8 @@ def test_a_circle_ends(database, monkeypatch):
 
     async def story():
         async with opened(database) as store:
-            await store.save(kept("a", "b"))
-            await store.save(kept("b", "a"))
+            await store.save(stored_response("a", "b"))
+            await store.save(stored_response("b", "a"))
             assert len(await store.conversation("b", "", MANY)) == 50
 
     asyncio.run(story())
@@ -145,15 +145,15 @@ def test_what_is_too_old_is_neither_found_nor_there(database):
     async def story():
         nonlocal now
         async with opened(database, age=100, clock=lambda: now) as store:
-            await store.save(kept("old"))
+            await store.save(stored_response("old"))
             now = 1099.9
-            await store.save(kept("new", "old"))
+            await store.save(stored_response("new", "old"))
             assert len(await store.conversation("new", "", MANY)) == 2
             now = 1100.0
             assert await store.find("old", "") is None
             assert [each.identifier for each in await store.conversation("new", "", MANY)] == ["new"]
             now = 1110.0
-            await store.save(kept("newer"))
+            await store.save(stored_response("newer"))
             async with store._connection() as connection:
                 rows = (await connection.exec_driver_sql("SELECT id FROM callboard_replies")).scalars().all()
             assert sorted(rows) == ["new", "newer"]
@@ -169,7 +169,7 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
         async with opened(database, age=1e9, size=10_000, clock=lambda: now) as store:
             for number in range(300):
                 now += 0.001
-                assert await store.save(kept(f"resp_{number:03}", size=(number * 37) % 300 + 20))
+                assert await store.save(stored_response(f"resp_{number:03}", size=(number * 37) % 300 + 20))
                 async with store._connection() as connection:
                     query = "SELECT id, size FROM callboard_replies ORDER BY id"
                     rows = (await connection.exec_driver_sql(query)).all()
@@ -183,8 +183,8 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
 def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
     async def story():
         async with opened(database, size=10_000) as store:
-            await store.save(kept("small"))
-            assert not await store.save(kept("giant", size=9_999))
+            await store.save(stored_response("small"))
+            assert not await store.save(stored_response("giant", size=9_999))
             assert await store.find("giant", "") is None
             assert await store.find("small", "") is not None
 
@@ -195,10 +195,10 @@ def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
 def test_cleaning_is_seldom(database):
     async def story():
         async with opened(database, size=100_000) as store:
-            await store.save(kept("first"))
+            await store.save(stored_response("first"))
             said = counted(store)
             for number in range(60):
-                await store.save(kept(f"resp_{number}", size=100))
+                await store.save(stored_response(f"resp_{number}", size=100))
             assert len(said) == 60
 
     asyncio.run(story())
@@ -208,7 +208,7 @@ def test_two_writers_on_one_database_lose_nothing(database):
     async def story():
         async with opened(database) as one, opened(database) as other:
             await asyncio.gather(
-                *[store.save(kept(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
+                *[store.save(stored_response(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
                   for number in range(100)]
             )  # fmt: skip
             found = [await one.find(f"{name}_{number}", "") for name in ("one", "other") for number in range(100)]
@@ -220,16 +220,18 @@ def test_two_writers_on_one_database_lose_nothing(database):
 def test_who_gives_up_in_the_middle_leaves_the_store_whole(database):
     async def story():
         async with opened(database) as store:
-            await store.save(kept("first"))
+            await store.save(stored_response("first"))
             for steps in range(30):
                 asked = [asyncio.ensure_future(store.find("first", "")) for _ in range(3)]
-                asked += [asyncio.ensure_future(store.save(kept(f"{steps}_{number}"))) for number in range(3)]
+                asked += [
+                    asyncio.ensure_future(store.save(stored_response(f"{steps}_{number}"))) for number in range(3)
+                ]
                 for _ in range(steps):
                     await asyncio.sleep(0)
                 for each in asked:
                     each.cancel()
                 await asyncio.gather(*asked, return_exceptions=True)
-            assert await store.save(kept("last"))
+            assert await store.save(stored_response("last"))
             assert await store.find("last", "") is not None
 
     asyncio.run(story())
@@ -265,7 +267,7 @@ def test_the_file_is_the_users_alone(tmp_path):
 
     async def story():
         async with opened(f"sqlite:///{path}") as store:
-            await store.save(kept("resp_1"))
+            await store.save(stored_response("resp_1"))
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
             assert modes == dict.fromkeys(["replies.db", "replies.db-wal", "replies.db-shm"], 0o600)
 
@@ -334,7 +336,7 @@ def test_a_password_is_in_no_message(caplog):
 def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
     async def story():
         async with opened(database) as store:
-            await store.save(kept("resp_1"))
+            await store.save(stored_response("resp_1"))
             async with store._connection() as connection:
                 await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
         newer = ResponseStore(database, age=1, size=MANY)
@@ -351,7 +353,7 @@ def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
 def test_a_store_without_a_version_is_of_the_first(database):
     async def story():
         async with opened(database) as store:
-            await store.save(kept("resp_1"))
+            await store.save(stored_response("resp_1"))
             async with store._connection() as connection:
                 await connection.exec_driver_sql("DROP TABLE callboard_store")
         async with opened(database) as store, store._connection() as connection:

@@ -29,12 +29,12 @@ TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "pr
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
 
 
-def said(*events, end="stop"):
+def reply_of(*events, end="stop"):
     return [ReplyStarted(), *events, Usage(3, 4), ReplyEnded(end)]
 
 
-def called(identifier="call_1"):
-    return said(
+def call_events(identifier="call_1"):
+    return reply_of(
         InvocationStarted(0, identifier, "look"),
         InvocationEnded(0, identifier, "look", {}, "{}"),
         end="invocations",
@@ -129,12 +129,12 @@ def test_a_tool_loop_sends_only_what_is_new(story, database):
         assert [each["role"] for each in sent] == ["user", "assistant", "tool"]
         assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "call_1"
 
-    story([called(), "It is a dog."], told, store=database)
+    story([call_events(), "It is a dog."], told, store=database)
 
 
 def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path, serving, behind):
     async def whole():
-        replies = [said(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
+        replies = [reply_of(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
         async with (
             FakeBackend(replies) as backend,
             serving(
@@ -217,7 +217,12 @@ def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
         await at.client.responses.create(model="m", input="go on", previous_response_id=kept.id)
         assert messages(at.backend)[1] == ("assistant", "only half")
 
-    replies = [StatusReply(400), [ReplyStarted(), TextPiece("x")], said(TextPiece("only half"), end="length"), "whole"]
+    replies = [
+        StatusReply(400),
+        [ReplyStarted(), TextPiece("x")],
+        reply_of(TextPiece("only half"), end="length"),
+        "whole",
+    ]
     story(replies, told, store=database)
 
 
@@ -497,7 +502,7 @@ def test_a_conversation_is_summed_up(story, tmp_path):
         assert [role for role, _ in last] == ["user"] * 4
         assert last[2][1].endswith("The code word is slate.")
 
-    summary = said(TextPiece("The code word "), TextPiece("is slate."))
+    summary = reply_of(TextPiece("The code word "), TextPiece("is slate."))
     story(["OK.", summary, summary, "slate"], told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
 
@@ -507,7 +512,7 @@ def test_a_conversation_is_summed_up(story, tmp_path):
         ({"input": "hi"}, [], 400, "model_required"),
         ({"model": "m", "input": 5}, [], 400, "invalid_request"),
         ({"model": "m", "input": "hi", "previous_response_id": "resp_1"}, [], 400, "previous_response_not_found"),
-        ({"model": "m", "input": "hi"}, [said(TextPiece(" \n"))], 502, "no_summary"),
+        ({"model": "m", "input": "hi"}, [reply_of(TextPiece(" \n"))], 502, "no_summary"),
         ({"model": "m", "input": "hi"}, [StatusReply(429)], 429, None),
     ],
 )
@@ -563,7 +568,7 @@ def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream)
         await at.client.responses.create(model="m", input=go_on)
         assert "A dog was seen." in messages(at.backend)[1][1]
 
-    summary = said(
+    summary = reply_of(
         ReasoningPiece("hm"), TextPiece("A dog "), InvocationStarted(0, "x", "look"),
         InvocationEnded(0, "x", "look", {}, "{}"), TextPiece("was seen."),
     )  # fmt: skip
@@ -576,7 +581,7 @@ def test_a_model_that_sums_up_nothing_fails(story):
         assert events[-1]["type"] == "response.failed"
         assert events[-1]["response"]["error"]["code"] == "no_summary"
 
-    story([called()], told)
+    story([call_events()], told)
 
 
 def test_a_conversation_begins_anew_with_its_summary(story, database):

@@ -94,7 +94,7 @@ def declared(draw):
 choices = st.sampled_from(["auto", "none", "required", NamedTool("a.b")])
 
 
-def told(lowered):
+def encoded_parts(lowered):
     return msgspec.json.encode(lowered.body), lowered.names, lowered.dropped
 
 
@@ -112,7 +112,7 @@ def test_what_is_sent_is_what_a_fresh_encoding_sends(wire, data, conversation, m
         branches.append(grown)
         model = data.draw(st.sampled_from(["m1", "m1", "m2"]))
         request = Request(model, tuple(grown), data.draw(declared()), data.draw(choices))
-        assert told(encoder.encode(request)) == told(anew(request))
+        assert encoded_parts(encoder.encode(request)) == encoded_parts(anew(request))
 
 
 class Read(Mapping):
@@ -196,7 +196,7 @@ def test_on_responses_a_conversation_with_a_tool_search_is_encoded_anew():
 def test_arguments_that_are_equal_but_other_json_are_not_mixed_up(wire):
     encoder = WIRES[wire][1]()
     bodies = {
-        told(
+        encoded_parts(
             encoder.encode(
                 Request("m", (InvocationCanister("a", "add", {"x": x}), ResultCanister("", invocation_id="a")))
             )

@@ -55,7 +55,7 @@ def events_of(back, origin):
     return WIRES[back].decode_response(body, DecodeContext(identify=identify_in_turn(1), origin=origin))
 
 
-def heard(front, events, model, *, stream, back=""):
+def client_reply(front, events, model, *, stream, back=""):
     """What a client has of the reply, and sends back."""
     events = mark_signatures(events, front, back)
     said = {"identifier": "r_1", "model": model, "created": 1}
@@ -126,7 +126,7 @@ def replayed(back, body):
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("asked", ["asked", THEIRS])
 def test_a_signature_comes_back_as_it_was(front, back, stream, asked):
-    said = heard(front, events_of(back, THEIRS), asked, stream=stream, back=back)
+    said = client_reply(front, events_of(back, THEIRS), asked, stream=stream, back=back)
     request = next_request(front, said, asked)
     again = replayed(back, sent(front, request, back, THEIRS))
     if front == "messages":  # a turn in the one order that all three have
@@ -138,7 +138,7 @@ def test_a_signature_comes_back_as_it_was(front, back, stream, asked):
 @pytest.mark.parametrize(("front", "back", "other"), list(product(FRONTS, SIGNED, SIGNED)))
 @pytest.mark.parametrize("model", ["asked", "another"])
 def test_a_signature_goes_to_no_other_model(front, back, other, model):
-    said = heard(front, events_of(back, THEIRS), "asked", stream=True, back=back)
+    said = client_reply(front, events_of(back, THEIRS), "asked", stream=True, back=back)
     request = next_request(front, said, "asked")
     body = msgspec.json.encode(sent(front, request, other, model)).decode()
     assert [opaque for opaque in OPAQUE[back] if opaque in body] == []
@@ -148,7 +148,9 @@ def test_a_signature_goes_to_no_other_model(front, back, other, model):
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_two_models_thought_is_told_apart(stream):
     thoughts = [ReasoningPiece("a", "", "one"), ReasoningPiece("b", "", "two"), ReasoningPiece("c", "c2ln", "two")]
-    said = heard("messages", [ReplyStarted(), *thoughts, TextPiece("t"), ReplyEnded("stop")], "two", stream=stream)
+    said = client_reply(
+        "messages", [ReplyStarted(), *thoughts, TextPiece("t"), ReplyEnded("stop")], "two", stream=stream
+    )
     request = next_request("messages", said, "two")
     assert request.canisters[0].content[:2] == (
         ReasoningContent("a", "", "one"),
@@ -159,7 +161,7 @@ def test_what_two_models_thought_is_told_apart(stream):
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_was_thought_without_a_signature_knows_its_model(stream):
     events = [ReplyStarted(), ReasoningPiece("hm", "", THEIRS), TextPiece("t"), ReplyEnded("stop")]
-    request = next_request("messages", heard("messages", events, "asked", stream=stream), "asked")
+    request = next_request("messages", client_reply("messages", events, "asked", stream=stream), "asked")
     assert sent("messages", request, "chat", THEIRS)["messages"][0]["reasoning_content"] == "hm"
     assert "hm" not in str(sent("messages", request, "chat", "asked"))
 
@@ -167,7 +169,7 @@ def test_what_was_thought_without_a_signature_knows_its_model(stream):
 @pytest.mark.parametrize(("front", "back"), [pair for pair in product(FRONTS, SIGNED) if pair[0] != pair[1]])
 def test_what_was_signed_elsewhere_or_made_up_is_not_sent(front, back):
     """What a client has of the same wire's own provider, or without any gateway."""
-    said = next_request(front, heard(front, events_of(front, "m"), "m", stream=True, back=front), "m")
+    said = next_request(front, client_reply(front, events_of(front, "m"), "m", stream=True, back=front), "m")
     body = msgspec.json.encode(sent(front, said, back, "m")).decode()
     assert [opaque for opaque in OPAQUE[front] if opaque in body] == []
 

@@ -111,7 +111,7 @@ async def streamed(client, **fields):
     return kinds, last
 
 
-def told(response):
+def dump_response(response):
     return response.model_dump(exclude_none=True)
 
 
@@ -162,8 +162,8 @@ def test_the_whole_is_the_stream_s():
         return whole, last
 
     whole, last = ask(SAID, use)
-    assert [told(item) for item in whole.output] == [
-        {name: value for name, value in told(item).items() if name not in {"parsed", "parsed_arguments"}}
+    assert [dump_response(item) for item in whole.output] == [
+        {name: value for name, value in dump_response(item).items() if name not in {"parsed", "parsed_arguments"}}
         for item in last.output
     ]
     assert whole.usage == last.usage
