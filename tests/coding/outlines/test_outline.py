@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.coding.outlines import make_outline, outline
-from callboard.coding.outlines.languages import LANGUAGES
+from callboard.coding.outlines import find_syntax_error, make_outline, outline, tree_sitter_parsing
+from callboard.coding.outlines.languages import LANGUAGES, find_language
 
 CASES = {
     "a.py": (
@@ -148,3 +148,30 @@ def test_three_hundred_thousand_brackets():
 def test_a_file_that_is_too_large_for_a_grammar():
     text = "def f(): pass\n" * 200_000
     assert len(make_outline(text, "a.py").symbols) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("a.py", "def f():\n    return 1\n", None),
+        ("a.py", "def f():\n    return (1\n", 2),
+        ("a.py", "x = 1\ndef f(:\n    pass\n", 2),
+        ("a.go", "package a\n\nfunc f() {\n", 3),
+        ("a.js", "const a = {\n", 1),
+        ("a.md", "(", None),
+        ("a.py", "", None),
+    ],
+)
+def test_broken_lines(path, text, line):
+    number = find_syntax_error(text, path)
+    assert number == line or (line is not None and number is not None and number >= line)
+
+
+def test_nobody_can_tell_without_a_grammar(monkeypatch):
+    monkeypatch.setattr(outline, "parse", lambda *_: None)
+    assert find_syntax_error("(", "a.py") is None
+
+
+def test_a_text_that_takes_too_long(monkeypatch):
+    monkeypatch.setattr(tree_sitter_parsing, "SECONDS", 0.0)
+    assert tree_sitter_parsing.parse_tree("(" * 100_000, find_language("a.py")) is None
