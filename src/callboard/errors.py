@@ -119,10 +119,10 @@ class NoOutput(CallboardError):
 
 
 class ToolExecutionFailure(CallboardError):
-    """A tool raised, and its caller asked to fail fast (seed 000); the cause is chained."""
+    """A tool raised, and its caller asked to fail fast; the cause is chained."""
 
     party = "tool"
 
 
 ToolExecutionError = ToolExecutionFailure
-"""Seed 004's name of the same."""
+"""The same exception; a name of the specification."""

@@ -1,4 +1,4 @@
-"""Adapters for callers with a client of their own (seed 001).
+"""Adapters for callers with a client of their own.
 
 Each asks for calls in its own way, finds them in a response, and formats their results. They are a façade: schemas come
 from `modes`, requests and responses go through the chat wire, prompts come from `dialects`, and tools validate.
@@ -177,7 +177,7 @@ class _TextAdapter(_Adapter):
 class OpenAIStructuredAdapter(_TextAdapter):
     """The reply follows a JSON schema: a call of a declared tool, an answer or a thought.
 
-    `root` "action" puts the choice into an object, as OpenAI wants it; "anyOf" is seed 001's own shape. Replies
+    `root` "action" puts the choice into an object, as OpenAI wants it; "anyOf" is the shape of the specification. Replies
     of both are read. The schema is strict unless a tool takes what strict mode cannot say; a warning then
     says so, once.
     """

@@ -1,6 +1,6 @@
 """Choose a model's adapter by its name.
 
-The table decides first, so that seed 001's names give the same adapter everywhere; where it says nothing the model's
+The table decides first, so that the names of the specification give the same adapter everywhere; where it says nothing the model's
 profile decides, which knows newer models.
 """
 
@@ -36,7 +36,7 @@ NATIVE_TOOL_MODEL_PATTERNS = (
 )
 
 VALIDATED_MODEL_PREFIXES = ("mistral-7b",)
-"""The seed's own example, against its table."""
+"""The specification has this model in an example, against its own table."""
 
 ADAPTERS: Mapping[ToolCallingMode, type[Adapter]] = MappingProxyType(
     {

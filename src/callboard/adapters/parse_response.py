@@ -1,4 +1,4 @@
-"""Read a response, in whatever form its client gives it, into seed 001's payloads."""
+"""Read a response, in whatever form its client gives it, into the payloads that adapters validate."""
 
 from __future__ import annotations
 

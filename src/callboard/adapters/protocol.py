@@ -1,4 +1,4 @@
-"""The protocol of an adapter, and the names that seed 001 gives to modes and validations."""
+"""The protocol of an adapter, and the names of modes and validations."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Conversation:
             )
 
     def rollback(self) -> RolledBack:
-        """Goes back to before what the user said last (seed 000). Raises CallerError if nothing was said."""
+        """Goes back to before what the user said last. Raises CallerError if nothing was said."""
         positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, UserCanister)]
         if not positions:
             raise CallerError("nothing to roll back", path=self.identifier)

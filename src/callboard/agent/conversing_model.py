@@ -1,4 +1,4 @@
-"""A model with `converse`, as the seeds use one: by itself, with ensembles."""
+"""A model with `converse`, which callers use without making an Agent themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Options = ParamSpec("_Options")
 
 
 class ConversingModel:
-    """A Model with `converse` (seed 000)."""
+    """A Model with `converse`."""
 
     def __init__(self, model: PlannedModel) -> None:
         self._model = model

@@ -1,6 +1,6 @@
-"""Seed 001's agent: its constructor, its states and its results around a run of `Agent`.
+"""The ReAct agent: another constructor, named states and results around a run of `Agent`.
 
-The temperature stays as it was given. The seed's agent raised it after a mistake; models that take one temperature only
+The temperature stays as it was given. It is not raised after a mistake: models that take one temperature only
 refuse that, and what helps is that the model reads its mistake.
 """
 
@@ -79,7 +79,7 @@ class FinalAnswer:
 
 @dataclass(frozen=True)
 class ReactResult:
-    """The result of a run. Seed 001 calls it RunResult, and so it is called here too.
+    """The result of a run.
 
     `metadata` has the `canisters` that the run added, its `usage`, and in `why` what it fell short of.
     """
@@ -94,11 +94,11 @@ class ReactResult:
 
 
 RunResult: TypeAlias = ReactResult
-"""Seed 001's name. `callboard.agent.RunResult` is the result of an Agent's run."""
+"""A name of the specification. `callboard.agent.RunResult` is the result of an Agent's run."""
 
 
 class ReactAgent:
-    """Answers questions with tools (seed 001).
+    """Answers questions with tools.
 
     `tools` are Tools, functions or Invokers. `model` is a Model, or a name; one without a provider before its
     colon is asked for at OpenAI's or at `base_url`. `api_key` and `base_url` are by default OPENAI_API_KEY and
@@ -110,7 +110,7 @@ class ReactAgent:
     cannot be.
     """
 
-    def __init__(  # noqa: PLR0917  # the seed's order
+    def __init__(  # noqa: PLR0917  # the specification's order
         self,
         tools: Iterable[ToolLike],
         model: Model | str = "gpt-4o-mini",

@@ -1,6 +1,6 @@
 """The settings of the coding agents: `[coding]` in callboard.toml.
 
-The names of the tables and keys are those of seed 003's configuration, as far as they mean something here.
+The names of the tables and keys are those of the specification.
 """
 
 from __future__ import annotations

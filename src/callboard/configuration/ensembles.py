@@ -1,4 +1,4 @@
-"""Load ensembles from configuration, connect and disconnect them (seed 000).
+"""Load ensembles from configuration, connect and disconnect them.
 
 Law: whatever fails, each ensemble that was connected is disconnected.
 """

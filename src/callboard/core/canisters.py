@@ -247,7 +247,7 @@ def _content(value: object) -> Content:
 
 
 def joined(content: Iterable[Content]) -> str:
-    """The texts among contents that were given apart, with a line break between them (seed 002)."""
+    """The texts among contents that were given apart, with a line break between them."""
     return "\n".join([part.text for part in content if type(part) is TextualContent])
 
 

@@ -94,7 +94,7 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
 
 
 def render_result(dialect: Dialect, result: ResultCanister) -> str:
-    """What came of a call; as the seed's adapters tell it where the dialect has no way of its own (seed 001)."""
+    """A call's result as the dialect writes it; as `Observation: ...` where the dialect has no form for results."""
     return (dialect.result or "Observation: {content}").replace("{content}", joined(result_contents(result)), 1)
 
 

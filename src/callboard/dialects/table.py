@@ -755,7 +755,7 @@ _COMMANDS = CallFrame(
 )
 MARKDOWN_BASH = Dialect(
     "markdown_bash",
-    summary="a fence `bash`: a command a line, or all of it for one tool (seed 003, option A)",
+    summary="a fence `bash`: a command a line, or all of it for one tool",
     frames=(),
     fences=(Fence(frozenset({"bash", "sh", "shell"}), _COMMANDS),),
     rendered_as=_COMMANDS,
@@ -784,7 +784,7 @@ _TOOL_USE_ARGS = XmlTags(
 )
 TOOL_USE = Dialect(
     "tool_use_xml",
-    summary="`<tool_use>` with lines, tags or JSON (PedroCLI; seed 003, option C)",
+    summary="`<tool_use>` with lines, tags or JSON (PedroCLI)",
     frames=(
         CallFrame(
             (
@@ -840,7 +840,7 @@ _THOUGHTS = replace(
 THOUGHTS_JSON = replace(
     JSON,
     name="thoughts_json",
-    summary='`{"thoughts", "tool_calls": [{"tool", "args"}]}` (seed 003, option B)',
+    summary='`{"thoughts", "tool_calls": [{"tool", "args"}]}`',
     rendered_as=_THOUGHTS,
     instructions="",
 )
@@ -859,7 +859,7 @@ ACTION_FORMATS = (
 )
 ACTION = Dialect(
     "action",
-    summary='{"tool", "arguments"}, {"answer"} or {"scratchpad"}, also inside {"action": …} (seed 001)',
+    summary='{"tool", "arguments"}, {"answer"} or {"scratchpad"}, also inside {"action": …}',
     frames=(_ACTION_OBJECT,),
     fences=(Fence(_JSON_WORDS, _ACTION_OBJECT),),
     is_only_format=True,

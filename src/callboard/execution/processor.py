@@ -1,4 +1,4 @@
-"""Invocations in a provider's own words, for callers that speak to the provider themselves (seed 000).
+"""Invocations in a provider's own words, for callers that speak to the provider themselves.
 
 The four steps between a provider's message and its next one: prepare tools, normalize invocations, execute them,
 nativize results.

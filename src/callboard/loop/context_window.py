@@ -64,7 +64,7 @@ class ContextWindow:
         limit: Tokens of a request; 0 is no limit.
         threshold: The share of the limit above which the conversation is shortened.
         keep: The last rounds that no summary replaces.
-        every: Summarize whenever so many rounds have come besides those, within the limit too (seed 003); 0 is never.
+        every: Summarize whenever so many rounds have come besides those, within the limit too; 0 is never.
         pinned: Gives text that the summary ends with, such as a checklist.
         invokers: Say which calls are idempotent and which arguments are paths; an agent sets them.
 

@@ -60,7 +60,7 @@ class ToolCaller(Protocol):
 
 
 class McpEnsemble(Ensemble):
-    """The tools of one server (seeds 000 and 004), after `connect`.
+    """The tools of one server, after `connect`.
 
     Args:
         settings: The server.
@@ -143,13 +143,13 @@ class McpEnsemble(Ensemble):
         return next((tool for tool in self._offered if tool.name == invoker.name), None)
 
     async def list_tools(self) -> tuple[Tool, ...]:
-        """The tools that are offered, as the server describes them (seed 004)."""
+        """The tools that are offered, as the server describes them."""
         return self._offered
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], /, *, on_progress: OnProgress | None = None
     ) -> CallToolResult:
-        """The server's answer to one call (seed 004)."""
+        """The server's answer to one call."""
         repeatable = _is_idempotent(name, self.settings)
         return await self.client.call(name, dict(arguments), idempotent=repeatable, on_progress=on_progress)
 
@@ -282,7 +282,7 @@ class McpEnsemble(Ensemble):
 def create_invoker_from_mcp_tool(
     tool: Tool, client: ToolCaller, *, settings: ServerSettings | None = None, result_store: KeptResults | None = None
 ) -> Invoker:
-    """The invoker of a server's tool (seed 004), for an ensemble to add.
+    """The invoker of a server's tool, for an ensemble to add.
 
     Its schema is the server's own, with the texts in it cleaned. Raises SchemaError and DescriptorError for a tool
     that no model should be shown.

@@ -35,7 +35,7 @@ class PendingConnection:
 def connect(
     address: str, *, name: str = "", options: dict[str, Any] | None = None, **settings: Any
 ) -> PendingConnection:
-    """The ensemble of the server at an address (seed 004).
+    """The ensemble of the server at an address.
 
     Args:
         address: Such as `stdio://weather-server --metric`, or `https://host/mcp`.

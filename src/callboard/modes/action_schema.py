@@ -1,6 +1,6 @@
 """The JSON schema of a reply that is a call, an answer or a thought.
 
-It is seed 001's shape inside an object, since providers refuse another root.
+The choice is inside an object, because providers refuse a schema with another root.
 """
 
 from __future__ import annotations

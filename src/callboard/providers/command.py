@@ -1,4 +1,4 @@
-"""A model that is a program: it reads the prompt from its standard input and prints the reply (seed 003)."""
+"""A model that is a program: it reads the prompt from its standard input and prints the reply."""
 
 from __future__ import annotations
 

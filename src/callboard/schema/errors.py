@@ -30,7 +30,7 @@ class Mistake(msgspec.Struct, frozen=True):
 
 
 class ArgumentsInvalid(ValueError):
-    """Arguments that do not fit; its text is seed 001's.
+    """Arguments that do not fit the schema; the text begins with `ArgValidationError` and lists the mistakes.
 
     `mistakes` are the first 20; `omitted` counts the others, as far as they were looked for.
     """

@@ -37,7 +37,7 @@ def everything(_: str, /) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of an invocation (seed 000).
+    """The context of an invocation.
 
     `auxdata` is what the caller of the run or the configuration gave, not to be changed; `namespace` is the
     tool's own state, one mapping for each ensemble and run; `invoker` is the one being executed.

@@ -16,7 +16,7 @@ ToolLike: TypeAlias = Tool[..., Any] | Invoker | Callable[..., Any]
 
 
 class Ensemble:
-    """A group of invokers (seed 000): local functions, a TOML file, one MCP server.
+    """A group of invokers: local functions, a TOML file, one MCP server.
 
     `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
     set `timeout` (seconds) and `max_retries` for all of them, say with `search` whether models have to search for them

@@ -32,7 +32,7 @@ class ArgumentsValidator(Protocol):
 
 
 class Invoker:
-    """A callable with its name, description and arguments schema (seed 000).
+    """A callable with its name, description and arguments schema.
 
     `hands_over` says that a call hands the conversation to another agent.
 

@@ -20,7 +20,7 @@ _OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects")
 
 
 def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) -> Invoker:
-    """The invoker of a Tool, a plain function, or `async def f(context, arguments)` (seed 000).
+    """The invoker of a Tool, a plain function, or `async def f(context, arguments)`.
 
     With `arguments` that schema validates, and the function is called with what it lets through; else the
     signature is derived. Raises DescriptorError where function and descriptor do not fit each other.

@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 class Tool(Generic[P, R]):
-    """A function made callable by models (seed 001). Made with `@tool`.
+    """A function made callable by models. Made with `@tool`.
 
     `name` is by default the function's, `description` its docstring's; `schema` is the JSON Schema of its arguments.
     `timeout` is in seconds, `math.inf` is no limit, None leaves it to the ensemble. `idempotent` says that a call may be repeated

@@ -14,7 +14,7 @@ from callboard.coding.jobs.job import JobType
 from callboard.configuration.coding import Access
 
 Workflow: TypeAlias = Literal["phased", "short"]
-"""Many phases with tools of many actions, or one phase with few tools of one action (seed 003's lessons)."""
+"""Many phases with tools of many actions, or one phase with few tools of one action."""
 
 PromptPart: TypeAlias = Literal["tests", "files", "tree", "diff"]
 Evidence: TypeAlias = Literal["files_read", "answer", "changed", "tests", "failure_seen", "findings", "file_named"]

@@ -1,6 +1,6 @@
 """The words around a task: the model's instructions, and the prompt that a phase begins with.
 
-Law: prompts show no example of a conversation, because examples teach models to make things up (seed 003).
+Law: prompts show no example of a conversation, because examples teach models to make things up.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job (seed 003). Times are in UTC."""
+    """One job. Times are in UTC."""
 
     id: str
     """Sorts by the time at which the job was made."""

@@ -1,6 +1,6 @@
 """The log of a job's steps.
 
-`JobLog` writes the numbered files of seed 003 (`001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
+`JobLog` writes the numbered files of a job's record (`001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
 `004-tool-results.json`, ...), and `events.jsonl`, which `replay_steps` reads.
 
 Law: files are only added to; a round costs what the round is long.

@@ -27,7 +27,7 @@ MAX_COUNT: Final = 20
 """Limit of `Selection.count`."""
 
 _CD: Final = ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"')
-# The seed's default, and what else means everything.
+# The packages that mean all tests; `./...` is Go's.
 _ALL: Final = frozenset({".", "./", "...", "./..."})
 _VENVS: Final = (".venv", "venv")
 

@@ -23,7 +23,7 @@ _OPTIONS: dict[str, Any] = {
 @action(**_OPTIONS)
 async def run_tests(  # noqa: PLR0917  # a model passes them by name
     context: Context,
-    type: Annotated[Literal["", Kind], "What runs them; found out if empty"] = "",  # noqa: A002  # the seed's name
+    type: Annotated[Literal["", Kind], "What runs them; found out if empty"] = "",  # noqa: A002  # a name of the specification
     package: Annotated[str, "Only those of this package or folder"] = "",
     run: Annotated[str, "Only those whose name matches"] = "",
     module: Annotated[str, "Only this module or file of tests"] = "",

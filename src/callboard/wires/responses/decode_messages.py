@@ -133,7 +133,7 @@ class MessageDecoder:
                 extra = {"phase": message.phase} if message.phase else None
                 self.canisters.append(AssistantCanister((*self._turn, *content), extra=extra))
                 self._turn = []
-            case "tool" if message.tool_call_id:  # as chat has it; seed 002's clients send it here
+            case "tool" if message.tool_call_id:  # as chat has it; some clients send it here
                 self._add(ResultCanister(content, invocation_id=message.tool_call_id))
             case role:
                 raise CallerError(f"no role {role!r}", path=f"{path}.role", hint="user, assistant, system, developer")
