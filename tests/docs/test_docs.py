@@ -583,3 +583,32 @@ def test_names_in_the_pages_exist():
             importlib.import_module(name)
         except ModuleNotFoundError:
             assert hasattr(importlib.import_module(module), attribute), name
+
+
+# The words that the glossary explains.
+
+NOUNS = {
+    **dict.fromkeys(("canister", "ensemble", "invoker", "invocation", "descriptor", "dialect", "profile"), ("", "")),
+    **dict.fromkeys(("round", "evidence", "phase", "access", "workflow"), ("", "")),
+    "front": ("(?<!in )", "(?! of| end)"),
+    "stage": ("(?<!nor )", ""),
+    "fold": ("(?<!NFKC )", ""),
+    "wire": ("(?<!on the )", ""),
+    "mode": ("(?<!strict )(?<!calling )", ""),
+}
+"""Each with what is not before it and not behind it, where another meaning of the word is not ours."""
+NO_PROSE = re.compile(
+    r"^```.*?^```$|^#[^\n]*$|^ *\|[^\n]*$|<!--.*?-->|`[^`]*`|!?\[[^\]]*\]\((?!(?:docs/)?glossary\.md\))[^)]*\)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("page", [page for page in [*PAGES, ROOT / "SECURITY.md"] if page.name != "glossary.md"])
+def test_the_first_use_of_a_noun_links_the_glossary(page):
+    prose = " ".join(NO_PROSE.sub(" ` ", page.read_text("utf-8")).split())
+    link = "](" + os.path.relpath(ROOT / "docs" / "glossary.md", page.parent) + ")"
+    for noun, (before, behind) in NOUNS.items():
+        first = re.search(rf"(?<![\w/.-]){before}\b{noun}s?\b(?![\w-]){behind}", prose, re.IGNORECASE)
+        if first:
+            linked = prose[first.start() - 1] == "[" and prose[first.end() :].startswith(link)
+            assert linked, f"{page.name}: {prose[first.start() - 40 : first.end() + 40]!r}"
