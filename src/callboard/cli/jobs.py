@@ -127,7 +127,7 @@ def show_job(
     as_json: Annotated[bool, typer.Option("--json", help="Print the job as JSON.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
 ) -> None:
-    """Show a job: what was asked, how far it is, what came of it."""
+    """Show a job: its task, its state and its outcome."""
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
 
     jobs = JobStore()

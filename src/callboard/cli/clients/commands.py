@@ -44,7 +44,7 @@ class SetupOptions:
     key: Annotated[
         str,
         typer.Option(
-            help=f"The key that the gateway wants, if it does; it stands in the file. {HINT}.",
+            help=f"The key that the gateway wants, if it wants one; it is written into the file. {HINT}.",
             callback=read_key,
             show_default=False,
         ),
@@ -105,7 +105,7 @@ def claude(options: ClaudeOptions) -> None:
 def gemini(options: SetupOptions) -> None:
     """Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.
 
-    Where the gateway is, it is told by environment variables only.
+    It learns the address of the gateway from environment variables only.
     """
     _configure("gemini", options)
 
