@@ -190,9 +190,9 @@ def test_no_client_and_no_log_line_gets_the_backends_key(serving, behind, caplog
 def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front, stream):
     """Neither by an error, nor by a redirect, nor by /health without a key; the log says it."""
     key = "key-of-ann-12345678"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nowhere = f"127.0.0.1:{free.getsockname()[1]}"
+    silent = socket.socket()  # bound while the test runs, so that no other server gets its port; it does not listen
+    silent.bind(("127.0.0.1", 0))
+    nowhere = f"127.0.0.1:{silent.getsockname()[1]}"
 
     async def scenario():
         redirect = StatusReply(307, "", {"Location": "http://internal.example:8443/login"})
@@ -212,7 +212,8 @@ def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front,
                 health = [await served.get("/health"), await served.get("/health", **headers)]
             return answers, health, [first.url, address]
 
-    answers, (open_health, health), addresses = asyncio.run(scenario())
+    with silent:
+        answers, (open_health, health), addresses = asyncio.run(scenario())
     for answer in [*answers, open_health]:
         assert answer.status >= 200
         for place in ("internal.example", nowhere, "127.0.0.1", "s3cret", *addresses):
