@@ -26,7 +26,7 @@ from evals.suites import ENVIRONMENT, confinement, variables
 from evals.task import Kind, Task
 
 from callboard.providers.embedded import EmbeddedServer
-from callboard.providers.local import locate, shipped
+from callboard.providers.local import locate, shipped_catalogue
 
 REVIEW = "review.md"
 
@@ -110,7 +110,7 @@ def handed_over(found: dict[str, Any], task: Task, place: Place, reason: str) ->
 @cache
 def served(name: str) -> EmbeddedServer:
     """A server of the model, in this process. It serves for as long as somebody holds it."""
-    server = EmbeddedServer(locate(name), shipped().find(name).context)
+    server = EmbeddedServer(locate(name), shipped_catalogue().find(name).context)
     asyncio.run(server.start())
     return server
 

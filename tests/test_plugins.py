@@ -38,9 +38,9 @@ ASK = """
 from callboard import Agent, access_model
 from callboard.modes import make_plan
 from callboard.profiles import resolve
-from callboard.wires import wire_named
+from callboard.wires import get_wire
 decided = make_plan(resolve("acme-9b"))
-print(decided.mode.name, decided.dialect.name, wire_named("acme_wire").path(None))
+print(decided.mode.name, decided.dialect.name, get_wire("acme_wire").path(None))
 print(Agent(access_model("acme:zork")).run_sync("Who?").output)
 """
 

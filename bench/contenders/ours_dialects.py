@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from bench.contenders.calls import NAME, SCHEMA, Call, arguments, content, cut
 
 from callboard.core import Event, InvocationCanister, InvocationEnded, TextPiece, ToolDeclaration, identify_in_turn
-from callboard.dialects import DIALECTS, Dialect, NotSpellable, Parser, dialect_named, render_calls
+from callboard.dialects import DIALECTS, Dialect, NotSpellable, Parser, get_dialect, render_calls
 from callboard.errors import CallerError
 from callboard.modes import Watcher
 
@@ -26,9 +26,9 @@ def names() -> list[str]:
 def watched() -> Dialect:
     """What prose is watched for."""
     try:
-        return dialect_named("auto")
+        return get_dialect("auto")
     except CallerError:
-        return dialect_named("json")
+        return get_dialect("json")
 
 
 def reading(dialect: str, size: int) -> tuple[Call, Callable[[], list[Call]]]:
@@ -78,7 +78,7 @@ def watching(text: str, length: int) -> Callable[..., Iterable[list[Event]]]:
 
 def _spelled(dialect: str, size: int) -> tuple[Call, ToolDeclaration, str]:
     """The call, its tool and its spelling: a command where the dialect has nothing else."""
-    row = dialect_named(_SPELLED_AS.get(dialect, dialect))
+    row = get_dialect(_SPELLED_AS.get(dialect, dialect))
     try:
         return _of(row, _WRITE, arguments(size))
     except NotSpellable:

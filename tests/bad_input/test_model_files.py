@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped
+from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
 RIGHT = bytes(range(256)) * 400
 WRONG = RIGHT[::-1]
@@ -23,14 +23,14 @@ def models(data):
 
 
 def test_a_file_that_is_missing(see):
-    name = shipped().models[0].name
+    name = shipped_catalogue().models[0].name
     seen = see("models", "path", name)
     assert (seen.code, seen.out) == (1, "")
     assert seen.err == f"callboard: local model {name!r} is not here; callboard models pull {name}\n"
 
 
 def test_a_file_with_the_wrong_hash(see, models):
-    entry = shipped().models[0]
+    entry = shipped_catalogue().models[0]
     models.mkdir(parents=True)
     file = models / f"{entry.name}.gguf"
     file.write_bytes(WRONG)
@@ -83,7 +83,7 @@ def test_a_file_that_is_no_model(spawn, tmp_path, content):
     ],
 )
 def test_a_pull_of_the_wrong_file(see, models, monkeypatch, sent, length, refused):  # noqa: PLR0917 - three are fixtures
-    monkeypatch.setattr("callboard.cli.models.shipped", lambda: TINY)
+    monkeypatch.setattr("callboard.cli.models.shipped_catalogue", lambda: TINY)
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

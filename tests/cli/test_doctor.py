@@ -135,8 +135,8 @@ def test_on_a_terminal_only_the_rows_stay(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with _Progress(quiet=False) as progress:
         for name in ("answers", "streams"):
-            progress.started(f"1/17 {name}")
-            progress.ended(ReportRow(name, "yes", ""))
+            progress.start_step(f"1/17 {name}")
+            progress.end_step(ReportRow(name, "yes", ""))
     assert "1/17 streams" in screen.getvalue()
     assert "0:00:0" in screen.getvalue()
     assert screen.shown()[:-1] == ["answers                  yes", "streams                  yes"]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from callboard.cli.models import app
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped
+from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
 MODEL = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(MODEL).hexdigest()
@@ -74,7 +74,7 @@ def test_list_shows_what_can_be_had():
     result = invoke("list", catalogue=None)
     assert [line.split()[0] for line in result.stdout.splitlines()] == [
         "NAME",
-        *(entry.name for entry in shipped().models),
+        *(entry.name for entry in shipped_catalogue().models),
     ]
 
 

@@ -19,7 +19,7 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
 )
-from callboard.dialects import DIALECTS, Parser, dialect_named, parse, render_call, render_calls
+from callboard.dialects import DIALECTS, Parser, get_dialect, parse, render_call, render_calls
 from callboard.dialects.text_buffer import MAX_HELD
 from callboard.errors import CallerError
 from callboard.testing import coalesce
@@ -351,6 +351,6 @@ def test_identifiers_of_a_conversation():
 
 
 def test_a_dialect_is_found_by_its_name():
-    assert dialect_named("Kimi-K2").name == "kimi_k2"
+    assert get_dialect("Kimi-K2").name == "kimi_k2"
     with pytest.raises(CallerError, match="no dialect 'klingon'"):
         Parser(TOOLS, "klingon")

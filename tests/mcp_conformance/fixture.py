@@ -308,7 +308,7 @@ def conforming() -> ToolServer:
         """Adds a tool."""
         name = f"added_{len(ensemble.invokers)}"
         ensemble.add_invoker(Invoker(name, _whatever, {"type": "object"}, description="Added."))
-        await server.changed()
+        await server.notify_changes()
         return "changed"
 
     ensemble.add_invoker(test_trigger_tool_change)

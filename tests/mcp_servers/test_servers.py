@@ -15,7 +15,7 @@ from callboard.core import PictureContent, Request, UserCanister
 from callboard.execution import execute_invoker
 from callboard.mcp import McpEnsemble, ServerSettings
 from callboard.tools import InvokerRegistry
-from callboard.wires import wire_named
+from callboard.wires import get_wire
 
 VERSIONS = {
     "everything": "2025-11-25",
@@ -251,7 +251,7 @@ def test_together_they_are_one_roster(declared):
 @pytest.mark.parametrize("wire", JUDGES)
 def test_every_wire_takes_their_tools(declared, wire):
     """The providers' own types are the judges."""
-    lowered = wire_named(wire).encode_request(Request("gpt-5", (UserCanister("hello"),), declared))
+    lowered = get_wire(wire).encode_request(Request("gpt-5", (UserCanister("hello"),), declared))
     body = json.loads(json.dumps(lowered.body))
     JUDGES[wire]({"stream": True, **body})
     told = [each for tool in body["tools"] for each in tool.get("functionDeclarations", [tool])]

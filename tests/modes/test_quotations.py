@@ -31,7 +31,7 @@ from callboard.core import (
     decode_canister,
     identify_in_turn,
 )
-from callboard.dialects import DIALECTS, NotSpellable, dialect_named, render_calls
+from callboard.dialects import DIALECTS, NotSpellable, get_dialect, render_calls
 from callboard.modes import Quotation, Sources, Watcher, sources
 from callboard.testing import coalesce
 
@@ -51,7 +51,7 @@ def watch(row, *, sizes=(), shown=None, quoted_calls="marked"):
     """The events of the row's reply, in pieces of these sizes."""
     piece = ReasoningPiece if row["where"] == "reasoning" else TextPiece
     watcher = Watcher(
-        dialect_named(row["dialect"]),
+        get_dialect(row["dialect"]),
         TOOLS,
         identify_in_turn(9, "t"),
         watched=piece,
@@ -170,7 +170,7 @@ def test_a_call_of_a_tool_that_no_source_names_is_not_held():
     begun = '<tool_call>{"name": "get_weather", "arguments": {"city"'
     for text, held in (("about the weather", False), (WEATHER, True)):
         watcher = Watcher(
-            dialect_named("hermes"), TOOLS, identify_in_turn(1), sources=Sources(page(text)), quoted_calls="text"
+            get_dialect("hermes"), TOOLS, identify_in_turn(1), sources=Sources(page(text)), quoted_calls="text"
         )
         events = watcher.feed(TextPiece(begun))
         assert (not events) is held, events
@@ -178,7 +178,7 @@ def test_a_call_of_a_tool_that_no_source_names_is_not_held():
 
 def test_a_long_call_goes_on_as_soon_as_it_stands_in_no_source():
     watcher = Watcher(
-        dialect_named("hermes"),
+        get_dialect("hermes"),
         TOOLS,
         identify_in_turn(1),
         sources=Sources(page('{"name": "write_file", "arguments": {"path": "a", "content": "b"}}')),
@@ -219,7 +219,7 @@ def test_any_call_is_found_in_any_coat(arguments, coat):
 def test_a_call_is_found_in_every_dialect_that_spells_it(name, command):
     call = InvocationCanister("call_0", "bash", {"command": command.strip()}, "")
     try:
-        text = render_calls(dialect_named(name), [call], TOOLS)
+        text = render_calls(get_dialect(name), [call], TOOLS)
     except NotSpellable:
         return
     written = "```bash\n" + command.strip() + "\n```" if name == "markdown_bash" else ""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callboard.core import Request, ToolDeclaration, UserCanister
 from callboard.schema import compile_schema
-from callboard.schema.provider_limits import RULES, fitted, restored
+from callboard.schema.provider_limits import RULES, fit_schema, restore_names
 from callboard.wires import WIRES
 from callboard.wires.gemini import encode_request as as_gemini
 
@@ -229,11 +229,11 @@ def test_what_is_lost_is_told(wire, name, lost):
 
 @pytest.mark.parametrize("part", [{"minProperties": 1}, {"properties": {"a": {"minLength": 3}}}])
 def test_a_part_of_all_that_says_more_is_told_as_lost(part):
-    assert fitted({**obj(a=TEXT), "allOf": [part]}, RULES["chat"]).dropped == ("allOf",)
+    assert fit_schema({**obj(a=TEXT), "allOf": [part]}, RULES["chat"]).dropped == ("allOf",)
 
 
 def test_what_the_branches_of_a_union_share_is_still_required():
-    form = fitted(ZOO["a discriminated union"][0], RULES["messages"])
+    form = fit_schema(ZOO["a discriminated union"][0], RULES["messages"])
     assert (form.schema["required"], form.schema["additionalProperties"]) == (["kind"], False)
     assert [*form.schema["properties"]] == ["kind", "path", "url"]
 
@@ -241,7 +241,7 @@ def test_what_the_branches_of_a_union_share_is_still_required():
 @pytest.mark.parametrize("wire", RULES)
 def test_what_a_provider_takes_is_sent_as_it_came(wire):
     schema = ZOO["plain"][0]
-    assert fitted(schema, RULES[wire]).schema is schema
+    assert fit_schema(schema, RULES[wire]).schema is schema
 
 
 JSON = st.recursive(
@@ -275,12 +275,12 @@ SCHEMAS = st.recursive(
 @given(SCHEMAS.filter(lambda each: isinstance(each, dict)), st.sampled_from([*RULES]), JSON)
 def test_fitting_never_fails_and_what_fits_stays(schema, wire, arguments):
     before = json.dumps(schema)
-    form = fitted(schema, RULES[wire])
-    again = fitted(form.schema, RULES[wire])
+    form = fit_schema(schema, RULES[wire])
+    again = fit_schema(form.schema, RULES[wire])
     assert again.schema == form.schema
     assert (again.names, again.dropped) == ({}, ())
     assert json.dumps(schema) == before
-    restored(arguments if isinstance(arguments, dict) else {}, form)
+    restore_names(arguments if isinstance(arguments, dict) else {}, form)
 
 
 @pytest.mark.parametrize("wire", RULES)
@@ -303,7 +303,7 @@ def test_the_size_grows_with_the_schema(wire, kind):
 
     for count in (50, 200):
         given = large(count)
-        assert len(json.dumps(fitted(given, RULES[wire]).schema)) <= 3 * len(json.dumps(given)) + 200
+        assert len(json.dumps(fit_schema(given, RULES[wire]).schema)) <= 3 * len(json.dumps(given)) + 200
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -328,7 +328,7 @@ def test_many_parts_that_all_hold_are_joined_in_linear_time(closed):
             "allOf": [part | {"properties": {Name(n): t for n, t in part["properties"].items()}} for part in parts]
         }
         looked_up = 0
-        fitted(schema, RULES["chat"])
+        fit_schema(schema, RULES["chat"])
         return looked_up
 
     looked_up = 0
@@ -340,14 +340,14 @@ def test_a_schema_that_is_too_deep_is_left_as_it_is():
     for _ in range(3000):
         schema = {"type": "array", "items": schema}
     whole = obj(a=schema)
-    assert fitted(whole, RULES["messages"]).schema is whole
+    assert fit_schema(whole, RULES["messages"]).schema is whole
 
 
 def test_a_boolean_is_an_object_where_llama_cpp_wants_one_and_stays_where_it_closes():
     given = obj(any=True, none=False, list={"type": "array", "items": True}, either={"anyOf": [True, TEXT]})
     given |= {"additionalProperties": False}
-    made = fitted(given, RULES["chat"]).schema
+    made = fit_schema(given, RULES["chat"]).schema
     assert made == obj(any={}, none={"not": {}}, list={"type": "array", "items": {}}, either={"anyOf": [{}, TEXT]}) | {
         "additionalProperties": False
     }
-    assert fitted(obj(any=True), RULES["messages"]).schema == obj(any=True)
+    assert fit_schema(obj(any=True), RULES["messages"]).schema == obj(any=True)

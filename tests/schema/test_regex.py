@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.schema.regex import accepted, matches
+from callboard.schema.regex import is_accepted, matches
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_a_pattern_is_found_anywhere(pattern, text, found):
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", "(?<!a)b", r"(\w{500}){500}"])
 def test_what_is_not_linear_small_or_regular_is_refused(pattern):
-    assert not accepted(pattern)
+    assert not is_accepted(pattern)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.schema.subschemas import inside, pointed, pointer, rebuild, resolve
+from callboard.schema.subschemas import inside, pointer, pointer_steps, rebuild, resolve
 
 DOCUMENT = {"a": {"b/c": [{"~": 1}], "d e": 2, "%": 3, "": 4}}
 
@@ -29,7 +29,7 @@ def test_a_reference_to_nothing(reference):
 
 @pytest.mark.parametrize("steps", [(), ("properties", "a/b~c"), ("allOf", 0)])
 def test_a_pointer_points_back(steps):
-    assert pointed(pointer(steps)) == [str(step) for step in steps]
+    assert pointer_steps(pointer(steps)) == [str(step) for step in steps]
 
 
 SCHEMA = {

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from callboard.errors import DescriptorError
 from callboard.tools import InvokerDescriptor, read_ensemble, read_invoker
-from callboard.tools.descriptors import dotted
+from callboard.tools.descriptors import dotted_path
 
 # Seed 000, verbatim.
 READ_FILE = """
@@ -198,7 +198,7 @@ def test_a_source_is_enabled_in_both_places(here, there):
     ],
 )
 def test_keys_as_text(keys, text):
-    assert dotted(keys) == text
+    assert dotted_path(keys) == text
 
 
 json = st.recursive(

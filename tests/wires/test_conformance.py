@@ -25,7 +25,7 @@ from callboard.core import (
     identify_in_turn,
     pipe,
 )
-from callboard.dialects import dialect_named
+from callboard.dialects import get_dialect
 from callboard.modes import Watcher
 from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires import WIRES, DecodeContext
@@ -60,7 +60,7 @@ def context():
 
 
 def watcher(row):
-    return Watcher(dialect_named(row.get("dialect", "auto")), TOOLS, identify_in_turn(0, "t"))
+    return Watcher(get_dialect(row.get("dialect", "auto")), TOOLS, identify_in_turn(0, "t"))
 
 
 class Data:

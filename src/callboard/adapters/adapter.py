@@ -88,11 +88,11 @@ class _Adapter:
         if refused is not None and refused.error is not None:
             return _invalid(refused.error.message)
         try:
-            return ToolCallValidation(is_valid=True, arguments=self._normalised(arguments, tools_by_name[name]))
+            return ToolCallValidation(is_valid=True, arguments=self._normalise(arguments, tools_by_name[name]))
         except ArgumentsInvalid as invalid:
             return _invalid(str(invalid))
 
-    def _normalised(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
+    def _normalise(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
         return tool.validate(arguments)
 
 
@@ -106,7 +106,7 @@ class NativeToolAdapter(_Adapter):
         """Of the tools whose names a provider would refuse, by the names they were sent under."""
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
-        lowered = encode_request(Request("", (), _declared(tools)))
+        lowered = encode_request(Request("", (), _declare(tools)))
         self._names = {**self._names, **lowered.names}
         return {"tools": lowered.body["tools"]} if tools else {}
 
@@ -122,7 +122,7 @@ class NativeToolAdapter(_Adapter):
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
         """The result of the call with that identifier; without one it is told as the user's observation."""
         if tool_call_id is None:
-            return _observed(result, is_error=is_error)
+            return _observation(result, is_error=is_error)
         return {"role": "tool", "tool_call_id": tool_call_id, "content": result}
 
     def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ class _TextAdapter(_Adapter):
 
     def format_tool_result(self, tool_call_id: str | None, result: str, is_error: bool = False) -> dict[str, Any]:
         """The result as the user's observation; an error is told as it is."""
-        return _observed(result, is_error=is_error)
+        return _observation(result, is_error=is_error)
 
     def format_tool_results(self, response: Any, results: Sequence[str]) -> list[dict[str, Any]]:
         """One message with the results, in the order of `extract_tool_calls`. Raises as NativeToolAdapter's."""
@@ -189,7 +189,7 @@ class OpenAIStructuredAdapter(_TextAdapter):
         self._warned = False
 
     def format_request(self, tools: Sequence[AnyTool], messages: Sequence[Message]) -> dict[str, Any]:
-        declared = _declared(tools)
+        declared = _declare(tools)
         narrowed = self._strict(declared)
         schema: dict[str, Any] = dict(action_constraint(narrowed or declared, "auto").schema)
         variants = schema["properties"]["action"]["anyOf"]
@@ -218,7 +218,7 @@ class OpenAIStructuredAdapter(_TextAdapter):
                 return None
         return tuple(narrowed)
 
-    def _normalised(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
+    def _normalise(self, arguments: Any, tool: AnyTool) -> dict[str, Any]:
         return tool.validate(without_nulls(arguments, tool.schema) if isinstance(arguments, Mapping) else arguments)
 
 
@@ -233,7 +233,7 @@ class _PromptedAdapter(_TextAdapter):
         prepared = [dict(message) for message in messages]
         if not tools:
             return prepared
-        instructions = render_tools(ACTION, _declared(tools))
+        instructions = render_tools(ACTION, _declare(tools))
         first = prepared[0] if prepared else {}
         if first.get("role") not in {"system", "developer"}:
             return [{"role": "system", "content": instructions}, *prepared]
@@ -280,7 +280,7 @@ def _is_quotation(payload: Payload, sources: Sources) -> bool:
     return bool(call.source(sources))
 
 
-def _declared(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
+def _declare(tools: Sequence[AnyTool]) -> tuple[ToolDeclaration, ...]:
     if callable(tools):
         raise CallerError(f"{tools!r} stands alone", hint="put it into a list: [...]")
     for each in tools:
@@ -297,7 +297,7 @@ def _with_thought(variant: Mapping[str, Any], description: str) -> dict[str, Any
     return {**described, **variant, "properties": properties, "required": [*properties]}
 
 
-def _observed(result: str, *, is_error: bool) -> dict[str, Any]:
+def _observation(result: str, *, is_error: bool) -> dict[str, Any]:
     return _user(result if is_error else f"Observation: {result}")
 
 

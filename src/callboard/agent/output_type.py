@@ -74,15 +74,15 @@ class Output(Generic[OutputT_co]):
         if value is None and self.wrapped:
             value = _scalar(text)
         if not (self.wrapped and isinstance(value, dict) and "answer" in value):
-            return self._validated({"answer": value})
+            return self._validate({"answer": value})
         try:
-            return self._validated(value)
+            return self._validate(value)
         except ArgumentsInvalid:
             with suppress(ArgumentsInvalid):  # a value that has such a key itself
-                return self._validated({"answer": value})
+                return self._validate({"answer": value})
             raise
 
-    def _validated(self, arguments: Mapping[str, Any]) -> OutputT_co:
+    def _validate(self, arguments: Mapping[str, Any]) -> OutputT_co:
         return cast("OutputT_co", self._derived.validate(arguments)["answer"])
 
 

@@ -155,7 +155,7 @@ class ReactAgent:
         """
         check_arguments(max_steps=max_steps)
         begun = time.monotonic()
-        async with self._opened() as model:
+        async with self._enter_model() as model:
             agent = Agent(
                 model,
                 ensembles=[self._ensemble],
@@ -193,7 +193,7 @@ class ReactAgent:
         return result
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[Model]:
+    async def _enter_model(self) -> AsyncGenerator[Model]:
         """The model; one given by name is made for the run, and its connections are closed with it."""
         if not isinstance(self._model, str):
             yield self._model

@@ -440,7 +440,7 @@ class Run(Generic[OutputT_co]):
 
     def _open_reply(self, action: CallModel) -> _Reply:
         active = self._active
-        conversation = self._instructed(action.canisters)
+        conversation = self._add_instructions(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
         if active.settings.context_window is not None:
             changes["canisters"] = active.settings.context_window.show(conversation)
@@ -471,7 +471,7 @@ class Run(Generic[OutputT_co]):
         )
         return [Note("alert", collapse.text, code="cache")] if collapse else []
 
-    def _instructed(self, canisters: tuple[Canister, ...]) -> tuple[Canister, ...]:
+    def _add_instructions(self, canisters: tuple[Canister, ...]) -> tuple[Canister, ...]:
         """What was said, with the instructions of the agent that has the conversation in place of the first ones."""
         if self._instructions is None:
             return canisters

@@ -88,9 +88,9 @@ class SyncRun(Generic[OutputT_co]):
             while (event := runner.run(arrived.get())) is not None:
                 yield event
                 requested.release()
-            runner.run(_ended(driving))
+            runner.run(_raise_outcome(driving))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _raise_outcome(task: asyncio.Task[None]) -> None:
     """Raises what the task raised."""
     await task

@@ -16,8 +16,8 @@ from callboard.dialects import (
     DIALECTS,
     Dialect,
     NotSpellable,
-    dialect_named,
     dialect_of_template,
+    get_dialect,
     render_calls,
     render_result,
     render_tools,
@@ -97,7 +97,7 @@ def read_config(file: str) -> dict[str, Any]:
 
 def find_dialect(name: str) -> Dialect:
     """The dialect of that name, or the one that a model's tokenizer_config.json describes. Raises CallerError."""
-    return _dialect_of_config(name) if name.endswith(".json") else dialect_named(name)
+    return _dialect_of_config(name) if name.endswith(".json") else get_dialect(name)
 
 
 def read_facts(file: str) -> dict[str, Any]:

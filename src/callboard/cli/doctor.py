@@ -60,7 +60,9 @@ def doctor(options: DoctorOptions) -> None:
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
-        report = asyncio.run(examine(settings, options.model, progress.started, progress.ended, quick=options.quick))
+        report = asyncio.run(
+            examine(settings, options.model, progress.start_step, progress.end_step, quick=options.quick)
+        )
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
@@ -142,13 +144,13 @@ class _Progress:
             self._bar.stop()
         typer.echo(f"took {time.monotonic() - self._began:.0f} s", err=True)
 
-    def started(self, what: str) -> None:
+    def start_step(self, what: str) -> None:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], description=what)
         else:
             typer.echo(what, err=True)
 
-    def ended(self, row: ReportRow) -> None:
+    def end_step(self, row: ReportRow) -> None:
         if self._quiet:
             return
         if self._bar is not None:

@@ -124,7 +124,7 @@ def serve(
 async def _forward_changes(changes: asyncio.Queue[ToolsChanged], server: ToolServer) -> None:
     while True:
         await changes.get()
-        await server.changed()
+        await server.notify_changes()
 
 
 def _load_agent(specification: str) -> Ensemble:

@@ -25,7 +25,7 @@ from callboard.providers.local import (
     locate,
     pull,
     remove,
-    shipped,
+    shipped_catalogue,
 )
 from callboard.providers.local.model_files import Place
 
@@ -93,7 +93,7 @@ def pull_with_progress(name: str, *, catalogue: Catalogue | None = None) -> Path
     `catalogue` is by default the one that ships with us. Raises what `pull` raises; at ctrl-C it says how to
     go on and raises KeyboardInterrupt.
     """
-    place = Place((catalogue or shipped()).find(name))
+    place = Place((catalogue or shipped_catalogue()).find(name))
     if not place.file.exists():
         size = _megabytes(place.entry.size)
         typer.echo(f"{name}: {size} are downloaded once, to {place.file.parent}", err=True)
@@ -171,7 +171,7 @@ def _describe_event(name: str, event: ProgressEvent) -> str:
 
 def _catalogue(context: typer.Context) -> Catalogue:
     """The catalogue that the caller gave as the context's object, or ours."""
-    return context.find_object(Catalogue) or shipped()
+    return context.find_object(Catalogue) or shipped_catalogue()
 
 
 def _format_state(entry: CatalogueEntry) -> str:

@@ -83,10 +83,10 @@ class BackendOptions:
         from callboard.cli.settings import check_value  # noqa: PLC0415
         from callboard.modes import get_mode  # noqa: PLC0415
         from callboard.providers.transport import check_url  # noqa: PLC0415
-        from callboard.wires import wire_named  # noqa: PLC0415
+        from callboard.wires import get_wire  # noqa: PLC0415
 
         check_value("--backend", self.backend, check_url)
-        check_value("--backend-wire", self.backend_wire, wire_named)
+        check_value("--backend-wire", self.backend_wire, get_wire)
         check_value("--mode", self.mode, get_mode)
         check_value("--dialect", self.dialect, find_dialect)
 

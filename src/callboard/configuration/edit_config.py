@@ -19,7 +19,7 @@ from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
 from callboard.profiles import normalise
 from callboard.storage.atomic_file import write_private
-from callboard.tools.descriptors import below, dotted
+from callboard.tools.descriptors import below, dotted_path
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -123,7 +123,7 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
     Raises:
         CallerError: The table is wrong, or the file has a server of this name.
     """
-    read_servers({name: table}, lambda keys: dotted(("mcp", *keys)), mistake=CallerError)
+    read_servers({name: table}, lambda keys: dotted_path(("mcp", *keys)), mistake=CallerError)
     text = ""
     if path.exists():
         document = read_document(path, CallerError)

@@ -26,7 +26,7 @@ from callboard.tools import (
     read_invoker,
     refuse_same_names,
 )
-from callboard.tools.descriptors import Keys, Source, Where, below, dotted, refuse_unknown
+from callboard.tools.descriptors import Keys, Source, Where, below, dotted_path, refuse_unknown
 
 if TYPE_CHECKING:
     from callboard.mcp.ensemble import McpEnsemble
@@ -58,7 +58,7 @@ async def prepare_ensembles(
     descriptors = [
         each
         if isinstance(each, EnsembleDescriptor)
-        else _read(each, lambda keys, at=at: dotted(("ensembles", at, *keys)))  # type: ignore[misc]  # a default binds it
+        else _read(each, lambda keys, at=at: dotted_path(("ensembles", at, *keys)))  # type: ignore[misc]  # a default binds it
         for at, each in enumerate(_list_ensembles(configuration))
     ]
     servers = [each for each in _list_servers(configuration) if each.settings.enabled]
@@ -254,7 +254,7 @@ def _list_servers(configuration: Mapping[str, Any]) -> list[DescribedServer]:
     if not isinstance(servers, (Mapping, list, tuple)):
         raise DescriptorError("not a table of servers", path="mcp")
     if isinstance(servers, Mapping):
-        return read_servers(servers, lambda keys: dotted(("mcp", *keys)))
+        return read_servers(servers, lambda keys: dotted_path(("mcp", *keys)))
     return [*servers]
 
 

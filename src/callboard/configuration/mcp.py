@@ -19,7 +19,7 @@ from callboard.configuration.toml import MAX_BYTES
 from callboard.errors import CallerError, DescriptorError
 from callboard.mcp.settings import ServerSettings
 from callboard.text.suggest import suggest
-from callboard.tools.descriptors import Keys, Where, below, convert, dotted, refuse_unknown
+from callboard.tools.descriptors import Keys, Where, below, convert, dotted_path, refuse_unknown
 
 KEYS: Final = tuple(name for name in ServerSettings.__struct_fields__ if name != "name")
 _POSITIVE: Final = ("connect_timeout", "idle_timeout", "timeout", "result_bytes", "description_bytes")
@@ -55,7 +55,7 @@ class DescribedServer(NamedTuple):
 
 
 def read_servers(
-    tables: Any, where: Where = dotted, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
+    tables: Any, where: Where = dotted_path, *, base: Path | None = None, mistake: type[CallerError] = DescriptorError
 ) -> list[DescribedServer]:
     """Read the tables of `[mcp]`.
 
@@ -88,7 +88,7 @@ def load_mcp_json(path: str | Path, environ: Mapping[str, str] | None = None) ->
 
     def where(keys: Keys) -> str:
         line = _find_line(text, keys)
-        return f"{file}:{line}: {dotted(keys)}" if keys else str(file)
+        return f"{file}:{line}: {dotted_path(keys)}" if keys else str(file)
 
     key = next((each for each in _JSON_KEYS if isinstance(document, dict) and each in document), None)
     if key is None or not isinstance(document[key], dict):

@@ -23,7 +23,7 @@ from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for
 from callboard.tools import Policy
-from callboard.tools.descriptors import Where, below, convert, convert_table, dotted, refuse_unknown
+from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 
 FILE_NAME: Final = "callboard.toml"
 
@@ -164,7 +164,7 @@ def _merge_untrusted(
             values[name] = msgspec.convert(new, Permissions) if name == "permissions" else new
             sources[name] = str(path) if sources[name] == "default" else f"{sources[name]}, {path}"
     if restricted.ignored:
-        keys = ", ".join([dotted(each) for each in restricted.ignored])
+        keys = ", ".join([dotted_path(each) for each in restricted.ignored])
         hint = f"if you do, write trusted = [{json.dumps(str(path.parent.resolve()))}] in {user_path}"
         yield f"{path}: without effect, for you do not trust this project: {keys}; {hint}"
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.tools.descriptors import Keys, dotted
+from callboard.tools.descriptors import Keys, dotted_path
 
 MAX_BYTES = 1024 * 1024
 """Bytes of a file that is read."""
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True):
         """The place of a key for a message, such as `io.toml:7: invokers[0].timeout`; without keys, the file's."""
         line = find_line(self.text, keys) if keys else None
         place = f"{self.path}:{line}" if line else self.path
-        return f"{place}: {dotted(keys)}" if keys else place
+        return f"{place}: {dotted_path(keys)}" if keys else place
 
 
 def read_document(path: Path, mistake: type[CallerError]) -> Document:

@@ -20,7 +20,7 @@ from callboard.core.canisters import (
     UserCanister,
     contents,
     error_result,
-    joined,
+    join_texts,
     result_contents,
 )
 from callboard.core.events import (
@@ -162,7 +162,7 @@ __all__ = [
     "encode_line",
     "error_result",
     "identify_in_turn",
-    "joined",
+    "join_texts",
     "pipe",
     "reply_events",
     "result_contents",

@@ -106,7 +106,7 @@ class _Spoken(_Canister, frozen=True, eq=False):
     @property
     def text(self) -> str:
         """The textual contents, joined: texts that were given apart stand on lines of their own."""
-        return joined(self.content)
+        return join_texts(self.content)
 
 
 class UserCanister(_Spoken, frozen=True, eq=False, tag="user"):
@@ -246,7 +246,7 @@ def _content(value: object) -> Content:
     raise CallerError(f"a {type(value).__name__} is no content", hint=_CONTENT_HINT)
 
 
-def joined(content: Iterable[Content]) -> str:
+def join_texts(content: Iterable[Content]) -> str:
     """The texts among contents that were given apart, with a line break between them."""
     return "\n".join([part.text for part in content if type(part) is TextualContent])
 

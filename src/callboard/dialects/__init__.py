@@ -3,7 +3,7 @@
 from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
 from callboard.dialects.grammar import Grammar, NotSpellable
 from callboard.dialects.parser import Parser, parse
-from callboard.dialects.registry import dialect_named, dialect_of, dialect_of_template
+from callboard.dialects.registry import dialect_of, dialect_of_template, get_dialect
 from callboard.dialects.render import (
     render_action,
     render_call,
@@ -26,9 +26,9 @@ __all__ = [
     "NotSpellable",
     "Parser",
     "Reasoning",
-    "dialect_named",
     "dialect_of",
     "dialect_of_template",
+    "get_dialect",
     "parse",
     "render_action",
     "render_call",

@@ -26,7 +26,7 @@ from callboard.core import Event, Identify, ToolDeclaration, Why
 from callboard.dialects.call_builder import CallBuilder, Repair
 from callboard.dialects.dialect import Dialect
 from callboard.dialects.parse_state import ParseState
-from callboard.dialects.registry import dialect_named
+from callboard.dialects.registry import get_dialect
 from callboard.dialects.scanner import scan
 from callboard.dialects.text_buffer import EndOfText
 
@@ -54,7 +54,7 @@ class Parser:
         identify: Identify | None = None,
         repair: Repair | None = None,
     ) -> None:
-        row = dialect_named(dialect) if isinstance(dialect, str) else dialect
+        row = get_dialect(dialect) if isinstance(dialect, str) else dialect
         declared = None if tools is None else tuple(tools)
         self._untouched = False
         if declared == () and not row.is_only_format:

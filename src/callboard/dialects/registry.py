@@ -14,7 +14,7 @@ from callboard.plugins import plugins
 from callboard.text.suggest import suggest
 
 
-def dialect_named(name: str) -> Dialect:
+def get_dialect(name: str) -> Dialect:
     """The dialect of that name, ours or a plug-in's; `-` and `_` are the same, case does not matter.
 
     Raises CallerError.
@@ -35,7 +35,7 @@ def dialect_of(names: Sequence[str]) -> Dialect:
 
     Raises CallerError.
     """
-    rows = tuple([dialect_named(name) for name in names])
+    rows = tuple([get_dialect(name) for name in names])
     return rows[0] if len(rows) == 1 else _either(rows)
 
 

@@ -16,7 +16,7 @@ from callboard.core import (
     InvocationStarted,
     ResultCanister,
     ToolDeclaration,
-    joined,
+    join_texts,
     result_contents,
 )
 from callboard.dialects.dialect import Dialect
@@ -95,7 +95,7 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
 
 def render_result(dialect: Dialect, result: ResultCanister) -> str:
     """A call's result as the dialect writes it; as `Observation: ...` where the dialect has no form for results."""
-    return (dialect.result or "Observation: {content}").replace("{content}", joined(result_contents(result)), 1)
+    return (dialect.result or "Observation: {content}").replace("{content}", join_texts(result_contents(result)), 1)
 
 
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:

@@ -145,9 +145,9 @@ class Surroundings:
         """The same, to go on from here while this one stays as it is."""
         other = object.__new__(Surroundings)
         vars(other).update(vars(self))
-        return other.detached()
+        return other.detach()
 
-    def detached(self) -> Surroundings:
+    def detach(self) -> Surroundings:
         self._waiting = [*self._waiting]
         self._open = [*self._open]
         return self

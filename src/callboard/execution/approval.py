@@ -81,14 +81,14 @@ def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered
     if kind is Deny and type(answer.why) is str:
         return ApprovalAnswered(invocation, "deny", answer.why)
     if kind is Allow:
-        return _allowed(invocation, answer.arguments)
+        return _is_allowed(invocation, answer.arguments)
     verdict = _VERDICTS.get(answer) if kind in (str, bool) else None
     if verdict is not None:
         return ApprovalAnswered(invocation, verdict)
     return _no_answer(invocation, f"the approval answered {_describe(answer)}, which is neither allow, deny nor defer")
 
 
-def _allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
+def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
     if arguments is None or arguments == invocation.arguments:
         return ApprovalAnswered(invocation, "allow")
     if not isinstance(arguments, Mapping):

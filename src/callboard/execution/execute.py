@@ -234,7 +234,7 @@ async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
     limit = asyncio.timeout(_bound(seconds))
     try:
         async with limit:
-            return await _contained(_threads.run(work))
+            return await _contain(_threads.run(work))
     except (TimeoutError, asyncio.CancelledError) as error:
         # The thread may return its value a moment later, or just has.
         over = True
@@ -257,7 +257,7 @@ def _discard(value: Any) -> None:
 
 
 async def _in_task(call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
-    task = asyncio.create_task(_contained(call()))
+    task = asyncio.create_task(_contain(call()))
     task.add_done_callback(_forget)
     try:
         await asyncio.wait((task,), timeout=_bound(seconds))
@@ -287,7 +287,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _contained(call: Awaitable[Any]) -> Any:
+async def _contain(call: Awaitable[Any]) -> Any:
     """Awaits a tool. What would end the process or our own generators is a failure of the tool."""
     try:
         return await call

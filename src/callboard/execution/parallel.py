@@ -106,7 +106,7 @@ class ParallelExecutor:
         try:
             if self._on_error == "fail_fast" and tasks:
                 ended, _ = await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
-                failed = [task for task in ended if not _succeeded(task)]
+                failed = [task for task in ended if not _has_succeeded(task)]
                 for alert in news.alerts(invocations, {**known, **_results(tasks)}) if failed else ():
                     yield alert
                 for task in failed:
@@ -235,8 +235,8 @@ def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:
 
 def _results(tasks: Mapping[str, asyncio.Task[ResultCanister]]) -> dict[str, ResultCanister]:
     """Of those that have one."""
-    return {identifier: task.result() for identifier, task in tasks.items() if _succeeded(task)}
+    return {identifier: task.result() for identifier, task in tasks.items() if _has_succeeded(task)}
 
 
-def _succeeded(task: asyncio.Task[ResultCanister]) -> bool:
+def _has_succeeded(task: asyncio.Task[ResultCanister]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None

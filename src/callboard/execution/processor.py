@@ -30,7 +30,7 @@ from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.parallel import ParallelExecutor
 from callboard.tools import Ensemble, InvokerRegistry, Policy, check_call, edited_result
-from callboard.wires import wire_named
+from callboard.wires import get_wire
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.common.request_encoder import EncodedRequest
 
@@ -108,7 +108,7 @@ class InvocationsProcessor:
             raise CallerError(f"a {type(policy).__name__} is no Policy", path="policy", hint="give Policy([...])")
         self._name = wire
         self._native = _NATIVE[wire]
-        self._wire = wire_named(wire)
+        self._wire = get_wire(wire)
         self._on_error: OnError = on_error
         self._policy = policy or Policy()
         self._approve = approve
@@ -152,7 +152,7 @@ class InvocationsProcessor:
         canisters += fold.finish()
         now = datetime.now(UTC)
         invocations = [
-            replace(self._restored(each), timestamp=now) for each in canisters if isinstance(each, InvocationCanister)
+            replace(self._restore(each), timestamp=now) for each in canisters if isinstance(each, InvocationCanister)
         ]
         if (unread := calls - len(invocations)) > 0:
             hint = "a call has the name of its tool, where this wire has it"
@@ -232,7 +232,7 @@ class InvocationsProcessor:
         now = datetime.now(UTC)
         return [replace(each, timestamp=now) for each in results]
 
-    def _restored(self, call: InvocationCanister) -> InvocationCanister:
+    def _restore(self, call: InvocationCanister) -> InvocationCanister:
         if call.arguments is None or call.name not in self._lowered.rewritten:
             return call
         arguments = dict(self._lowered.restore(call.name, call.arguments))

@@ -87,14 +87,14 @@ class Budget:
             return f"no answer within {most} calls"
         return self._outer.out_of_calls() if self._outer is not None else ""
 
-    def exhausted(self) -> str:
+    def exhaustion_reason(self) -> str:
         """Why nothing more is asked for, if so."""
         used, limits = self.usage.input + self.usage.output, self.limits
         if limits.tokens is not None and used >= limits.tokens:
             return f"{used} tokens are used, of {limits.tokens}"
         if limits.cost is not None and self._spent >= limits.cost:
             return f"the cost is {self._spent:.4g}, of {limits.cost:.4g}"
-        return self._outer.exhausted() if self._outer is not None else ""
+        return self._outer.exhaustion_reason() if self._outer is not None else ""
 
     @property
     def _spent(self) -> float:

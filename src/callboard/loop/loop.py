@@ -397,7 +397,7 @@ class Loop:
         self._refused += 1
         if self._refused > self.limits.output_retries:
             return [Finish("incomplete", text, complaint)]
-        if exhausted := self._exhausted(now):
+        if exhausted := self._exhaustion_reason(now):
             return [Finish("incomplete", text, exhausted)]
         self.transcript.append(UserCanister(contents(complaint), timestamp=now))
         return [self._call_model()]
@@ -413,7 +413,7 @@ class Loop:
         if self._empty == MAX_EMPTY or self._thoughts == MAX_THOUGHTS or self._is_last:
             what = "thought without answering" if thought else "replied nothing"
             return [Finish("incomplete", "", f"the model {what}")]
-        if over := self._exhausted(now):
+        if over := self._exhaustion_reason(now):
             return [Finish("incomplete", "", over)]
         if ends_with_model(self.transcript):
             self.transcript.append(UserCanister(contents(GO_ON), timestamp=now))
@@ -546,7 +546,7 @@ class Loop:
         return self._next_round(now)
 
     def _next_round(self, now: datetime) -> list[Action]:
-        if exhausted := self._exhausted(now):
+        if exhausted := self._exhaustion_reason(now):
             return [Finish("incomplete", "", exhausted)]
         if not self._is_last and (shortfall := self._out_of_calls()):
             self._is_last, self._shortfall = True, shortfall
@@ -587,9 +587,9 @@ class Loop:
             return f"nothing but calls that were made before, in {self._repeated_rounds} rounds"
         return ""
 
-    def _exhausted(self, now: datetime) -> str:
+    def _exhaustion_reason(self, now: datetime) -> str:
         """Why nothing more is asked for, if so."""
-        if over := self.budget.exhausted():
+        if over := self.budget.exhaustion_reason():
             return over
         if self.deadline is not None and now >= self.deadline:
             return f"{self.limits.seconds:g} seconds are over"

@@ -252,15 +252,15 @@ class McpClient:
     def _make_callbacks(self, connection: Connection) -> dict[str, Any]:
         """The callbacks that the SDK calls for this connection."""
 
-        async def logged(params: Any) -> None:
+        async def on_log(params: Any) -> None:
             text = params.data if isinstance(params.data, str) else msgspec.json.encode(params.data).decode()
             self._log(str(params.level), text, params.logger or "")
 
-        async def notified(message: Any) -> None:
+        async def on_notification(message: Any) -> None:
             if getattr(message, "method", "") == "notifications/tools/list_changed":
                 self._tool_watcher.mark_stale()
 
-        callbacks: dict[str, Any] = {"logging_callback": logged, "message_handler": notified}
+        callbacks: dict[str, Any] = {"logging_callback": on_log, "message_handler": on_notification}
         if self._elicit is not None:
             callbacks["elicitation_callback"] = elicitation_callback(self._elicit, connection.pause_deadlines)
         if self._sample is not None:

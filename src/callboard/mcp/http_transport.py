@@ -67,11 +67,11 @@ class HttpClient:
                 return httpx2.Response(204, request=request)
             request.extensions["timeout"] = httpx2.Timeout(_CLOSE_SECONDS).as_dict()
 
-        async def traced(step: str, _: Any) -> None:
+        async def trace(step: str, _: Any) -> None:
             if step.endswith(_SENT_STEP):
                 state.sent = True
 
-        request.extensions["trace"] = traced
+        request.extensions["trace"] = trace
         try:
             response = await self._client.send(request, **how)
             if request.method != "POST":

@@ -91,7 +91,7 @@ class TokenFile:
         self.login.resource = _json(context.protected_resource_metadata)
 
     @asynccontextmanager
-    async def locked(self) -> AsyncGenerator[None]:
+    async def lock(self) -> AsyncGenerator[None]:
         """Lock the file against other processes."""
         try:
             import fcntl  # noqa: PLC0415  # not on Windows, where two processes are not kept apart
@@ -174,7 +174,7 @@ class _TokenAuth:
         for _ in range(2):
             self._file.load()
             if self._needs_renewal(refused):
-                async with self._file.locked():
+                async with self._file.lock():
                     self._file.load()  # another process may have renewed it meanwhile
                     if self._needs_renewal(refused) and (renewal := self._renewal_request(request)) is not None:
                         await self._store_renewal(renewal, (yield renewal))
@@ -187,7 +187,7 @@ class _TokenAuth:
                 self._note_scope(response)
                 return
             _limit_body(response)
-        raise self._login_ended()
+        raise self._end_login()
 
     def _needs_renewal(self, refused: str) -> bool:
         return self._file.is_expired or self._file.access_token == refused
@@ -219,7 +219,7 @@ class _TokenAuth:
             if self._file.access_token != before:
                 return
             if response.status_code in (400, 401):
-                raise self._login_ended()
+                raise self._end_login()
             where = renewal.url.copy_with(query=None)
             raise ServerFailure(f"its login cannot be renewed: HTTP {response.status_code} from {where}")
         before_that = self._file.login.tokens or {}
@@ -250,7 +250,7 @@ class _TokenAuth:
             self._file.login.missing_scope = missing
             self._file.save()
 
-    def _login_ended(self) -> ServerFailure:
+    def _end_login(self) -> ServerFailure:
         name = self._settings.name
         hint = f"`callboard mcp login {shlex.quote(name)}`"
         return ServerFailure("its login is over", path=name, hint=hint, permanent=True)

@@ -22,7 +22,7 @@ def action_constraint(
     `answer` is the schema of an answer, by default a string's.
     """
     definitions: dict[str, Any] = {}
-    answer_properties = _ANSWER if answer is None else {"answer": _embedded(answer, "answer", definitions)}
+    answer_properties = _ANSWER if answer is None else {"answer": _embed(answer, "answer", definitions)}
     allowed = [tool for tool in tools if not isinstance(choice, NamedTool) or tool.name == choice.name]
     calls = [] if choice == "none" else [_call(tool, definitions) for tool in allowed]
     words = [_object(answer_properties), _object(_SCRATCHPAD)] if choice == "auto" else []
@@ -34,31 +34,31 @@ def action_constraint(
 
 
 def _call(tool: ToolDeclaration, definitions: dict[str, Any]) -> dict[str, Any]:
-    arguments = _embedded(tool.schema, tool.name, definitions)
+    arguments = _embed(tool.schema, tool.name, definitions)
     return _object({"tool": {"type": "string", "enum": [tool.name]}, "arguments": arguments})
 
 
-def _embedded(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
+def _embed(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
     """The schema as it is where it refers to nothing; else a reference to where it stands whole, so that its own hold."""
     place = f"#/$defs/{owner}"
-    moved = _moved(schema, place)
+    moved = _move(schema, place)
     if moved == schema:
         return moved
     definitions[owner] = moved
     return {"$ref": place}
 
 
-def _moved(schema: Any, place: str) -> Any:
+def _move(schema: Any, place: str) -> Any:
     """The schema with its references beginning at its new place."""
     if isinstance(schema, Mapping):
         return {
             key: place + value.removeprefix("#")
             if key == "$ref" and isinstance(value, str) and value.startswith("#")
-            else _moved(value, place)
+            else _move(value, place)
             for key, value in schema.items()
         }
     if isinstance(schema, (list, tuple)):
-        return [_moved(each, place) for each in schema]
+        return [_move(each, place) for each in schema]
     return schema
 
 

@@ -90,7 +90,7 @@ class DuplicateCheck:
                     break
                 if duplicate:
                     self._dropped.add(event.index)
-                    events.append(_dropped(event))
+                    events.append(_drop_note(event))
                 else:
                     self._give(event)
             self._queue.popleft()
@@ -167,12 +167,12 @@ class _Callee:
         """The same bytes for the same arguments."""
         try:
             if call.arguments is not None:
-                return msgspec.json.encode(_plain(self._coerced(call.arguments)), order="sorted")
+                return msgspec.json.encode(_plain(self._coerce_arguments(call.arguments)), order="sorted")
         except (RecursionError, TypeError, ValueError):
             pass
         return call.raw.strip().encode("utf-8", "replace")
 
-    def _coerced(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _coerce_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         from callboard.errors import SchemaError  # noqa: PLC0415  # for replies that may tell a call twice only
         from callboard.schema import ArgumentsInvalid, compile_schema  # noqa: PLC0415  # as above
 
@@ -187,7 +187,7 @@ class _Callee:
         return arguments
 
 
-def _dropped(call: InvocationStarted) -> Note:
+def _drop_note(call: InvocationStarted) -> Note:
     name = replace_invisible(call.name[:_MAX_NAME])
     text = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
     return Note("dropped", text, call.offsets, "duplicate")

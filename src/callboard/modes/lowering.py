@@ -100,7 +100,7 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
-        canisters = _supervised(canisters, render_tools(plan.dialect, request.tools))
+        canisters = _merge_supervisor(canisters, render_tools(plan.dialect, request.tools))
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
 
 
@@ -116,7 +116,7 @@ _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
 }
 
 
-def _supervised(canisters: Sequence[Canister], instructions: str) -> tuple[Canister, ...]:
+def _merge_supervisor(canisters: Sequence[Canister], instructions: str) -> tuple[Canister, ...]:
     """The instructions behind the supervisor's own, where there are such."""
     if canisters and isinstance(canisters[0], SupervisorCanister):
         first = canisters[0]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from callboard.dialects import JSON, Dialect, dialect_named, dialect_of
+from callboard.dialects import JSON, Dialect, dialect_of, get_dialect
 from callboard.errors import CallerError
 from callboard.profiles import ModeName, OnRepeatedCall, Prices, Resolution
 
@@ -70,7 +70,7 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
     row = get_mode(mode or resolution.mode)
     profile = resolution.profile
     own = _own_dialect(profile.response_template) if profile.response_template and not row.dialect else None
-    dialect = own or dialect_named(row.dialect or profile.dialect or "json")
+    dialect = own or get_dialect(row.dialect or profile.dialect or "json")
     names = profile.watched
     if row.declares == "prompt" and resolution.sources["watch"] != "user":
         # Past calls that the model's own dialect cannot spell are written as JSON, and the model may go on with that.

@@ -89,11 +89,11 @@ class QuotationCheck:
                 outputs += self._give_rest(offsets[0])
             match event:
                 case InvocationStarted():
-                    outputs += self._started(event)
+                    outputs += self._start_call(event)
                 case ArgumentsPiece() if self._open is not None:
-                    outputs += self._continued(event)
+                    outputs += self._continue_call(event)
                 case InvocationEnded() | InvocationIncomplete() if self._open is not None:
-                    outputs += self._ended(event)
+                    outputs += self._end_call(event)
                 case _ if self._held:
                     self._held.append(event)
                 case _:
@@ -110,7 +110,7 @@ class QuotationCheck:
         self._forget(self._end)
         return events
 
-    def _started(self, event: InvocationStarted) -> list[Event]:
+    def _start_call(self, event: InvocationStarted) -> list[Event]:
         self._open = event
         self._raw = []
         self._size = 0
@@ -120,7 +120,7 @@ class QuotationCheck:
             return []
         return [event]
 
-    def _continued(self, event: ArgumentsPiece) -> list[Event]:
+    def _continue_call(self, event: ArgumentsPiece) -> list[Event]:
         if not self._held:
             return [event]
         self._held.append(event)
@@ -134,7 +134,7 @@ class QuotationCheck:
         held, self._held = self._held, []
         return held
 
-    def _ended(self, event: InvocationEnded | InvocationIncomplete) -> list[Event]:
+    def _end_call(self, event: InvocationEnded | InvocationIncomplete) -> list[Event]:
         self._open = None
         held, self._held = self._held, []
         if self._to_text and not held:

@@ -54,7 +54,7 @@ Canisters = Sequence[Canister]
 
 def adapt_history(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
     """The request with its conversation as the profile says, and what of it cannot be asked for."""
-    canisters, prefill, dropped = _ended(request.canisters, request, facts)
+    canisters, prefill, dropped = _close_history(request.canisters, request, facts)
     for rule in _RULES:
         canisters = rule(canisters, request, facts)
     if facts.wire == "messages" and _cannot_think(canisters, request):
@@ -213,7 +213,7 @@ def _alternate_roles(canisters: Canisters, _: Request, facts: Profile) -> Canist
         if is_user:
             if isinstance(last, ResultCanister):
                 fitting.append(AssistantCanister(contents(HAVE_RESULTS)))
-            fitting.append(_joined([each for each in group if isinstance(each, UserCanister)]))
+            fitting.append(_join([each for each in group if isinstance(each, UserCanister)]))
             continue
         for canister in group:
             if isinstance(canister, _MODELS) and (last is None or isinstance(last, SupervisorCanister)):
@@ -242,7 +242,7 @@ def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canis
         yield UserCanister(tuple(carried))
 
 
-def _joined(messages: Sequence[UserCanister]) -> UserCanister:
+def _join(messages: Sequence[UserCanister]) -> UserCanister:
     """Messages as one; texts where two of them meet are one, with an empty line between them."""
     if len(messages) == 1:
         return messages[0]
@@ -272,7 +272,7 @@ _RULES: tuple[Callable[[Canisters, Request, Profile], Canisters], ...] = (_one_s
 # The last message.
 
 
-def _ended(canisters: Canisters, request: Request, facts: Profile) -> tuple[Canisters, str, tuple[str, ...]]:
+def _close_history(canisters: Canisters, request: Request, facts: Profile) -> tuple[Canisters, str, tuple[str, ...]]:
     """The conversation with a last message that is not the model's, or the way in which a prefill is asked for."""
     last = canisters[-1] if canisters else None
     if not isinstance(last, AssistantCanister) or _is_paused(last, facts.wire):

@@ -65,7 +65,7 @@ class Escaper:
         changes: dict[str, Any] = {}
         if (canisters := self._canisters(request.canisters)) is not request.canisters:
             changes["canisters"] = canisters
-        if (tools := self._declared(request.tools)) is not request.tools:
+        if (tools := self._escape_declaration(request.tools)) is not request.tools:
             changes["tools"] = tools
         if (namespaces := map_texts(request.namespaces, self._foreign)) is not request.namespaces:
             changes["namespaces"] = namespaces
@@ -120,7 +120,7 @@ class Escaper:
             return call
         return replace(call, name=name, raw=raw, arguments=arguments)
 
-    def _declared(self, tools: tuple[ToolDeclaration, ...]) -> tuple[ToolDeclaration, ...]:
+    def _escape_declaration(self, tools: tuple[ToolDeclaration, ...]) -> tuple[ToolDeclaration, ...]:
         if tools is not self._tools[0]:
             escaped = tuple([self._tool(tool) for tool in tools])
             self._tools = (tools, tools if all(map(is_, escaped, tools)) else escaped)
@@ -168,7 +168,7 @@ class EventUnescaper:
             case InvocationStarted(name=name):
                 return [*rest, replace(event, name=self._undo(name))]
             case InvocationEnded() | InvocationIncomplete():
-                return [*rest, *self._ended(event)]
+                return [*rest, *self._end_call(event)]
             case _:
                 return [*rest, event]
 
@@ -188,7 +188,7 @@ class EventUnescaper:
             self._speech = (type(event), Unescaper(self._tokens, in_json=in_json))
         return [*before, *_piece(event, event.text, self._speech[1].feed(event.text), "text")]
 
-    def _ended(self, call: _Call) -> list[Event]:
+    def _end_call(self, call: _Call) -> list[Event]:
         unescaper = self._arguments.pop(call.index, None)
         rest = "" if unescaper is None else unescaper.finish()
         pieces: list[Event] = [ArgumentsPiece(call.index, rest)] if rest else []

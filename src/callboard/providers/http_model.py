@@ -42,7 +42,7 @@ from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, 
 from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
-from callboard.wires import DecodeContext, wire_named
+from callboard.wires import DecodeContext, get_wire
 from callboard.wires.common.contents import message_fields
 from callboard.wires.common.request_encoder import EncodedRequest
 
@@ -131,7 +131,7 @@ class HttpModel:
         self.resolution = resolution
         self.plan = plan
         self.transport = transport
-        self.wire = wire_named(resolution.profile.wire)
+        self.wire = get_wire(resolution.profile.wire)
         self.base_url = _check_base_url(base_url, resolution.profile.wire)
         self._tell = tell
         self._extra = extra_body or {}

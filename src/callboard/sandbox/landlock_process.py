@@ -96,7 +96,7 @@ def start_restricted(
 
 def _restrict_thread(permission: Permission) -> None:
     version = landlock_version()
-    handled = _supported(_EXECUTE | _CHANGES | _MAKE_OTHERS, version)
+    handled = _is_supported(_EXECUTE | _CHANGES | _MAKE_OTHERS, version)
     network = _TCP if version >= _NETWORK_SINCE else 0
     scopes = _SCOPES if version >= _SCOPES_SINCE else 0
     attributes = struct.pack("=QQQ", handled, network, scopes)
@@ -105,7 +105,7 @@ def _restrict_thread(permission: Permission) -> None:
     try:
         for paths, rights in (
             (permission.executable, _EXECUTE),
-            ((*permission.writable, Path(os.devnull)), _supported(_CHANGES, version)),
+            ((*permission.writable, Path(os.devnull)), _is_supported(_CHANGES, version)),
         ):
             for path in paths:
                 _allow(rules, path, rights)
@@ -127,7 +127,7 @@ def _allow(rules: int, path: Path, rights: int) -> None:
         os.close(place)
 
 
-def _supported(rights: int, version: int) -> int:
+def _is_supported(rights: int, version: int) -> int:
     return rights & ~sum(right for right, since in _SINCE.items() if version < since)
 
 

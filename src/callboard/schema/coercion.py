@@ -84,7 +84,7 @@ class Coercion:
             kind = type(value)
         if kind is dict:
             # Last, and never looked into: a default that holds its own schema would be filled for ever.
-            return self._filled(self._members(value))
+            return self._fill(self._members(value))
         if kind is list:
             return self._elements(value)
         if kind is float and self.whole and value.is_integer():
@@ -133,12 +133,12 @@ class Coercion:
             value = place._members(value)  # noqa: SLF001 - of this class
         return value
 
-    def _filled(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _fill(self, value: dict[str, Any]) -> dict[str, Any]:
         absent = {name: copy.deepcopy(default) for name, default in self.defaults.items() if name not in value}
         if absent:
             value = {**value, **absent}
         for place in self.objects:
-            value = place._filled(value)  # noqa: SLF001 - of this class
+            value = place._fill(value)  # noqa: SLF001 - of this class
         return value
 
     def _elements(self, value: list[Any]) -> list[Any]:
@@ -181,7 +181,7 @@ class _Compiler:
         return known
 
     def _fill_in(self, schema: Any, place: Coercion) -> None:
-        types = place.types = self._allowed(schema)
+        types = place.types = self._allowed_values(schema)
         if "string" not in types:
             place.readable = frozenset(_PYTHON[name] for name in types)
         place.whole = "integer" in types and "number" not in types
@@ -194,7 +194,7 @@ class _Compiler:
             self._members(place, schema)
             self._elements(place, schema)
 
-    def _allowed(self, schema: Any) -> frozenset[str]:
+    def _allowed_values(self, schema: Any) -> frozenset[str]:
         if not isinstance(schema, Mapping):
             return _NONE if schema is False else _ANY
         if id(schema) not in self._types:
@@ -211,12 +211,12 @@ class _Compiler:
         if "const" in schema:
             yield _type_of(schema["const"])
         if "$ref" in schema:
-            yield self._allowed(resolve(self._root, schema["$ref"]))
+            yield self._allowed_values(resolve(self._root, schema["$ref"]))
         for part in schema.get("allOf", ()):
-            yield self._allowed(part)
+            yield self._allowed_values(part)
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
-                yield _union(map(self._allowed, schema[keyword]))
+                yield _union(map(self._allowed_values, schema[keyword]))
 
     def _also(self, schema: Schema, kind: str) -> Iterator[Coercion]:
         """The other places that speak of the same object or array."""
@@ -225,7 +225,7 @@ class _Compiler:
         for part in schema.get("allOf", ()):
             yield self._place(part)
         for keyword in ("anyOf", "oneOf"):
-            branches = [part for part in schema.get(keyword, ()) if kind in self._allowed(part)]
+            branches = [part for part in schema.get(keyword, ()) if kind in self._allowed_values(part)]
             if len(branches) == 1:
                 yield self._place(branches[0])
 
@@ -245,13 +245,15 @@ class _Compiler:
         for branch in branches:
             required = branch.get("required", ())
             for name, part in branch.get("properties", {}).items():
-                (others if name in required or "null" in self._allowed(part) else absent).add(name)
+                (others if name in required or "null" in self._allowed_values(part) else absent).add(name)
         return frozenset(absent - others)
 
     def _unions(self, schema: Schema) -> Iterator[list[Schema]]:
         """Objects of which a value is one, where more than one is possible and each says its members."""
         for keyword in ("anyOf", "oneOf"):
-            branches = [self._target(part) for part in schema.get(keyword, ()) if "object" in self._allowed(part)]
+            branches = [
+                self._target(part) for part in schema.get(keyword, ()) if "object" in self._allowed_values(part)
+            ]
             if len(branches) > 1 and all(isinstance(branch, Mapping) and "properties" in branch for branch in branches):
                 yield branches
 

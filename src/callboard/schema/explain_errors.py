@@ -72,13 +72,13 @@ class _Search:
             yield path, wrong
             return
         yield from _beyond_limits(schema, value, path)
-        yield from self._combined(schema, value, path, levels)
+        yield from self._search_combined(schema, value, path, levels)
         if isinstance(value, dict):
             yield from self._members(schema, value, path, levels - 1)
         elif isinstance(value, list):
             yield from self._elements(schema, value, path, levels - 1)
 
-    def _combined(self, schema: Schema, value: Any, path: Path, levels: int) -> Found:
+    def _search_combined(self, schema: Schema, value: Any, path: Path, levels: int) -> Found:
         for part in schema.get("allOf", ()):
             yield from self.walk(part, value, path, levels)
         for keyword in ("anyOf", "oneOf"):
@@ -143,9 +143,9 @@ class _Search:
             if name in value:
                 yield from self.walk(under, value, path, levels + 1)
         if not schema.keys().isdisjoint(_UNDECLARED):
-            yield from self._undeclared(schema, value, path, levels)
+            yield from self._search_undeclared(schema, value, path, levels)
 
-    def _undeclared(self, schema: Schema, value: dict[str, Any], path: Path, levels: int) -> Found:
+    def _search_undeclared(self, schema: Schema, value: dict[str, Any], path: Path, levels: int) -> Found:
         declared = schema.get("properties", {})
         patterns = schema.get("patternProperties", {})
         additional = schema.get("additionalProperties", True)
@@ -160,7 +160,7 @@ class _Search:
             if name in declared or matching:
                 continue
             if additional is False or (spoken is not None and name not in spoken):
-                yield (*path, name), self._unexpected(name, spoken or declared)
+                yield (*path, name), self._search_unexpected(name, spoken or declared)
             elif levels:
                 yield from self.walk(additional, member, (*path, name), levels)
 
@@ -189,7 +189,7 @@ class _Search:
         parts += [resolve(self._root, schema["$ref"])] if "$ref" in schema else []
         return set(schema.get("properties", ())).union(*map(self._spoken_of, parts))
 
-    def _unexpected(self, name: str, declared: Any) -> str:
+    def _search_unexpected(self, name: str, declared: Any) -> str:
         self._hints -= 1
         return words.unexpected_member(name, declared) if self._hints >= 0 else words.EXTRA
 

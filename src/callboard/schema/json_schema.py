@@ -18,9 +18,9 @@ from callboard.errors import SchemaError
 from callboard.schema.coercion import Coercion, compile_coercion
 from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shorten
 from callboard.schema.explain_errors import explain
-from callboard.schema.json_values import as_object, as_plain_json, coerced, encode
-from callboard.schema.regex import accepted, engine
-from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointed, pointer, resolve
+from callboard.schema.json_values import as_object, as_plain_json, coerce_arguments, encode
+from callboard.schema.regex import engine, is_accepted
+from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointer, pointer_steps, resolve
 
 SIZE: Final = 256 * 1024
 """Bytes of JSON."""
@@ -55,7 +55,7 @@ class Validator:
 
         Raises ArgumentsInvalid with every mistake.
         """
-        values = coerced(self._coerce, msgspec.json.decode(encode(as_object(arguments))))
+        values = coerce_arguments(self._coerce, msgspec.json.decode(encode(as_object(arguments))))
         if self._judge(values):
             return values
         raise ArgumentsInvalid(explain(self.schema, values) or [((), UNEXPLAINED)])
@@ -135,7 +135,7 @@ def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, An
     if not isinstance(reference, str):
         raise SchemaError("$ref is no string", path=place)
     try:
-        return tuple(pointed(reference)), resolve(root, reference)
+        return tuple(pointer_steps(reference)), resolve(root, reference)
     except (LookupError, ValueError):
         raise SchemaError(
             f"{shorten(reference)} is not in this schema", path=place, hint="use references such as #/$defs/name"
@@ -151,7 +151,7 @@ def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str
         if isinstance(schema.get("pattern"), str):
             patterns.append(("pattern", schema["pattern"]))
         for keyword, pattern in patterns:
-            if accepted(pattern):
+            if is_accepted(pattern):
                 count += 1
                 if count > PATTERNS:
                     raise SchemaError(f"more than {PATTERNS} patterns", path=path + "#")
@@ -169,13 +169,13 @@ def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], p
     """Bounds what is applied to one value: refuses circles, long chains and fans. Linear in the schema."""
     totals: dict[int, int] = {}
     for start in subschemas.values():
-        chain = [(start, _applied(root, subschemas, start))]
+        chain = [(start, _applied_schemas(root, subschemas, start))]
         inside_now = {id(start.schema)}
         while chain:
             here, further = chain[-1]
             step = next(further, None)
             if step is None:
-                parts = _applied(root, subschemas, here)
+                parts = _applied_schemas(root, subschemas, here)
                 totals[id(here.schema)] = total = 1 + sum(totals[id(part.schema)] for part in parts)
                 if total > APPLIED:
                     raise SchemaError(f"more than {APPLIED} schemas for one value", path=path + pointer(here.steps))
@@ -191,10 +191,10 @@ def _bound_references(root: dict[str, Any], subschemas: dict[int, _Subschema], p
                 if len(chain) >= DEPTH:
                     raise SchemaError(f"a chain of more than {DEPTH} references", path=path + pointer(here.steps))
                 inside_now.add(id(step.schema))
-                chain.append((step, _applied(root, subschemas, step)))
+                chain.append((step, _applied_schemas(root, subschemas, step)))
 
 
-def _applied(root: dict[str, Any], subschemas: dict[int, _Subschema], here: _Subschema) -> Iterator[_Subschema]:
+def _applied_schemas(root: dict[str, Any], subschemas: dict[int, _Subschema], here: _Subschema) -> Iterator[_Subschema]:
     """The schemas that are applied to a value because this one is."""
     if "$ref" in here.schema:
         target = resolve(root, here.schema["$ref"])

@@ -19,7 +19,7 @@ def as_object(arguments: Any) -> dict[str, Any]:
     raise ArgumentsInvalid([((), NO_OBJECT)])
 
 
-def coerced(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def coerce_arguments(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments coerced; raises ArgumentsInvalid if they are too deep to walk through."""
     try:
         changed: dict[str, Any] = coerce(arguments)

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from callboard.schema.subschemas import IN_PLACE, Schema, inside, pointed, pointer, rebuild, resolve
+from callboard.schema.subschemas import IN_PLACE, Schema, inside, pointer, pointer_steps, rebuild, resolve
 
 _COMBINING: Final = ("allOf", "anyOf", "oneOf")
 _BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
@@ -73,7 +73,7 @@ class Fitted(NamedTuple):
     dropped: tuple[str, ...] = ()
 
 
-def fitted(schema: Schema, rules: Rules) -> Fitted:
+def fit_schema(schema: Schema, rules: Rules) -> Fitted:
     """The schema of an arguments object as the provider with these rules takes it."""
     try:
         made: Any = _newer(schema)
@@ -81,23 +81,23 @@ def fitted(schema: Schema, rules: Rules) -> Fitted:
             made = {name: held for name, held in made.items() if name != "$schema"}  # a part is of another draft now
         dropped: tuple[str, ...] = ()
         if not rules.root.isdisjoint(made):
-            made, dropped = _Folding(made, rules.root).folded()
+            made, dropped = _Folding(made, rules.root).fold()
         if made.get("type") != "object":
             made = {**made, "type": "object"}
         if rules.complete:
             made = _complete(made)
         names = _names(made) if rules.keys else {}
         if names:
-            made = _respelled(made, {name: safe for safe, name in names.items()})
+            made = _respell(made, {name: safe for safe, name in names.items()})
     except _MALFORMED:
         return Fitted(schema)
     return Fitted(schema if made == schema else made, names, dropped)
 
 
-def restored(arguments: Mapping[str, Any], form: Fitted) -> dict[str, Any]:
+def restore_names(arguments: Mapping[str, Any], form: Fitted) -> dict[str, Any]:
     """The arguments of a call with the names that the given schema has."""
     try:
-        named: dict[str, Any] = _named(dict(arguments), [form.schema], form)
+        named: dict[str, Any] = _name_properties(dict(arguments), [form.schema], form)
     except _MALFORMED:  # the tool says so too
         return dict(arguments)
     return named
@@ -173,7 +173,7 @@ class _Folding:
         self._seen: set[str] = set()
         self._dropped: dict[str, None] = {}
 
-    def folded(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def fold(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         shape = self._shape(self._root)
         made: dict[str, Any] = {key: held for key, held in self._root.items() if key not in self._refused}
         made["type"] = "object"
@@ -282,7 +282,7 @@ def _names(schema: Schema) -> dict[str, str]:
     return names
 
 
-def _respelled(schema: Any, safe: Mapping[str, str]) -> Any:
+def _respell(schema: Any, safe: Mapping[str, str]) -> Any:
     def respell(part: Any) -> Any:
         if not isinstance(part, Mapping):
             return part
@@ -306,17 +306,17 @@ def _names_in(held: Any, safe: Mapping[str, str]) -> Any:
 def _pointed_anew(reference: str, safe: Mapping[str, str]) -> str:
     if not reference.startswith("#/"):
         return reference
-    steps = pointed(reference)
+    steps = pointer_steps(reference)
     anew = [
         safe.get(step, step) if before in _BY_NAME else step for before, step in zip(["", *steps], steps, strict=False)
     ]
     return reference if anew == steps else pointer(tuple(anew))
 
 
-def _named(value: Any, schemas: list[Any], form: Fitted) -> Any:
+def _name_properties(value: Any, schemas: list[Any], form: Fitted) -> Any:
     if isinstance(value, list):
         return [
-            _named(item, [*_of_item(schemas, place, form)], form) if isinstance(item, (dict, list)) else item
+            _name_properties(item, [*_of_item(schemas, place, form)], form) if isinstance(item, (dict, list)) else item
             for place, item in enumerate(value)
         ]
     if not isinstance(value, dict):
@@ -328,7 +328,7 @@ def _named(value: Any, schemas: list[Any], form: Fitted) -> Any:
         own = form.names.get(name, name) if parts else name
         others = [each["additionalProperties"] for each in here if "additionalProperties" in each]
         patterned = [part for each in here for part in each.get("patternProperties", {}).values()]
-        named[own] = _named(held, parts or [*patterned, *others], form)
+        named[own] = _name_properties(held, parts or [*patterned, *others], form)
     return named
 
 
@@ -372,10 +372,10 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _referring(schema: Any, change: Any) -> Any:
-    def referred(part: Any) -> Any:
+    def refer(part: Any) -> Any:
         if not isinstance(part, Mapping):
             return part
-        made = rebuild(part, referred)
+        made = rebuild(part, refer)
         return {**made, "$ref": change(made["$ref"])} if isinstance(made.get("$ref"), str) else made
 
-    return referred(schema)
+    return refer(schema)

@@ -22,10 +22,10 @@ def engine() -> jsonschema_rs.RegexOptions:
     return jsonschema_rs.RegexOptions(size_limit=SIZE, dfa_size_limit=SIZE)
 
 
-def accepted(pattern: str) -> bool:
+def is_accepted(pattern: str) -> bool:
     """Whether the engine takes this pattern."""
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except ValueError:
         return False
     return True
@@ -33,11 +33,11 @@ def accepted(pattern: str) -> bool:
 
 def matches(pattern: str, text: str) -> bool:
     """Whether the pattern is found anywhere in the text; true for a pattern that the engine refuses."""
-    return not accepted(pattern) or _compiled(pattern).is_valid(text)
+    return not is_accepted(pattern) or _compile(pattern).is_valid(text)
 
 
 @lru_cache(maxsize=128)
-def _compiled(pattern: str) -> jsonschema_rs.Validator:
+def _compile(pattern: str) -> jsonschema_rs.Validator:
     import jsonschema_rs  # noqa: PLC0415 - as above
 
     return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=engine())

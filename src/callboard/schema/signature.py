@@ -24,7 +24,7 @@ from callboard.schema.coercion import compile_coercion
 from callboard.schema.docstring import read_docstring
 from callboard.schema.errors import ArgumentsInvalid, Path, of_pydantic
 from callboard.schema.explain_errors import explain
-from callboard.schema.json_values import as_object, coerced, encode
+from callboard.schema.json_values import as_object, coerce_arguments, encode
 from callboard.schema.simplify import has_numeric_choice, is_open, simplify
 from callboard.schema.subschemas import Schema
 
@@ -70,7 +70,7 @@ class Derived:
 
         Raises ArgumentsInvalid with every mistake.
         """
-        encoded = encode(coerced(self._coerce, as_object(arguments)))
+        encoded = encode(coerce_arguments(self._coerce, as_object(arguments)))
         try:
             values = self._parse(encoded, strict=True, extra=self._extra)
         except self._refusal as error:
@@ -103,18 +103,18 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
     Raises ToolDefinitionError, naming function and parameter.
     """
     parameters = _parameters(function, skip)
-    documented = read_docstring(_documented(function).__doc__)
+    documented = read_docstring(_documented_function(function).__doc__)
     defaults = {
         name: parameter.default for name, parameter in parameters.items() if parameter.default is not parameter.empty
     }
     fields = {
-        name: _described(_resolved(function, parameter), documented.parameters.get(name))
+        name: _add_description(_resolve(function, parameter), documented.parameters.get(name))
         for name, parameter in parameters.items()
     }
     for name, annotation in fields.items():
         _refuse_lazy(function, name, annotation)
     try:
-        adapter, schema = _derived(fields, defaults.keys())
+        adapter, schema = _derive(fields, defaults.keys())
     except Exception as error:  # pydantic raises whatever an odd annotation makes it stumble over
         for name, annotation in fields.items():
             _check_supported(function, name, annotation)
@@ -126,7 +126,7 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
 
 def derive_output(function: Function) -> dict[str, Any] | None:
     """The schema of the object that a function returns: of its members as JSON; None where that is not annotated."""
-    function = inspect.unwrap(_documented(function))
+    function = inspect.unwrap(_documented_function(function))
     returned = inspect.signature(function).return_annotation
     if returned is inspect.Signature.empty:
         return None
@@ -134,7 +134,7 @@ def derive_output(function: Function) -> dict[str, Any] | None:
 
     parameter = inspect.Parameter("returned", inspect.Parameter.KEYWORD_ONLY, annotation=returned)
     try:
-        schema = TypeAdapter(_resolved(function, parameter)).json_schema(mode="serialization", by_alias=False)
+        schema = TypeAdapter(_resolve(function, parameter)).json_schema(mode="serialization", by_alias=False)
     except Exception:  # noqa: BLE001  # pydantic raises whatever an odd annotation makes it stumble over
         return None
     return schema if schema.get("type") == "object" and "properties" in schema else None
@@ -169,7 +169,7 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
     return parameters
 
 
-def _resolved(function: Function, parameter: inspect.Parameter) -> Any:
+def _resolve(function: Function, parameter: inspect.Parameter) -> Any:
     """The annotation as a type, with what `Annotated` adds; each alone, since others may not resolve."""
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     names = getattr(inspect.unwrap(function), "__globals__", {})
@@ -183,7 +183,7 @@ def _resolved(function: Function, parameter: inspect.Parameter) -> Any:
         ) from None
 
 
-def _described(annotation: Any, documented: str | None) -> Any:
+def _add_description(annotation: Any, documented: str | None) -> Any:
     """The annotation with its description as pydantic wants it; `Annotated` goes before the docstring."""
     from pydantic import Field  # noqa: PLC0415 - 60 ms that only a derived schema needs
 
@@ -195,7 +195,7 @@ def _described(annotation: Any, documented: str | None) -> Any:
     return Annotated[annotation, Field(description=description)] if description else annotation
 
 
-def _derived(fields: Mapping[str, Any], optional: Collection[str]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+def _derive(fields: Mapping[str, Any], optional: Collection[str]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - as above
     from typing_extensions import TypedDict  # noqa: PLC0415 - the one that pydantic takes on 3.11
 
@@ -242,7 +242,7 @@ def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
 
 def _check_supported(function: Function, name: str, annotation: Any) -> None:
     try:
-        _derived({name: annotation}, ())
+        _derive({name: annotation}, ())
     except Exception as error:
         hint = (
             "use what JSON can say: str, int, float, bool, list, dict, Literal, Enum, a dataclass or a pydantic model"
@@ -262,7 +262,7 @@ def _as_json(default: Any) -> dict[str, Any]:
         return {}
 
 
-def _documented(function: Function) -> Function:
+def _documented_function(function: Function) -> Function:
     """The function whose docstring it is: of a partial what it calls, for its own is that of functools."""
     while isinstance(function, partial):
         function = function.func
@@ -270,7 +270,7 @@ def _documented(function: Function) -> Function:
 
 
 def _name(function: Function) -> str:
-    return getattr(_documented(function), "__name__", None) or repr(function)
+    return getattr(_documented_function(function), "__name__", None) or repr(function)
 
 
 def _first_line(error: Exception) -> str:

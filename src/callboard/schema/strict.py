@@ -111,7 +111,7 @@ def _strict(schema: Schema, path: str, *, optional: bool, subset: Subset | None)
     made |= {keyword: schema[keyword] for keyword in _bounds(schema, subset)}
     kinds = made.get("type", ())
     if "object" in kinds:
-        made |= _closed(schema, path, optional=optional, subset=subset)
+        made |= _close(schema, path, optional=optional, subset=subset)
     if "array" in kinds:
         made["items"] = _strict(schema.get("items", True), f"{path}[]", optional=optional, subset=subset)
     if "anyOf" in schema:
@@ -159,7 +159,7 @@ def _bounding(schema: Any) -> frozenset[str]:
 def without_nulls(arguments: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """The arguments without the nulls that strict mode puts where an optional member is left out."""
     try:
-        trimmed: dict[str, Any] = _trimmed(dict(arguments), [schema], schema)
+        trimmed: dict[str, Any] = _trim(dict(arguments), [schema], schema)
     except RecursionError:  # the tool says so too
         return dict(arguments)
     return trimmed
@@ -218,7 +218,7 @@ def _plain(schema: Schema) -> Schema:
     return schema
 
 
-def _closed(schema: Schema, path: str, *, optional: bool, subset: Subset | None) -> dict[str, Any]:
+def _close(schema: Schema, path: str, *, optional: bool, subset: Subset | None) -> dict[str, Any]:
     others = schema.get("additionalProperties", "properties" not in schema)
     if others is not False:
         raise NotStrict(f"{path or 'it'} is an open object")
@@ -243,19 +243,19 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": [*kinds, "null"], **choices}
 
 
-def _trimmed(value: Any, schemas: list[Schema], root: Schema) -> Any:
+def _trim(value: Any, schemas: list[Schema], root: Schema) -> Any:
     if not isinstance(value, dict | list):
         return value
     here = [each for schema in schemas for each in _in_place(schema, root)]
     if isinstance(value, list):
         items = [each["items"] for each in here if "items" in each]
-        return [_trimmed(item, items, root) for item in value]
+        return [_trim(item, items, root) for item in value]
     trimmed: dict[str, Any] = {}
     for name, held in value.items():
         parts = [each["properties"][name] for each in here if name in each.get("properties", ())]
         if held is None and parts and not any(name in each.get("required", ()) for each in here):
             continue
-        trimmed[name] = _trimmed(held, parts, root)
+        trimmed[name] = _trim(held, parts, root)
     return trimmed
 
 

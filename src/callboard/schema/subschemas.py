@@ -40,10 +40,10 @@ def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
 
 def rebuild(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
     """The schema with each schema directly inside it changed."""
-    return {keyword: _changed(keyword, held, change) for keyword, held in schema.items()}
+    return {keyword: _change(keyword, held, change) for keyword, held in schema.items()}
 
 
-def _changed(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
+def _change(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
     if keyword in _NAMED and isinstance(held, Mapping):
         return {name: change(part) for name, part in held.items()}
     if keyword in _ONE_OR_LIST:
@@ -54,18 +54,18 @@ def _changed(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
 def resolve(root: Schema, reference: str) -> Any:
     """What `#` or `#/a/b` names in this document (RFC 6901); LookupError where that is nothing."""
     place: Any = root
-    for step in pointed(reference):
+    for step in pointer_steps(reference):
         place = place[int(step)] if isinstance(place, list) and step.isdecimal() else _member(place, step)
     return place
 
 
-def pointed(reference: str) -> list[str]:
+def pointer_steps(reference: str) -> list[str]:
     """The steps of a reference; LookupError if it is not of the form `#` or `#/a/b`."""
     if reference == "#":
         return []
     if not reference.startswith("#/"):
         raise LookupError(reference)
-    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", _unquoted, reference[2:])
+    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", _unquote, reference[2:])
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
 
 
@@ -80,5 +80,5 @@ def _member(place: Any, step: str) -> Any:
     raise LookupError(step)
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote(match: re.Match[str]) -> str:
     return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")

@@ -68,12 +68,12 @@ def _schemas(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
         yield from _schemas(items, (*path, "items"))
 
 
-def _parsed(arguments: Any) -> Any:
+def _parse(arguments: Any) -> Any:
     """Raises JSONDecodeError for a text that is no JSON."""
     return json.loads(arguments) if isinstance(arguments, str) else arguments
 
 
-def _forced(body: Body) -> str:
+def _forced_choice(body: Body) -> str:
     """How a call is forced: `required`, `specified` for a named tool, empty if none is."""
     choice = body.get("tool_choice")
     return "specified" if isinstance(choice, Mapping) else "required" if choice == "required" else ""
@@ -257,7 +257,7 @@ def past_arguments_of_vllm(body: Body) -> str | None:
     """In the words of Python's decoder. Missing and empty ones are read as an empty object."""
     for arguments in _arguments(body):
         try:
-            _parsed(arguments or "{}")
+            _parse(arguments or "{}")
         except json.JSONDecodeError as error:
             return str(error)
     return None
@@ -266,7 +266,7 @@ def past_arguments_of_vllm(body: Body) -> str | None:
 def past_arguments_of_llama_cpp(body: Body) -> str | None:
     for arguments in _arguments(body):
         try:
-            _parsed(arguments)
+            _parse(arguments)
         except json.JSONDecodeError as error:
             return f"Failed to parse tool call arguments as JSON: {_in_words_of_nlohmann(error)}"
     return None
@@ -286,7 +286,7 @@ def _in_words_of_nlohmann(error: json.JSONDecodeError) -> str:
 def past_arguments_of_sglang(body: Body) -> str | None:
     for arguments in _arguments(body):
         try:
-            parsed = _parsed(arguments)
+            parsed = _parse(arguments)
         except json.JSONDecodeError:
             return "Assistant tool call function.arguments must be valid JSON."
         if not isinstance(parsed, Mapping):
@@ -302,7 +302,7 @@ def arguments_have_items(body: Body) -> str | None:
     """A template that writes one argument after the other; what does not parse was refused by the server before."""
     for arguments in _arguments(body):
         try:
-            parsed = _parsed(arguments or "{}")
+            parsed = _parse(arguments or "{}")
         except json.JSONDecodeError:
             continue
         if not isinstance(parsed, Mapping):
@@ -382,11 +382,11 @@ def no_more_fields(body: Body) -> str | None:
 
 
 def choice_of_deepseek(body: Body) -> str | None:
-    return "Thinking mode does not support this tool_choice" if _thinks(body) and _forced(body) else None
+    return "Thinking mode does not support this tool_choice" if _thinks(body) and _forced_choice(body) else None
 
 
 def choice_of_kimi(body: Body) -> str | None:
-    forced = _forced(body)
+    forced = _forced_choice(body)
     return f"tool_choice '{forced}' is incompatible with thinking enabled" if _thinks(body) and forced else None
 
 

@@ -149,14 +149,14 @@ class Rulebook:
 
     def refuse(self, wire: str, body: refusals.Body) -> StrictRefusal | None:
         """The first rule's refusal of a body of that wire; None if each lets it pass."""
-        rendered = {**body, "messages": [self._renamed(message) for message in refusals.messages(body)]}
+        rendered = {**body, "messages": [self._rename(message) for message in refusals.messages(body)]}
         for rule in self._rules:
             message = rule.check(rendered if rule.in_template else body) if rule.wire == wire else None
             if message is not None:
                 return self._refusal(rule, message)
         return None
 
-    def _renamed(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _rename(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         role = message.get("role")
         renamed = self._server.roles.get(role) if isinstance(role, str) else None
         return {**message, "role": renamed} if renamed else message

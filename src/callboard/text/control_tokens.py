@@ -44,8 +44,8 @@ class ControlTokens:
     """The tokens of one model. `turns` are those that frame turns, `markup` those that stand within one, as calls do."""
 
     def __init__(self, turns: Iterable[str], markup: Iterable[str] = ()) -> None:
-        framing = [_folded(token) for token in turns]
-        every = [*framing, *[_folded(token) for token in markup]]
+        framing = [_fold(token) for token in turns]
+        every = [*framing, *[_fold(token) for token in markup]]
         self.trie = _trie(every)
         self._stems = tuple(dict.fromkeys([token[:2] for token in every]))
         self._every = re.compile(_pattern(self.trie))
@@ -146,7 +146,7 @@ class Unescaper:
         return text.isascii() or _ANY_INVISIBLE.search(text) is None
 
     def _take(self, unit: str) -> None:
-        char = _decoded(unit)
+        char = _decode(unit)
         self._held.append(unit)
         if char in INVISIBLE:
             if self._opener:
@@ -188,19 +188,19 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
             todo += each.values() if isinstance(each, dict) else each
     done: dict[int, Any] = {}
 
-    def mapped(item: Any) -> Any:
+    def map_value(item: Any) -> Any:
         return change(item) if isinstance(item, str) else done.get(id(item), item)
 
     for each in reversed(containers):  # what is inside comes first
         if isinstance(each, dict):
-            changed: Any = {change(key): mapped(item) for key, item in each.items()}
+            changed: Any = {change(key): map_value(item) for key, item in each.items()}
             same = len(changed) == len(each) and all(map(is_, changed, each))
             same = same and all(map(is_, changed.values(), each.values()))
         else:
-            changed = [mapped(item) for item in each]
+            changed = [map_value(item) for item in each]
             same = all(map(is_, changed, each))
         done[id(each)] = each if same else changed
-    return mapped(value)
+    return map_value(value)
 
 
 @cache
@@ -226,11 +226,11 @@ def _plain(char: str) -> str:
     return char if char.isascii() else _folds().get(ord(char), char)
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return text.translate(_folds())
 
 
-def _decoded(unit: str) -> str:
+def _decode(unit: str) -> str:
     """The character that an escape of JSON stands for."""
     if len(unit) == 1:
         return unit
@@ -241,11 +241,11 @@ def _decoded(unit: str) -> str:
 def _fold_with_ends(text: str, *, escapes: bool) -> tuple[str, Sequence[int] | None]:
     """What the text is read as, and for each character where that which it was read from ends; None for one to one."""
     if not escapes and _uneven().search(text) is None:
-        return _folded(text), None
+        return _fold(text), None
     plain: list[str] = []
     ends: list[int] = []
     for unit, end in _units(text) if escapes else zip(text, range(1, len(text) + 1), strict=True):
-        for char in _plain(_decoded(unit)):
+        for char in _plain(_decode(unit)):
             plain.append(char)
             ends.append(end)
     return "".join(plain), ends
@@ -259,7 +259,7 @@ def _is_behind(text: str, place: int, *, escapes: bool) -> bool:
     """Whether an invisible character stands there."""
     if escapes:
         match = _UNIT.match(text, place)
-        return match is not None and _decoded(match[0]) in INVISIBLE
+        return match is not None and _decode(match[0]) in INVISIBLE
     return text[place : place + 1] in tuple(INVISIBLE)
 
 

@@ -87,7 +87,7 @@ ENSEMBLE_KEYS = ("name", "enabled", "module", "search")
 ENSEMBLE_TABLES = ("defaults", "invokers")
 
 
-def dotted(keys: Keys) -> str:
+def dotted_path(keys: Keys) -> str:
     """Keys as TOML writes them, positions in brackets."""
     text = ""
     for key in keys:
@@ -99,7 +99,7 @@ def dotted(keys: Keys) -> str:
     return text
 
 
-def read_invoker(values: Mapping[str, Any], where: Where = dotted) -> InvokerDescriptor:
+def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> InvokerDescriptor:
     """The descriptor in a file's `[invoker]`, `[arguments]`, `[cli]` and `[subjects]`, or with the keys of `[invoker]` beside these.
 
     Raises DescriptorError.
@@ -110,7 +110,9 @@ def read_invoker(values: Mapping[str, Any], where: Where = dotted) -> InvokerDes
     return read
 
 
-def read_ensemble(values: Mapping[str, Any], where: Where = dotted, source: Source | None = None) -> EnsembleDescriptor:
+def read_ensemble(
+    values: Mapping[str, Any], where: Where = dotted_path, source: Source | None = None
+) -> EnsembleDescriptor:
     """The descriptor in a file's `[ensemble]`, `[defaults]` and `[[invokers]]`, or with the keys of `[ensemble]` beside these.
 
     An invoker with a `source` is what `source` reads. Raises DescriptorError, also for two enabled invokers

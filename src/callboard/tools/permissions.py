@@ -118,7 +118,7 @@ class Policy:
         known: dict[str, bool] = {}
         answers: list[bool] = []
 
-        def permitted(path: str) -> bool:
+        def is_permitted(path: str) -> bool:
             if path not in known:
                 permission = self.decide_path(invoker, path).permission
                 if permission == "ask" and not answers:
@@ -127,8 +127,10 @@ class Policy:
                 known[path] = permission == "allow" or (permission == "ask" and answers[0])
             return known[path]
 
-        vars(permitted)["places"] = tuple([place for place in dict.fromkeys(named) if place and not permitted(place)])
-        return permitted
+        vars(is_permitted)["places"] = tuple(
+            [place for place in dict.fromkeys(named) if place and not is_permitted(place)]
+        )
+        return is_permitted
 
 
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}

@@ -216,9 +216,9 @@ class _Parser:
             inner = words[len(runner) - 1 :]
             if inner and inner[0].text == "--":
                 inner = inner[1:]
-            return self._managed(inner, depth)
+            return self._managed_programs(inner, depth)
         if name in wrapper_programs.WRAPPERS:
-            return self._wrapped(wrapper_programs.WRAPPERS[name], words, depth)
+            return self._wrapped_programs(wrapper_programs.WRAPPERS[name], words, depth)
         return self._read_find(words, depth) if name == "find" else True
 
     def _shell(self, words: Sequence[Word], depth: int) -> bool:
@@ -242,7 +242,7 @@ class _Parser:
                 return not text.startswith("/dev/")
         return False
 
-    def _managed(self, words: Sequence[Word], depth: int) -> bool:
+    def _managed_programs(self, words: Sequence[Word], depth: int) -> bool:
         """What a manager of packages runs; behind options that are not known each word may be the program."""
         if not words or not words[0].text.startswith("-"):
             self.run(words, depth + 1, implied=True)
@@ -251,7 +251,7 @@ class _Parser:
         self.segments += [Segment(tuple(words[at:]), implied=True) for at in places]
         return not any(word.text.startswith(("-c", "--call", "--shell")) for word in words[: (places or [0])[0] + 1])
 
-    def _wrapped(self, wrapper: wrapper_programs.Wrapper, words: Sequence[Word], depth: int) -> bool:
+    def _wrapped_programs(self, wrapper: wrapper_programs.Wrapper, words: Sequence[Word], depth: int) -> bool:
         at = 0
         operands = wrapper.operands
         while at < len(words):
@@ -342,7 +342,7 @@ class _Line:
         self.inside = True
 
     def quote_doubly(self, text: str) -> None:
-        unquoted, expands = _unquoted(text)
+        unquoted, expands = _unquote(text)
         self.quote(unquoted)
         if expands:
             self._wild.add("$")
@@ -391,16 +391,16 @@ _ODD: Final[Mapping[str, str]] = {
 }
 
 
-def _unquoted(text: str) -> tuple[str, bool]:
+def _unquote(text: str) -> tuple[str, bool]:
     """What is between double quotes, and whether the shell replaces something in it."""
     expands = False
 
-    def replaced(match: re.Match[str]) -> str:
+    def is_replaced(match: re.Match[str]) -> str:
         nonlocal expands
         expands = expands or match["expanded"] is not None
         return match["kept"] or match["expanded"] or ""
 
-    return _IN_DOUBLE.sub(replaced, text), expands
+    return _IN_DOUBLE.sub(is_replaced, text), expands
 
 
 def _harmless(redirect: str, target: Word) -> bool:

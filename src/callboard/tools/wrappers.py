@@ -48,27 +48,27 @@ def prefixed(ensemble: Ensemble, prefix: str) -> Ensemble:
     """Each name with the prefix before it, as it is: "io_" makes `read_file` `io_read_file`."""
     if not isinstance(prefix, str):
         raise CallerError(f"a {type(prefix).__name__} is no prefix", hint="give a text, such as 'io_'")
-    return _wrapped(ensemble, lambda each: each.replace(name=prefix + each.name))
+    return _wrap(ensemble, lambda each: each.replace(name=prefix + each.name))
 
 
 def filtered(ensemble: Ensemble, keep: Callable[[Invoker], bool] | Iterable[str]) -> Ensemble:
     """Only the invokers of these names, or those for which `keep` is true. Raises NoSuchTool."""
-    fits = keep if callable(keep) else _named(ensemble, keep)
-    return _wrapped(ensemble, lambda each: each.replace() if fits(each) else None)
+    fits = keep if callable(keep) else _has_name(ensemble, keep)
+    return _wrap(ensemble, lambda each: each.replace() if fits(each) else None)
 
 
 def renamed(ensemble: Ensemble, names: Mapping[str, str]) -> Ensemble:
     """Other names, by the old ones. Raises NoSuchTool, and DescriptorError if two would have one name."""
     if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
         raise CallerError("these are no other names", hint="give a mapping, such as {'old': 'new'}")
-    _named(ensemble, names)
-    return _wrapped(ensemble, lambda each: each.replace(name=names.get(each.name, each.name)))
+    _has_name(ensemble, names)
+    return _wrap(ensemble, lambda each: each.replace(name=names.get(each.name, each.name)))
 
 
 def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) -> Ensemble:
     """A person is asked before each call of these, by default of all. Raises NoSuchTool."""
-    selects = _named(ensemble, [*ensemble.invokers] if names is None else names)
-    return _wrapped(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
+    selects = _has_name(ensemble, [*ensemble.invokers] if names is None else names)
+    return _wrap(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
 
 
 def cached(ensemble: Ensemble, *names: str) -> Ensemble:
@@ -80,7 +80,7 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
     arguments that JSON cannot say are not kept. Raises NoSuchTool, and DescriptorError for one that is not
     idempotent.
     """
-    selects = _named(ensemble, names)
+    selects = _has_name(ensemble, names)
     for name in names:
         if not ensemble.invokers[name].idempotent:
             raise DescriptorError(
@@ -88,12 +88,12 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
                 path=ensemble.name,
                 hint="mark it so: @tool(idempotent=True), or idempotent = true",
             )
-    return _wrapped(
+    return _wrap(
         ensemble, lambda each: _remembering(each) if (selects(each) if names else each.idempotent) else each.replace()
     )
 
 
-def _wrapped(ensemble: Ensemble, change: Callable[[Invoker], Invoker | None]) -> Ensemble:
+def _wrap(ensemble: Ensemble, change: Callable[[Invoker], Invoker | None]) -> Ensemble:
     _check(ensemble)
     changed = [change(each) for each in ensemble.invokers.values()]
     return _Wrapped(ensemble, [each for each in changed if each is not None])
@@ -104,7 +104,7 @@ def _check(ensemble: Ensemble) -> None:
         raise CallerError(f"a {type(ensemble).__name__} cannot be wrapped", hint="give an ensemble")
 
 
-def _named(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool]:
+def _has_name(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool]:
     """Whether an invoker is one of these names."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise CallerError(f"{names!r} stands alone", hint="give a list of names")
@@ -128,12 +128,12 @@ def _remembering(invoker: Invoker) -> Invoker:
         if is_async(act):
             value = await value
         # What a plain function gave to be awaited is awaited where there is an event loop.
-        return _awaited(cache, key, value) if inspect.isawaitable(value) else _keep(cache, key, value)
+        return _await_result(cache, key, value) if inspect.isawaitable(value) else _keep(cache, key, value)
 
     return invoker.replace(invocable=invocable, key=partial(_key, invoker.name))
 
 
-async def _awaited(cache: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
+async def _await_result(cache: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
     return _keep(cache, key, await value)
 
 

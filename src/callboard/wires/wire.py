@@ -168,7 +168,7 @@ class _Wires(Mapping[str, Wire]):
 WIRES: Mapping[str, Wire] = _Wires()
 
 
-def wire_named(name: str) -> Wire:
+def get_wire(name: str) -> Wire:
     """The wire of that name, ours or a plug-in's (entry points `callboard.wires`). Raises CallerError."""
     if name in WIRES:
         return WIRES[name]

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from callboard.errors import NoSuchModel
-from callboard.providers.local import Hub, Wheels, shipped
+from callboard.providers.local import Hub, Wheels, shipped_catalogue
 
-ENTRIES = shipped().models
+ENTRIES = shipped_catalogue().models
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -40,5 +40,5 @@ def test_names_are_unique():
 )
 def test_an_unknown_name_shows_the_nearest(name, hint):
     with pytest.raises(NoSuchModel) as caught:
-        shipped().find(name)
+        shipped_catalogue().find(name)
     assert str(caught.value) == f"no local model {name!r}; {hint}`callboard models list` shows all"

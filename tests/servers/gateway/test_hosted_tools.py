@@ -29,7 +29,7 @@ from callboard.errors import DescriptorError, ToolExecutionFailure
 from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.settings import GatewaySettings, Permissions
 from callboard.testing import FakeBackend, StatusReply
-from callboard.wires import wire_named
+from callboard.wires import get_wire
 
 COMMAND = (sys.executable, "-P", "-c", "from callboard.cli import main; main()")
 FRONTS = ("responses", "chat", "messages", "gemini")
@@ -358,7 +358,7 @@ def test_whatever_the_backend_speaks(hosting, front, wire):
             assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
             reply = await OVER[front](served, [*QUESTION, *reply.items, *QUESTION], stream=True)
             assert reply.text == "As I said."
-            sent = wire_named(wire).decode_request({"model": "m", **asked(served)[2].body}).canisters
+            sent = get_wire(wire).decode_request({"model": "m", **asked(served)[2].body}).canisters
             called = [each.name for each in sent if isinstance(each, InvocationCanister)]
             assert called == ([] if front == "chat" else ["add"])
 

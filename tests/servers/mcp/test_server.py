@@ -304,13 +304,13 @@ def test_clients_hear_of_new_tools(serving, talk, era):
         before = [each.name for each in (await client.list_tools()).tools]
         ensemble.add_invoker(facts)
         if era == "legacy":
-            await server.changed()
+            await server.notify_changes()
             await heard.wait()
         else:
             async with client.listen(tools_list_changed=True) as changes:
-                await server.changed()
+                await server.notify_changes()
                 await anext(aiter(changes))
-        await server.changed()
+        await server.notify_changes()
         return before, [each.name for each in (await client.list_tools(cache_mode="refresh")).tools]
 
     assert talk(server, scenario, message_handler=handler) == (["add"], ["add", "facts"])

@@ -29,7 +29,7 @@ def read_tree(text: str, language: Language) -> ParsedText | None:
     tree = parse_tree(text, language)
     if tree is None:
         return None
-    symbols, imports = _defined(tree, language)
+    symbols, imports = _definition(tree, language)
     return ParsedText(symbols, imports, _statements(tree), _broken_line(tree))
 
 
@@ -44,7 +44,7 @@ def _statements(tree: Tree) -> list[Statement]:
     ]
 
 
-def _defined(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]]:
+def _definition(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]]:
     symbols: list[Symbol] = []
     imports: list[int] = []
     scopes: list[tuple[int, Symbol]] = []
@@ -88,7 +88,7 @@ def _symbol(node: Node, definition: Definition, language: Language, scopes: list
             return None
         kind = "func"
     elif language.name == "c":
-        named = _declared(named, kind)
+        named = _declarations(named, kind)
         if named is None or (kind in ("struct", "union", "enum") and node.child_by_field_name("body") is None):
             return None
     elif language.name == "go":
@@ -114,7 +114,7 @@ _C_DECLARATORS: Final = frozenset(
 )
 
 
-def _declared(node: Node | None, kind: str) -> Node | None:
+def _declarations(node: Node | None, kind: str) -> Node | None:
     """The name in a C declarator; a declaration counts only if it declares a function."""
     is_function = False
     while node is not None and node.type in _C_DECLARATORS:

@@ -33,12 +33,12 @@ def read_folder(files: ConfinedDirectory, place: str = "", borrowed: Sequence[st
     tests: set[str] = set()
     for each in _TESTS:
         if f"{each}/" in names:
-            tests |= set(_names(files, _joined(place, each)))
+            tests |= set(_names(files, _join(place, each)))
     texts = {}
     for each in _MANIFESTS:
         if each in names:
             with suppress(OSError):
-                texts[each] = files.read(_joined(place, each), _MAX_MANIFEST).decode("utf-8", "replace")
+                texts[each] = files.read(_join(place, each), _MAX_MANIFEST).decode("utf-8", "replace")
     return ProjectFolder(names=frozenset(names), texts=texts, tests=frozenset(tests))
 
 
@@ -59,5 +59,5 @@ def _names(files: ConfinedDirectory, place: str) -> list[str]:
         raise
 
 
-def _joined(place: str, name: str) -> str:
+def _join(place: str, name: str) -> str:
     return f"{place}/{name}" if place else name

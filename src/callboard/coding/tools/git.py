@@ -61,7 +61,7 @@ async def git_diff(
     """Shows what changed, as a patch."""
     workspace, repository = get_workspace(context), await _repository(context)
     paths = _paths(workspace, repository, files)
-    denied = _denied(context, repository, await repository.diff_names(base, branch, paths))
+    denied = _denied_paths(context, repository, await repository.diff_names(base, branch, paths))
     outcome = await repository.diff(base, branch, paths, limit=MAX_DIFF, leave_out=denied)
     text = outcome.output.decode("utf-8", "replace")
     if outcome.cut:
@@ -138,7 +138,7 @@ async def git_checkout(
     tracked = await repository.tracked_files(path) if path else ()
     if not tracked:
         raise GitFailed(f"{branch!r} is no branch and no file of the last commit")
-    if denied := _denied(context, repository, tracked):
+    if denied := _denied_paths(context, repository, tracked):
         raise PermissionError(f"a rule keeps this call from {display_names(denied)}")
     await repository.restore([path])
     return f"{display_names([path])} is as in the last commit"
@@ -194,12 +194,12 @@ def _paths(workspace: Workspace, repository: Repository, files: Sequence[str]) -
     return relative
 
 
-def _denied(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
+def _denied_paths(context: Context, repository: Repository, paths: Sequence[str]) -> list[str]:
     """The paths, as git writes them, that the rules deny to a call."""
     workspace = get_workspace(context)
     prefix = os.path.relpath(repository.root, workspace.root)
 
-    def permitted(path: str) -> bool:
+    def is_permitted(path: str) -> bool:
         own = os.path.normpath(f"{prefix}/{path}")
         try:
             names = [own, *workspace.aliases(own)]
@@ -207,11 +207,11 @@ def _denied(context: Context, repository: Repository, paths: Sequence[str]) -> l
             names = [own]
         return all(map(context.permits, names))
 
-    return [path for path in paths if not permitted(path)]
+    return [path for path in paths if not is_permitted(path)]
 
 
 async def _denied_changes(context: Context, repository: Repository) -> list[str]:
-    return _denied(context, repository, [each.path for each in (await repository.status(every=True)).changes])
+    return _denied_paths(context, repository, [each.path for each in (await repository.status(every=True)).changes])
 
 
 def _format_denied(paths: Sequence[str]) -> str:

@@ -197,7 +197,7 @@ def _command(calls: CallBuilder, line: str) -> tuple[str, dict[str, Any]] | None
     if len(positional) > len(free):
         return None
     options |= dict(zip(free, positional, strict=False))
-    return name, {key: _typed(options[key], types_of(schema, key)) for key in keys_of(schema) if key in options}
+    return name, {key: _parse_type(options[key], types_of(schema, key)) for key in keys_of(schema) if key in options}
 
 
 def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
@@ -206,6 +206,6 @@ def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
     return next((key for key in (plain, plain.replace("-", "_")) if key in keys), None)
 
 
-def _typed(text: str | bool, types: frozenset[str]) -> Any:
+def _parse_type(text: str | bool, types: frozenset[str]) -> Any:
     json = None if "string" in types or isinstance(text, bool) else coerce(text, types)
     return text if json is None else msgspec.json.decode(json)

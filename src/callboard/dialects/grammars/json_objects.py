@@ -342,7 +342,7 @@ class _Object:
     def _capture(self) -> Reading[None]:
         begin = self._buffer.offset
         raw = yield from self._raw()
-        role, text = self._role, _unquoted(raw)
+        role, text = self._role, _unquote(raw)
         if raw == "null":
             return
         match role:
@@ -496,7 +496,7 @@ class _Object:
             raise
 
 
-def _unquoted(raw: str) -> str | None:
+def _unquote(raw: str) -> str | None:
     """The characters of a JSON string."""
     try:
         value = json.loads(raw, strict=False)

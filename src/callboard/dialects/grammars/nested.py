@@ -188,9 +188,9 @@ class _Arguments:
                 break
             else:
                 buffer.at = match[1].end
-        return to_json(self._converted(root, member_of(self._schema, key, self._schema)))
+        return to_json(self._convert(root, member_of(self._schema, key, self._schema)))
 
-    def _converted(self, node: _Node, schema: Any) -> Any:
+    def _convert(self, node: _Node, schema: Any) -> Any:
         """What the tag holds, as its schema has it: items and tags of one name make a list."""
         text = "".join(node.text)
         types = types_at(schema, self._schema)
@@ -198,10 +198,10 @@ class _Arguments:
             return _leaf(text, types)
         if "array" in types or (types == TEXT and {child.key for child in node.children} == {_ITEM}):
             each = item_of(schema, self._schema)
-            return [self._converted(child, each) for child in node.children]
+            return [self._convert(child, each) for child in node.children]
         members: dict[str, list[Any]] = {}
         for child in node.children:
-            members.setdefault(child.key, []).append(self._converted(child, member_of(schema, child.key, self._schema)))
+            members.setdefault(child.key, []).append(self._convert(child, member_of(schema, child.key, self._schema)))
         if text.strip():
             members["$text"] = [text]
         return {key: values if len(values) > 1 else values[0] for key, values in members.items()}

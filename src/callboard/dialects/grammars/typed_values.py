@@ -112,9 +112,9 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
         return
     kind = schema.get("type")
     if isinstance(kind, str):
-        yield _type_named(kind)
+        yield _find_type(kind)
     elif isinstance(kind, (list, tuple)):
-        yield from (_type_named(each) for each in kind if isinstance(each, str))
+        yield from (_find_type(each) for each in kind if isinstance(each, str))
     else:
         if "const" in schema:
             yield _TYPE_OF.get(type(schema["const"]), "string")
@@ -134,7 +134,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield "array"
 
 
-def _type_named(name: str) -> str:
+def _find_type(name: str) -> str:
     lower = name.lower()
     return _ALIASES.get(lower, lower if lower in _LADDER else "string")
 
@@ -197,7 +197,7 @@ def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
         try:
             return text if isinstance(_decode(text), kind) else None
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            if '\\"' in text and (escaped := _unescaped(text)) is not None:
+            if '\\"' in text and (escaped := _unescape(text)) is not None:
                 return read(escaped)
             value = json_of(text)
             return value if value is not None and value[0] == bracket else None
@@ -205,7 +205,7 @@ def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
     return read
 
 
-def _unescaped(text: str) -> str | None:
+def _unescape(text: str) -> str | None:
     """What a text is that was escaped as a JSON string is, quotes and all, but is in no quotes."""
     try:
         value = _decode(f'"{text}"')

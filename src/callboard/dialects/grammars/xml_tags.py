@@ -120,7 +120,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
         ]
 
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
-        name = self.unescaped(head.fields.get("name") or head.fields["attribute"])
+        name = self.unescape(head.fields.get("name") or head.fields["attribute"])
         if self.namespaces:
             name = state.calls.without_namespace(name)
         if head.cut and not state.calls.is_declared(name):
@@ -134,7 +134,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
             return
         yield from _Arguments(self, state, call).read()
 
-    def unescaped(self, attribute: str) -> str:
+    def unescape(self, attribute: str) -> str:
         if not self.escapes:
             return attribute
         from html import unescape  # noqa: PLC0415  # one dialect escapes
@@ -231,7 +231,7 @@ class _Arguments:
     def _value(self, fields: Mapping[str, str]) -> Reading[None]:
         """Reads a value and its closing tag, from behind its opening one."""
         buffer, tags = self._buffer, self._tags
-        key = tags.unescaped(fields["key"])
+        key = tags.unescape(fields["key"])
         self._in_value = True
         value = self._begin_value(key, fields)
         end = tags.argument_end.format(key=key.replace("{", "{{").replace("}", "}}"), _="")
@@ -350,7 +350,7 @@ class _Arguments:
             return None
         for each in tags.openings:
             match = each.match(text, at)
-            if match is True or (match and self._may_follow(tags.unescaped(match.fields["key"]))):
+            if match is True or (match and self._may_follow(tags.unescape(match.fields["key"]))):
                 return match
         return next((match for each in tags.missing if (match := each.match(text, at))), None)
 

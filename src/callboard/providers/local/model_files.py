@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, shipped
+from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, shipped_catalogue
 from callboard.storage.directories import data_directory
 
 
@@ -121,7 +121,7 @@ def locate(name: str, *, catalogue: Catalogue | None = None) -> Path:
     A file without a record of its hash is hashed once, which takes about a second a gigabyte.
     Raises NoSuchModel if the name is unknown or the file is not here, ModelFileError if it is the wrong one.
     """
-    place = Place((catalogue or shipped()).find(name))
+    place = Place((catalogue or shipped_catalogue()).find(name))
     if place.known_good():
         return place.file
     hint = f"callboard models pull {name}"
@@ -142,7 +142,7 @@ def remove(name: str, *, catalogue: Catalogue | None = None) -> bool:
 
     Raises NoSuchModel if the name is unknown, ModelFileError while another process pulls the model.
     """
-    place = Place((catalogue or shipped()).find(name))
+    place = Place((catalogue or shipped_catalogue()).find(name))
     with place.try_lock() as mine:
         if not mine:
             raise ModelFileError("another process is pulling this model", path=str(place.file))

@@ -28,7 +28,7 @@ from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
 from callboard.servers.gateway.settings import BackendSettings
-from callboard.wires import wire_named
+from callboard.wires import get_wire
 
 log = logging.getLogger("callboard.gateway")
 
@@ -132,7 +132,7 @@ class Backend:
         self.redactor = redactor or Redactor()
         self.name = settings.label
         self.breaker = breaker
-        self._wire = wire_named(settings.wire)
+        self._wire = get_wire(settings.wire)
         self._transport = transport
         self._models: dict[tuple[str, str, bytes], BatchModel] = {}
         """By name, mode and what was learned."""

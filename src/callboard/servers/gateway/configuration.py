@@ -19,8 +19,8 @@ from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import MIN_KEY_LENGTH, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
-from callboard.tools.descriptors import Where, below, convert, convert_table, dotted, refuse_unknown
-from callboard.wires import wire_named
+from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
+from callboard.wires import get_wire
 
 _DIGEST = "sha256:"
 
@@ -31,7 +31,7 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
     Raises CallerError with file, line and key.
     """
     values: dict[str, Any] = {}
-    where: Where = dotted
+    where: Where = dotted_path
     if path:
         document = read_document(Path(path), CallerError)
         where = document.where
@@ -50,7 +50,7 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
             values[name] = convert_table(kind, values[name], below(where, name), CallerError)
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
     settings: GatewaySettings = convert(GatewaySettings, {**values, "backends": ()}, where, CallerError)
-    checked = tuple([_checked(each) for each in backends])
+    checked = tuple([_check(each) for each in backends])
     for each in checked:
         _check_forwarding(each, keyed=bool(settings.keys))
     return replace(
@@ -116,13 +116,13 @@ def _is_url(url: str) -> bool:
         return False
 
 
-def _checked(backend: BackendSettings) -> BackendSettings:
+def _check(backend: BackendSettings) -> BackendSettings:
     shown = backend.url.rpartition("@")[2]  # without a password
     if bool(backend.url) == bool(backend.local):
         raise CallerError("a backend has a url, or is local", path=f"backends: {backend.name or shown}")
     if backend.url and not _is_url(backend.url):
         raise CallerError("not a URL", path=f"backends: {shown}", hint="such as http://127.0.0.1:8080/v1")
-    wire_named(backend.wire)
+    get_wire(backend.wire)
     make_plan(resolve("a model", backend.facts), backend.mode)  # refuses what there is not, before anybody asks
     if backend.local:
         require_extra("local")

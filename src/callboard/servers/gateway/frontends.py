@@ -15,7 +15,7 @@ from callboard.core import Event, ReplyFailed, Request, Stage
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.sse import Framer, Payload, SSEEncoder
-from callboard.wires import Wire, wire_named
+from callboard.wires import Wire, get_wire
 
 ALT, SSE = "alt", "sse"
 URL_FIELDS = frozenset({"model", "stream", ALT})
@@ -93,7 +93,7 @@ class Frontend(msgspec.Struct, frozen=True):
 
     @property
     def wire(self) -> Wire:
-        return self.codec or wire_named(self.name)
+        return self.codec or get_wire(self.name)
 
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
         """The body of an answer of that status."""
@@ -129,7 +129,7 @@ def _set_google_status(error: dict[str, Any], failed: ReplyFailed, status: int) 
 
 def _decode_with(wire: str) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
     def read(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
-        return wire_named(wire).decode_request(body), ()
+        return get_wire(wire).decode_request(body), ()
 
     return read
 

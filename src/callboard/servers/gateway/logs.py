@@ -39,9 +39,9 @@ class SafeRecords(logging.Filter):
             record.msg = display(str(record.msg))
         if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
             # A formatter takes this text for the traceback, and makes none of its own.
-            record.exc_text = _indented(_EXCEPTIONS.formatException(record.exc_info))
+            record.exc_text = _indent(_EXCEPTIONS.formatException(record.exc_info))
         if record.stack_info:
-            record.stack_info = _indented(record.stack_info)
+            record.stack_info = _indent(record.stack_info)
         return True
 
 
@@ -58,7 +58,7 @@ def _safe(value: Any) -> Any:
     return value if isinstance(value, _NUMBERS) else display(str(value))
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """With every line indented, so that none of them looks like a record."""
     return "\n".join([_INDENT + display(line) for line in text.split("\n")])
 

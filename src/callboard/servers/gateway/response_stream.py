@@ -36,7 +36,7 @@ async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, st
     head = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(data)).encode()),
-        *_encoded(headers or {}),
+        *_encode(headers or {}),
     ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": data})
@@ -195,7 +195,7 @@ class _Stream:
         if not self._has_begun:
             self._has_begun = True
             kind = (b"content-type", self._exchange.content_type.encode())
-            headers = [kind, *_STREAM, *_encoded(self._exchange.headers())]
+            headers = [kind, *_STREAM, *_encode(self._exchange.headers())]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._last_write = self._loop.time()
         if is_last:
@@ -225,5 +225,5 @@ class _Stream:
                 await (self._write([], raw=beat) if isinstance(beat, bytes) else self._write(beat))
 
 
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _encode(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()]

@@ -17,7 +17,7 @@ class ModelRouter:
     """`draw` gives numbers from 0 to 1."""
 
     def __init__(self, backends: Sequence[BackendSettings], draw: Callable[[], float]) -> None:
-        self._rows = [(each, [_compiled(pattern) for pattern in each.models]) for each in backends]
+        self._rows = [(each, [_compile(pattern) for pattern in each.models]) for each in backends]
         self._draw = draw
 
     def backends_for(self, model: str) -> list[tuple[int, str]]:
@@ -43,7 +43,7 @@ class ModelRouter:
         return [name for each, _ in self._rows for name in each.model_map]
 
 
-def _compiled(pattern: str) -> _Pattern:
+def _compile(pattern: str) -> _Pattern:
     """As in paths: `*` and `?` match no slash, but a pattern that is only `*` matches every name.
 
     Else `gemini-2.5-flash*` would let a client ask for `gemini-2.5-flash/anything` with the operator's key.

@@ -61,7 +61,7 @@ class McpClientProxy:
         }
         return frozenset([name for name, value in has.items() if value is not None])
 
-    def answered(self, result: types.CallToolResult) -> None:
+    def mark_answered(self, result: types.CallToolResult) -> None:
         """The call was passed on to another server."""
         self.structured = result.structured_content
 

@@ -30,14 +30,14 @@ def encode_result(
     content = [_block(part) for part in result.content]
     if result.error is not None:
         return types.CallToolResult(content=content, is_error=True, _meta={CATEGORY: result.error.category})
-    structured = structured or _structured(result.content)
+    structured = structured or _structured_content(result.content)
     if schema is not None and not jsonschema_rs.is_valid(dict(schema), structured):
         content.append(types.TextContent(text="This is not what the tool's outputSchema says."))
         return types.CallToolResult(content=content, is_error=True, _meta={CATEGORY: "execution"})
     return types.CallToolResult(content=content, structured_content=structured)
 
 
-def _structured(content: tuple[Content, ...]) -> Mapping[str, Any] | None:
+def _structured_content(content: tuple[Content, ...]) -> Mapping[str, Any] | None:
     match content:
         case (TextualContent(text=text),) if text.startswith("{"):
             try:

@@ -79,7 +79,7 @@ class ToolServer:
         )
         self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
 
-    async def changed(self) -> None:
+    async def notify_changes(self) -> None:
         """Notify clients if the ensembles have other tools than before."""
         if not self._refresh():
             return

@@ -79,7 +79,7 @@ def _encode_part(content: Content) -> dict[str, Any] | None:
 
 
 def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
-    """A user's content: a string where it is only text, its texts joined as `core.joined` does, else parts."""
+    """A user's content: a string where it is only text, its texts joined as `core.join_texts` does, else parts."""
     parts: list[dict[str, Any]] = []
     for item in content:
         part = encode_part(item)

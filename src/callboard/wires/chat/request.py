@@ -24,7 +24,7 @@ from callboard.errors import CallerError
 from callboard.wires.chat.decode_messages import decode_messages
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, encode_messages
 from callboard.wires.chat.schema import AssistantMessage, ChatRequest, Custom, Function, FunctionTool, NamedChoice
-from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
 
@@ -188,8 +188,8 @@ def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) ->
 
 def _unnamed_fields(tool: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a tool that have no name here, those of its function under `function`."""
-    fields = unnamed(tool, FunctionTool.__struct_fields__)
-    if function := unnamed(tool["function"], Function.__struct_fields__):
+    fields = unnamed_fields(tool, FunctionTool.__struct_fields__)
+    if function := unnamed_fields(tool["function"], Function.__struct_fields__):
         fields["function"] = function
     return fields
 

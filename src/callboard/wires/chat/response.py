@@ -27,7 +27,7 @@ from callboard.wires.chat.decode_stream import StreamDecoder
 from callboard.wires.chat.encode_stream import finish_reason, usage_body
 from callboard.wires.chat.errors import error_body
 from callboard.wires.chat.schema import Chunk
-from callboard.wires.common.errors import EXCERPT, malformed
+from callboard.wires.common.errors import EXCERPT, malformed_reply
 from callboard.wires.common.reply_stream import DONE, DecodeContext, ending, last_attempt, vendor_field
 from callboard.wires.common.tool_calls import ended_arguments
 
@@ -42,7 +42,7 @@ def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContex
         try:
             chunk = msgspec.convert(body, Chunk)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return [malformed(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
         events = decoder.decode((chunk, body))
     else:
         events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))

@@ -33,14 +33,14 @@ def input_error(error: Exception, path: str, what: str = "") -> CallerError:
     return CallerError(f"not {what}: {message}" if what else message, path=place)
 
 
-def unnamed(definition: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
+def unnamed_fields(definition: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
     """The fields that are none of the named ones, without nulls."""
     return {name: value for name, value in definition.items() if name not in named and value is not None}
 
 
 def unnamed_in(message: Mapping[str, Any], named: Collection[str]) -> dict[str, Any]:
-    """As `unnamed`, without what says nothing: clients send back whole messages of replies, which name all fields."""
-    return {name: value for name, value in unnamed(message, named).items() if value not in ("", [], {})}
+    """As `unnamed_fields`, without what says nothing: clients send back whole messages of replies, which name all fields."""
+    return {name: value for name, value in unnamed_fields(message, named).items() if value not in ("", [], {})}
 
 
 def extra_for(wire: str, fields: Mapping[str, Any]) -> dict[str, Any]:

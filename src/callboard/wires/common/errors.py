@@ -99,7 +99,7 @@ def read_error(error: Any, status: int, excerpt: str) -> ReplyFailed:
     return ReplyFailed(party, named, message[:EXCERPT], excerpt)
 
 
-def malformed(message: str, excerpt: str) -> ReplyFailed:
+def malformed_reply(message: str, excerpt: str) -> ReplyFailed:
     """The failure of a backend whose answer is not of its wire."""
     return ReplyFailed("provider", "malformed", message, excerpt)
 

@@ -24,7 +24,7 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.wires.common.errors import EXCERPT, malformed
+from callboard.wires.common.errors import EXCERPT, malformed_reply
 from callboard.wires.common.request_encoder import NO_NAMES
 from callboard.wires.common.tool_calls import CalledTools
 
@@ -122,7 +122,7 @@ class BaseStreamDecoder(Generic[Payload]):
 
     def _unreadable(self, payload: str, error: Exception) -> list[Event]:
         excerpt = payload[:EXCERPT].encode("utf-8", "replace").decode()
-        return self._fail(malformed(f"a frame is not of this wire: {error}", excerpt))
+        return self._fail(malformed_reply(f"a frame is not of this wire: {error}", excerpt))
 
     def _end_with(self, events: list[Event], terminal: ReplyEnded | ReplyFailed) -> list[Event]:
         """The events with what comes last: notes, the usage, and the terminal event."""

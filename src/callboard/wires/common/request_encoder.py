@@ -60,9 +60,9 @@ class EncodedRequest(msgspec.Struct, frozen=True):
     def restore(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments of a call in the form that the tool was declared in."""
         if tool in self.respelled:
-            from callboard.schema.provider_limits import restored  # noqa: PLC0415 - few tools have such names
+            from callboard.schema.provider_limits import restore_names  # noqa: PLC0415 - few tools have such names
 
-            arguments = restored(arguments, self.respelled[tool])
+            arguments = restore_names(arguments, self.respelled[tool])
         if tool in self.nullable:
             from callboard.schema.strict import without_nulls  # noqa: PLC0415 - few schemas are made strict
 
@@ -110,7 +110,7 @@ class _EncodedJson(msgspec.Struct, frozen=True):
     dropped: tuple[str, ...] = ()
     state: Any = None
 
-    def extended(self, more: EncodedMessages) -> _EncodedJson:
+    def extend(self, more: EncodedMessages) -> _EncodedJson:
         messages = self.messages
         if more.continuation:
             messages = b"%b,%b]}" % (messages[:-2], _list_json(more.continuation))
@@ -206,7 +206,7 @@ class ConversationEncoder(Generic[Names]):
     def _extend_json(
         self, json: _EncodedJson, canisters: Sequence[Canister], request: Request, names: Names
     ) -> _EncodedJson:
-        return json.extended(self._encode_messages(canisters, request, names, json.state)) if canisters else json
+        return json.extend(self._encode_messages(canisters, request, names, json.state)) if canisters else json
 
     def _take(self, request: Request) -> CachedPrefix:
         """Removes and returns the longest cached prefix of the request's conversation: what it grows to is put back."""

@@ -130,7 +130,7 @@ class StrictTools:
             return tool
         if tool.strict and self._wire in _STRICT:
             tool = self._strict(tool)
-        form = _cached(_fit_schema, tool.schema or NO_SCHEMA, self._wire)
+        form = _cache_small(_fit_schema, tool.schema or NO_SCHEMA, self._wire)
         if form is None:
             return tool
         self.dropped += [f"{keyword} at the root of the parameters of {tool.name}" for keyword in form.dropped]
@@ -140,7 +140,7 @@ class StrictTools:
 
     def _strict(self, tool: ToolDeclaration) -> ToolDeclaration:
         schema = tool.schema or NO_SCHEMA
-        form = _cached(_strict_form, schema, self._wire)
+        form = _cache_small(_strict_form, schema, self._wire)
         if form is None:
             self.dropped.append(f"strict of the tool {tool.name}")
             return replace(tool, strict=False)
@@ -148,14 +148,14 @@ class StrictTools:
             return tool
         self.dropped += [
             f"{keyword} in the strict parameters of {tool.name}"
-            for keyword in _cached(_lost_bounds, schema, self._wire)
+            for keyword in _cache_small(_lost_bounds, schema, self._wire)
         ]
         if _STRICT[self._wire] == "OPENAI":
             self.nullable[tool.name] = schema
         return replace(tool, schema=form)
 
 
-def _cached(make: Any, schema: Mapping[str, Any], wire: str) -> Any:
+def _cache_small(make: Any, schema: Mapping[str, Any], wire: str) -> Any:
     """make(schema, wire), cached for small schemas."""
     try:
         json = _encode(schema)
@@ -190,7 +190,7 @@ def _lost_bounds(schema: Mapping[str, Any], wire: str) -> list[str]:
 
 def _fit_schema(schema: Mapping[str, Any], wire: str) -> Fitted | None:
     """The form that the wire's providers accept; None where that is the schema itself."""
-    from callboard.schema.provider_limits import RULES, fitted  # noqa: PLC0415 - not before tools are declared
+    from callboard.schema.provider_limits import RULES, fit_schema  # noqa: PLC0415 - not before tools are declared
 
-    form = fitted(schema, RULES[wire])
+    form = fit_schema(schema, RULES[wire])
     return None if form.schema is schema else form

@@ -24,7 +24,7 @@ _NESTED = frozenset({dict, list})
 
 def camel_case(value: Any) -> Any:
     """The value with its names in camel case, itself where they are already."""
-    return _renamed(value) if _has_snakes(value) else value
+    return _rename(value) if _has_snakes(value) else value
 
 
 _LISTS: Mapping[str, str] = {"contents": "parts", "tools": "functionDeclarations"}
@@ -65,13 +65,13 @@ def _has_snakes(value: Any) -> bool:
     return False
 
 
-def _renamed(value: Any) -> Any:
+def _rename(value: Any) -> Any:
     if isinstance(value, list):
-        return [_renamed(item) for item in value]
+        return [_rename(item) for item in value]
     if not isinstance(value, Mapping):
         return value
     named = ((_camel(key), inner) for key, inner in value.items())
-    return {name: inner if name in _FREE_NAMES else _renamed(inner) for name, inner in named}
+    return {name: inner if name in _FREE_NAMES else _rename(inner) for name, inner in named}
 
 
 def _camel(name: str) -> str:

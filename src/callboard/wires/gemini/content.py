@@ -125,7 +125,7 @@ def decode_media(part: Part | ResultPart, path: str) -> list[Content]:
     if part.inline_data is not None:
         return [_inline(part.inline_data, extra or None, f"{path}.inlineData")]
     if part.file_data is not None:
-        return [_linked(part.file_data, extra or None, f"{path}.fileData")]
+        return [_link(part.file_data, extra or None, f"{path}.fileData")]
     return []
 
 
@@ -139,7 +139,7 @@ def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> Content:
     return FileContent(data=data, mime_type=mime_type, name=blob.display_name or "", extra=extra)
 
 
-def _linked(file: FileData, extra: Mapping[str, Any] | None, path: str) -> Content:
+def _link(file: FileData, extra: Mapping[str, Any] | None, path: str) -> Content:
     if not file.file_uri:
         raise CallerError("fileData without its fileUri", path=f"{path}.fileUri")
     mime_type = file.mime_type or "application/octet-stream"

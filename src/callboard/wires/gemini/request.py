@@ -15,7 +15,7 @@ import msgspec
 
 from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import extra_for, input_error, unnamed
+from callboard.wires.common.client_input import extra_for, input_error, unnamed_fields
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
@@ -241,7 +241,7 @@ def _decode_tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclar
     schema = declaration.parameters_json_schema
     if schema is None and declaration.parameters:
         schema = decode_schema(declaration.parameters)
-    extra = extra_for(WIRE, unnamed(raw, _DECLARED))
+    extra = extra_for(WIRE, unnamed_fields(raw, _DECLARED))
     return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
 
 

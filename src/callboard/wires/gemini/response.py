@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, ReplyFailed, Request
-from callboard.wires.common.errors import EXCERPT, malformed
+from callboard.wires.common.errors import EXCERPT, malformed_reply
 from callboard.wires.common.reply_stream import DecodeContext, last_attempt
 from callboard.wires.gemini.decode_stream import StreamDecoder
 from callboard.wires.gemini.encode_stream import ReplyParts, ending_fields
@@ -28,7 +28,7 @@ def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: 
         try:
             decoded: Body = msgspec.convert(body, Body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            return [malformed(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
         events = decoder.decode(decoded)
     else:
         events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))

@@ -26,7 +26,7 @@ def split(opaque: str) -> tuple[str, str]:
 
 def to_client(signature: str) -> str:
     """The signature as base64 that a client's decoding and encoding gives back: others are wrapped."""
-    if _decoded(signature) is not None:
+    if _decode(signature) is not None:
         return signature
     return base64.b64encode(_MARK + signature.encode("utf-8", "replace")).decode()
 
@@ -34,7 +34,7 @@ def to_client(signature: str) -> str:
 def from_client(signature: str) -> str:
     """The signature that a client gives back, "" for none: clients hold it as bytes and may spell it for URLs."""
     standard = signature.translate(_STANDARD)
-    data = _decoded(standard)
+    data = _decode(standard)
     if data in _STAND_INS or signature.encode(errors="replace") in _STAND_INS:
         return ""
     if data is None:
@@ -42,7 +42,7 @@ def from_client(signature: str) -> str:
     return data.removeprefix(_MARK).decode("utf-8", "replace") if data.startswith(_MARK) else standard
 
 
-def _decoded(signature: str) -> bytes | None:
+def _decode(signature: str) -> bytes | None:
     """The bytes of base64 in its one standard spelling."""
     try:
         data = base64.b64decode(signature, validate=True)

@@ -14,7 +14,7 @@ from callboard.core import (
     SupervisorCanister,
     ToolError,
     UserCanister,
-    joined,
+    join_texts,
 )
 from callboard.wires.common.client_input import client_json, read_shape
 from callboard.wires.messages.content import decode_content, decode_document, decode_extra, decode_part
@@ -93,5 +93,5 @@ def _result(block: dict[str, Any], path: str) -> ResultCanister:
     content = decode_content(shape.content, f"{path}.content")
     error = None
     if shape.is_error:
-        error = ToolError("execution", joined(content))
+        error = ToolError("execution", join_texts(content))
     return ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=decode_extra(block))

@@ -23,7 +23,7 @@ from callboard.core import (
     SupervisorCanister,
     TextualContent,
     UserCanister,
-    joined,
+    join_texts,
     result_contents,
 )
 from callboard.wires.common.contents import content_kind
@@ -116,7 +116,7 @@ class MessageEncoder:
                     if extra and extra.get("role") == "system":
                         self._add("system", blocks)
                     elif blocks:
-                        text = joined([part for part in step.content if not is_blank(part)])
+                        text = join_texts([part for part in step.content if not is_blank(part)])
                         self._add("user", [{"type": "text", "text": tag_instructions(text)}])
 
     @property

@@ -22,7 +22,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
 from callboard.wires.messages import schema
@@ -220,7 +220,7 @@ def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
             case None | "custom":
                 shape = read_shape(tool, schema.Tool, f"tools[{index}]")
                 description = shape.description or ""
-                extra = extra_for(WIRE, unnamed(tool, _TOOL))
+                extra = extra_for(WIRE, unnamed_fields(tool, _TOOL))
                 declared.append(
                     ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
                 )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event, Note, ReplyFailed, Request, Usage
-from callboard.wires.common.errors import excerpt_of, malformed
+from callboard.wires.common.errors import excerpt_of, malformed_reply
 from callboard.wires.common.reply_stream import DecodeContext, ending, last_attempt, vendor_field
 from callboard.wires.messages.decode_stream import StreamDecoder
 from callboard.wires.messages.encode_stream import message_body
@@ -29,7 +29,7 @@ def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContex
     try:
         message = msgspec.convert(body, Message) if isinstance(body, Mapping) else _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        return [malformed(f"the reply is not of this wire: {error}", excerpt_of(body))]
+        return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
     decoder, excerpt = StreamDecoder(context), excerpt_of(body)
     return [event for frame in _frames(message) for event in decoder.decode(frame, excerpt)] + decoder.finish()
 

@@ -200,7 +200,7 @@ class Calls:
             return []
         if not call.custom:
             return [ArgumentsPiece(call.index, value)]
-        return [ArgumentsPiece(call.index, (_OPENS if first else "") + _escaped(value))]
+        return [ArgumentsPiece(call.index, (_OPENS if first else "") + _escape(value))]
 
     def _complete(self, call: _Call, value: str) -> list[Event]:
         """The rest of a whole value after the pieces that came."""
@@ -245,9 +245,9 @@ class Calls:
 def _arguments_so_far(call: _Call) -> tuple[str, dict[str, Any] | None]:
     raw = call.pieces.build()
     if call.custom:
-        return (_OPENS + _escaped(raw) if raw else ""), {CUSTOM_KEY: raw}
+        return (_OPENS + _escape(raw) if raw else ""), {CUSTOM_KEY: raw}
     return raw, parse_arguments(raw)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _encode(text)[1:-1].decode()

@@ -41,10 +41,10 @@ class _Item:
     def body(self, status: Status) -> dict[str, Any]:
         raise NotImplementedError
 
-    def added(self) -> Step:
+    def added_event(self) -> Step:
         return "response.output_item.added", {"output_index": self.index, "item": self.body("in_progress")}
 
-    def done(self, status: Status) -> Step:
+    def done_event(self, status: Status) -> Step:
         return "response.output_item.done", {"output_index": self.index, "item": self.body(status)}
 
 
@@ -78,7 +78,7 @@ class Message(_Item):
         return [*steps, ("response.content_part.added", fields)]
 
     def close(self, status: Status) -> list[Step]:
-        return [*self._end_part(), self.done(status)]
+        return [*self._end_part(), self.done_event(status)]
 
     def _end_part(self) -> list[Step]:
         if self.kind is None:
@@ -126,13 +126,13 @@ class Reasoning(_Item):
 
     def close(self, status: Status) -> list[Step]:
         if not self.started:
-            return [self.done(status)]
+            return [self.done_event(status)]
         text = self.pieces.build()
         fields = {**self.at, "summary_index": 0}
         return [
             ("response.reasoning_summary_text.done", {**fields, "text": text}),
             ("response.reasoning_summary_part.done", {**fields, "part": _summary(text)}),
-            self.done(status),
+            self.done_event(status),
         ]
 
 
@@ -182,7 +182,7 @@ class Call(_Item):
 
     def close(self) -> list[Step]:
         named = {"name": self.name} if self.field == "arguments" else {}
-        return [(f"{self.event}.done", {**self.at, **named, self.field: self.text}), self.done("completed")]
+        return [(f"{self.event}.done", {**self.at, **named, self.field: self.text}), self.done_event("completed")]
 
 
 class CustomCall(Call):
@@ -229,7 +229,7 @@ class SearchCall(Call):
         return ""
 
     def close(self) -> list[Step]:
-        return [self.done("completed")]
+        return [self.done_event("completed")]
 
 
 def call_item(base: str, index: int, started: InvocationStarted, tool: ToolDeclaration | None) -> Call:

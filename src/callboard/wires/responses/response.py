@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from callboard.core import Event
-from callboard.wires.common.errors import excerpt_of, malformed, read_error
+from callboard.wires.common.errors import excerpt_of, malformed_reply, read_error
 from callboard.wires.common.reply_stream import DecodeContext, last_attempt
 from callboard.wires.responses.decode_stream import StreamDecoder
 from callboard.wires.responses.response_builder import ResponseBuilder
@@ -25,13 +25,13 @@ def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContex
     try:
         response = msgspec.convert(body, ResponseShape) if isinstance(body, Mapping) else _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        return [malformed(f"the reply is not of this wire: {error}", excerpt_of(body))]
+        return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
     if response.output is None and response.status is None:
         if response.error:
             return [read_error(response.error, 0, excerpt_of(body))]
-        return [malformed("the reply is not of this wire: no output", excerpt_of(body))]
+        return [malformed_reply("the reply is not of this wire: no output", excerpt_of(body))]
     if response.status in ("queued", "in_progress"):
-        return [malformed(f"the reply has not ended: {response.status}", excerpt_of(body))]
+        return [malformed_reply(f"the reply has not ended: {response.status}", excerpt_of(body))]
     return StreamDecoder(context).decode_response(response, "completed", excerpt_of(body))
 
 

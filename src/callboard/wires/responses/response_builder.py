@@ -168,7 +168,7 @@ class ResponseBuilder:
         if message is None:
             self._close_items("completed")
             self._message = message = Message(self._base, self._next_index())
-            self._emit(message.added())
+            self._emit(message.added_event())
         if message.kind != kind:
             self._emit_all(message.start_part(kind))
             if kind == "output_text":
@@ -194,7 +194,7 @@ class ResponseBuilder:
             self._close_items("completed")
             self._reasoning = reasoning = Reasoning(self._base, self._next_index(), piece.origin)
             reasoning.sealed = bool(piece.origin) and piece.origin != self._model
-            self._emit(reasoning.added())
+            self._emit(reasoning.added_event())
         if piece.text:
             if not reasoning.started:
                 self._emit_all(reasoning.start())
@@ -210,7 +210,7 @@ class ResponseBuilder:
         self._close_items("completed")
         item = call_item(self._base, self._next_index(), started, self._tools.get(started.name))
         self._calls[started.index] = item
-        self._emit(item.added())
+        self._emit(item.added_event())
         self._emit_compat(compat_events.begin, item)
 
     def _add_value(self, item: Call, text: str) -> None:

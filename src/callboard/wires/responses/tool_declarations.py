@@ -21,7 +21,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import extra_for, read_shape, unnamed
+from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields
 from callboard.wires.common.group_turns import Turn, group_turns
 from callboard.wires.common.tool_declarations import (
     NO_SCHEMA,
@@ -198,7 +198,7 @@ def _encode_tool(tool: ToolDeclaration, name: str) -> dict[str, Any]:
 
 
 def _extra(definition: Mapping[str, Any], shape: type[msgspec.Struct]) -> dict[str, Any]:
-    return extra_for(WIRE, unnamed(definition, {"type", "function", "custom", *shape.__struct_fields__}))
+    return extra_for(WIRE, unnamed_fields(definition, {"type", "function", "custom", *shape.__struct_fields__}))
 
 
 class ToolDecoder:

@@ -127,7 +127,7 @@ def _has_call(parser: Parser, text: str) -> bool:
     return any(isinstance(event, InvocationEnded) and event.arguments is not None for event in events)
 
 
-def _accepted(_: ProbeReply) -> tuple[State, str]:
+def _check_accepted(_: ProbeReply) -> tuple[State, str]:
     return "yes", ""
 
 
@@ -175,7 +175,7 @@ def _judge_picture(reply: ProbeReply) -> tuple[State, str]:
 TOOLS_IN_PROMPT = Remedy(mode="validated")
 _NO_USAGE = Remedy({"reports_usage": False})
 QUESTIONS: tuple[Question, ...] = (
-    Question("answers", probes.ANSWER, _accepted, [Remedy({"max_tokens_field": "max_completion_tokens"})]),
+    Question("answers", probes.ANSWER, _check_accepted, [Remedy({"max_tokens_field": "max_completion_tokens"})]),
     Question("streams", probes.STREAMED, _judge_streaming, [_NO_USAGE, Remedy({"supports_streaming": False})]),
     Question("usage in streams", probes.STREAMED, _judge_usage),
     Question("tools", probes.CALL, judge_call, [TOOLS_IN_PROMPT]),
@@ -186,13 +186,13 @@ QUESTIONS: tuple[Question, ...] = (
         "goes on after a result", probes.RESULT, _judge_continuation,
         [Remedy({"result_format": "prose"}), Remedy({"answer_after": "results"}), TOOLS_IN_PROMPT],
     ),
-    Question("thoughts sent back", probes.THOUGHTS, _accepted, [
+    Question("thoughts sent back", probes.THOUGHTS, _check_accepted, [
         Remedy({"reasoning_field": "reasoning"}), Remedy({"reasoning_field": ""}),
     ]),
-    Question("several system messages", probes.SYSTEMS, _accepted, [Remedy({"merge_system_messages": True})]),
+    Question("several system messages", probes.SYSTEMS, _check_accepted, [Remedy({"merge_system_messages": True})]),
     Question("pictures", probes.PARTS, _judge_picture, [Remedy({"supports_content_parts": False})]),
-    Question("strict of tools", probes.STRICT, _accepted, [Remedy({"supports_strict": False})]),
-    Question("effort", probes.EFFORT, _accepted, [
+    Question("strict of tools", probes.STRICT, _check_accepted, [Remedy({"supports_strict": False})]),
+    Question("effort", probes.EFFORT, _check_accepted, [
         Remedy({"efforts": ["low", "medium"]}), Remedy({"efforts": [""]}),  # "" is none that could be sent
     ]),
 )  # fmt: skip
