@@ -2,10 +2,17 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/callboard"
-MODULES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+
+
+@cache
+def modules():
+    """The modules by their paths, parsed once and only where these tests run."""
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+
 
 PARTICIPLES = """
     told said asked given kept shown found spelled listed left begun lost crossed suited amended reminded settled taken
@@ -49,7 +56,7 @@ def test_functions_are_verbs():
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     assert [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, functions) and is_participle(node)
     ] == []
@@ -58,7 +65,7 @@ def test_functions_are_verbs():
 def test_values_are_nouns():
     assert [
         f"{path}:{node.lineno} {bound_name(node)}"
-        for path, tree in MODULES.items()
+        for path, tree in modules().items()
         for node in ast.walk(tree)
         if bound_name(node).lstrip("_") in RIDDLES.split()
     ] == []
@@ -67,7 +74,7 @@ def test_values_are_nouns():
 def test_the_name_of_a_class_means_one_thing():
     """The codecs of the wires have the same names on purpose."""
     places = defaultdict(list)
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not path.startswith("wires/"):
                 places[node.name].append(path)
@@ -77,7 +84,7 @@ def test_the_name_of_a_class_means_one_thing():
 def test_a_module_is_large_enough_to_have_a_name():
     short = {
         path
-        for path in MODULES
+        for path in modules()
         if not path.endswith(("__init__.py", "__main__.py"))
         and len((PACKAGE / path).read_text("utf-8").splitlines()) < LINES
     }

@@ -42,7 +42,7 @@ Warn: TypeAlias = Callable[[str], None]
 GRACE_SECONDS: Final = 5.0
 """Seconds that an invoker waits longer than the client, whose timeout has the better message."""
 SERVED: Final = "mcp"
-"""The key in a context's auxdata of our own server's caller, whose `answered` gets the raw result."""
+"""The key in a context's auxdata of our own server's caller, whose `mark_answered` gets the raw result."""
 MAX_WARNINGS: Final = 100
 """Warnings of one server; further ones are dropped."""
 MAX_LISTED: Final = 10
@@ -299,7 +299,7 @@ def create_invoker_from_mcp_tool(
             result = await client.call_tool(name, arguments, on_progress=context.progress)
         else:
             result = await client.call_tool(name, dict(arguments))
-        if report := getattr(context.auxdata.get(SERVED), "answered", None):
+        if report := getattr(context.auxdata.get(SERVED), "mark_answered", None):
             report(result)
         return result_content(result, results, limits.result_bytes)
 
