@@ -1,6 +1,5 @@
 """A dialect from a model's own file: the `response_template` of its tokenizer_config.json.
 
-Owns how its fields and patterns become a row of ours. Knows nothing of how rows are read.
 A new model needs no row of ours where its file says how its replies are parsed. Its patterns are never run: what can
 be read of them is spelled as markers, which are bounded, and what cannot is refused with its place.
 Source: transformers 5.23, `utils/chat_parsing`, version 1 of the templates.

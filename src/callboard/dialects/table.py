@@ -1,7 +1,7 @@
-"""The dialects.
+"""The dialects: one row for each way in which models write calls.
 
-Owns one row for each, and is as long as there are dialects. Knows nothing of how they are read. Sources: the chat templates of the models, and
-the parsers of vLLM 0.32 and SGLang 0.5.23.
+A dialect differs from another by its row alone, so this file is as long as there are dialects. Each row's sources are
+the chat template of its models, and the parsers of vLLM 0.32 and SGLang 0.5.23.
 """
 
 from __future__ import annotations
