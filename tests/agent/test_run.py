@@ -348,10 +348,23 @@ def test_a_call_that_fails_without_an_exception_is_an_alert_and_a_result(call, a
 
 
 def test_what_was_wrong_beside_a_failure_that_ends_the_run_is_an_alert_too():
+    refused = asyncio.Event()
+
+    @tool
+    async def fail_later() -> None:
+        """Fail when the other call has its result."""
+        await refused.wait()
+        raise OSError("no luck")
+
     wrong = Call("multiply", {"a": "x", "b": 3})
-    events, result, _ = follow([[wrong, Call("broken")]], on_error="fail_fast")
+    events, result, _ = follow(
+        [[wrong, Call("fail_later")]],
+        (multiply, fail_later),
+        on_error="fail_fast",
+        after_call=lambda call, result: refused.set(),
+    )
     alerts = [each.text for each in events if isinstance(each, Note)]
-    assert [each.partition(":")[0] for each in alerts] == ["multiply", "Tool 'broken' failed"]
+    assert [each.partition(":")[0] for each in alerts] == ["multiply", "Tool 'fail_later' failed"]
     assert result.state == "failed"
 
 

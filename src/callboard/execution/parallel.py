@@ -87,8 +87,8 @@ class ParallelExecutor:
         self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
     ) -> AsyncGenerator[Event]:
         """ResultReady for each invocation in their order, in between Notes and, at once, what tools tell of their
-        progress. Before a result that arguments did not fit or that time ran out stands an alert, which is also given
-        where another call fails fast. Closing it cancels what runs.
+        progress. Before a result that arguments did not fit or that time ran out stands an alert. Where a call fails
+        fast, those of the calls that had ended by then are given too. Closing it cancels what runs.
 
         `answered` has the results of those that are not to run, by their identifiers; its owner has found that the
         others can run. Without it each invocation is checked for that.

@@ -119,6 +119,7 @@ class _Arguments:
             self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", buffer.offset)
             self._seen.add(key)
         begin = buffer.offset
+        fits = True
         match = yield from buffer.match_first(self._nested.tags)
         if match is not None and match[0]:
             json = yield from self._tree(key)
@@ -128,11 +129,12 @@ class _Arguments:
             value = Value(None if again else self._call, types_of(self._schema, key))
             while (piece := (yield from self._text(key))) is not None:
                 value.write(piece, buffer.offset)
-            if value.call is not None and not value.close(buffer.offset, _EMPTY):
-                buffer.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", buffer.offset)
+            fits = value.call is None or value.close(buffer.offset, _EMPTY)
+        self._call.flush(buffer.out)  # before a note, so that where the note is does not depend on how the text is cut
+        if not fits:
+            buffer.note("coerced", f"{self._call.name}.{key} is not of its type; it is kept as text", buffer.offset)
         if again:
             buffer.note("dropped", f"{self._call.name} has another {key}", begin)
-        self._call.flush(buffer.out)
         self._in_value = False
 
     def _text(self, key: str) -> Reading[str | None]:
