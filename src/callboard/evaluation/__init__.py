@@ -1,0 +1,27 @@
+"""Measures how well a model calls tools: tasks, where they come from, and what solves them."""
+
+from callboard.evaluation.task import (
+    Attempt,
+    ExpectedCall,
+    Judgement,
+    Label,
+    ScriptedResult,
+    Step,
+    Task,
+    decode_task,
+    decode_tasks,
+    encode_task,
+)
+
+__all__ = [
+    "Attempt",
+    "ExpectedCall",
+    "Judgement",
+    "Label",
+    "ScriptedResult",
+    "Step",
+    "Task",
+    "decode_task",
+    "decode_tasks",
+    "encode_task",
+]
