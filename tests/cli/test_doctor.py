@@ -215,8 +215,12 @@ def test_doctor_of_this_machine():
 
 def test_what_was_found_out_is_written_shown_and_used(examine, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    result, _ = examine("--write")
+    result, url = examine("--write")
     file = tmp_path / "callboard/callboard.toml"
     assert result.stderr.endswith(f"merge_system_messages of fake-model are in {file}\n")
     shown = json.loads(CliRunner().invoke(app, ["explain", "fake-model", "--json"]).stdout)
-    assert shown["facts"]["merge_system_messages"] == {"value": True, "source": "user"}
+    fact = shown["facts"]["merge_system_messages"]
+    assert (fact["value"], fact["source"]) == (True, "user")
+    assert fact["evidence"].startswith("doctor: several system messages: 400: one system message, please")
+    assert shown["examined"]["url"] == url
+    assert f"examined by callboard doctor: {url}" in CliRunner().invoke(app, ["explain", "fake-model"]).stdout

@@ -8,8 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.configuration import load_settings
-from callboard.configuration.edit_config import list_replaced, merge, set_json_values, set_toml_values, write_profile
+from callboard.configuration.edit_config import (
+    FactEvidence,
+    list_replaced,
+    merge,
+    set_json_values,
+    set_toml_values,
+    write_profile,
+)
 from callboard.errors import CallerError
+from callboard.profiles import Examination, resolve
+from callboard.profiles.remarks import select_facts
 
 OURS = {
     "model": "mine",
@@ -106,11 +115,20 @@ def test_what_would_be_lost():
     assert list_replaced(there, {"env": {"A": "1", "B": "1", "C": "2"}, "model": "x"}) == [("env.A", "0", "1")]
 
 
-REMARK = "found out by callboard doctor,\n2026-11-22"
+EXAMINED = Examination(url="http://127.0.0.1:8080/v1", version="llama.cpp b1", date="2026-11-22")
 
 
 def facts_of(path, model):
     return load_settings({}, path.parent, {"XDG_CONFIG_HOME": str(path.parent.parent)}).profile(model)
+
+
+def values_of(path, model):
+    return select_facts(facts_of(path, model))
+
+
+def write(path, model, asked=(), examined=EXAMINED, **facts):
+    with_evidence = {fact: FactEvidence(value, f"{fact} was\nseen") for fact, value in facts.items()}
+    return write_profile(path, model, with_evidence, examined=examined, questions=asked)
 
 
 @pytest.fixture
@@ -118,32 +136,59 @@ def path(tmp_path):
     return tmp_path / "callboard" / "callboard.toml"
 
 
-def test_facts_are_added_to_what_is_there(path):
+def test_facts_are_added_with_their_evidence_to_what_is_there(path):
     path.parent.mkdir()
     path.write_text("# mine\nmodel = 'x'  # this one")
-    write_profile(path, "Qwen/Qwen3.6-27B-Q4_K_M", {"merge_system_messages": True, "efforts": ["low"]}, REMARK)
+    write(path, "Qwen/Qwen3.6-27B-Q4_K_M", merge_system_messages=True, efforts=["low"])
     text = path.read_text()
     assert text.startswith(
-        "# mine\nmodel = 'x'  # this one\n\n[profiles.\"qwen3.6-27b\"]\n# found out by callboard doctor, 2026"
+        "# mine\nmodel = 'x'  # this one\n\n[profiles.\"qwen3.6-27b\"]\nmerge_system_messages = true\n"
+        'merge_system_messages_evidence = "doctor: merge_system_messages was seen"\nefforts = ["low"]\n'
     )
     assert path.stat().st_mode & 0o777 == 0o600
-    assert facts_of(path, "qwen3.6-27b") == {"merge_system_messages": True, "efforts": ["low"]}
+    assert values_of(path, "qwen3.6-27b") == {"merge_system_messages": True, "efforts": ["low"]}
+    resolution = resolve("qwen3.6-27b", facts_of(path, "qwen3.6-27b"))
+    assert resolution.examined == EXAMINED
+    assert resolution.known_from("efforts") == "user: doctor: efforts was seen"
 
 
 def test_facts_that_were_found_out_before_are_replaced_and_the_persons_own_stay(path):
-    write_profile(path, "m", {"merge_system_messages": True, "context_tokens": 4096}, REMARK)
-    path.write_text(path.read_text() + "temperature = 0.5\n\n[profiles.other]\ncontext_tokens = 1\n")
-    write_profile(path, "m", {"context_tokens": 8192}, REMARK)
-    assert facts_of(path, "m") == {"merge_system_messages": True, "context_tokens": 8192, "temperature": 0.5}
+    write(path, "m", merge_system_messages=True, context_tokens=4096)
+    path.write_text(path.read_text() + "temperature = 0.5  # cool\n\n[profiles.other]\ncontext_tokens = 1\n")
+    other = Examination(url="u", version="llama.cpp b2")
+    assert write(path, "m", examined=other, context_tokens=8192, temperature=0.0) == ("temperature",)
+    assert values_of(path, "m") == {"merge_system_messages": True, "context_tokens": 8192, "temperature": 0.5}
+    assert facts_of(path, "m")["examined"] == {"url": "u", "version": "llama.cpp b2"}
     assert facts_of(path, "other") == {"context_tokens": 1}
-    assert path.read_text().count("# found out") == 1
+    assert "temperature = 0.5  # cool\n" in path.read_text()
 
 
-def test_a_table_that_is_written_otherwise_is_left_as_it_is(path):
-    text = "profiles = { m = { context_tokens = 1 } }\n"
+def test_what_was_asked_for_again_and_not_found_again_goes(path):
+    write(path, "m", merge_system_messages=True, supports_strict=False)
+    path.write_text(path.read_text() + "reports_usage = false\n")
+    write(path, "m", asked={"merge_system_messages", "reports_usage"}, context_tokens=1)
+    assert values_of(path, "m") == {"supports_strict": False, "reports_usage": False, "context_tokens": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "profiles = { m = { context_tokens = 1 } }\n",
+        "profiles.m.context_tokens = 1\n[coding]\n",
+        "[profiles.n]\nmode = ''\n[coding]\n[profiles.m]\ncontext_tokens = 1\n",
+    ],
+)
+def test_a_table_is_added_to_however_it_is_written(path, text):
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(CallerError, match=r"the facts cannot be added; write yourself:\n\[profiles.m\]\n") as caught:
-        write_profile(path, "m", {"supports_streaming": False}, REMARK)
-    assert "context_tokens = 1\nsupports_streaming = false" in str(caught.value)
+    write(path, "m", supports_streaming=False)
+    assert values_of(path, "m") == {"context_tokens": 1, "supports_streaming": False}
+
+
+@pytest.mark.parametrize("text", ["profiles = 3\n", "profiles.m = 3\n"])
+def test_what_is_no_table_is_left_as_it_is(path, text):
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(CallerError, match="not a table"):
+        write(path, "m", supports_streaming=False)
     assert path.read_text() == text

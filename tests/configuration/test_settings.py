@@ -151,6 +151,8 @@ def test_where_the_users_file_is(tmp_path):
         ("[permissions]\nallow = 'x'", ":2: permissions.allow: Expected `array`, got `str`"),
         ("[profiles.qwen]\nmod = 'native'", ":2: profiles.qwen.mod: unknown key; did you mean 'mode'"),
         ("[profiles.'a.b']\nmode = 'magic'", ":2: profiles.\"a.b\".mode: Invalid enum value 'magic'"),
+        ("[profiles.qwen]\nmode_evidence = []", ":2: profiles.qwen.mode_evidence: Expected `str`, got `array`"),
+        ("[profiles.qwen]\nexamined = 3", ":2: profiles.qwen.examined: Expected `object`, got `int`"),
         ("[profiles]\nqwen = 3", ":1: profiles: Expected `object`, got `int`"),
         ("model = 3", ":1: model: Expected `str`, got `int`"),
         ("max_rounds = 0", ":1: max_rounds: Expected `int` >= 1"),

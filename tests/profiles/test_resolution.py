@@ -1,7 +1,7 @@
 import pytest
 
 from callboard.errors import CallerError
-from callboard.profiles import Profile, matches, normalise, providers, resolve, split_provider
+from callboard.profiles import Profile, facts_for, matches, normalise, providers, resolve, split_provider
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,8 @@ def test_the_mode_follows_from_the_facts():
     [
         ("openai:", {}, "openai:: the model's name is empty"),
         ("x", {"modus": "native"}, "profile of x: no fact 'modus'; there are mode, "),
+        ("x", {"modus_evidence": "seen"}, "profile of x: no fact 'modus_evidence'"),
+        ("x", {"examined": {"who": "me"}}, "profile of x: Object contains unknown field `who`"),
         ("x", {"mode": "magic"}, "profile of x: Invalid enum value 'magic'"),
     ],
 )
@@ -81,6 +83,14 @@ def test_what_makes_no_profile_is_refused(name, user, message):
     with pytest.raises(CallerError) as raised:
         resolve(name, user)
     assert str(raised.value).startswith(message)
+
+
+def test_evidence_goes_with_its_fact():
+    """The longer pattern sets a fact without evidence: that of the shorter one does not speak of it."""
+    short = {"mode": "native", "mode_evidence": "seen", "context_tokens": 4, "context_tokens_evidence": "told"}
+    facts = facts_for("acme-7b", {"acme": short, "acme-7b": {"mode": "parsed"}})
+    assert facts == {"mode": "parsed", "context_tokens": 4, "context_tokens_evidence": "told"}
+    assert resolve("acme-7b", facts).evidence == {"context_tokens": "told"}
 
 
 def test_every_endpoint_and_family_has_facts_only():

@@ -72,20 +72,24 @@ def doctor(options: DoctorOptions) -> None:
         where = f"--backend {options.backend}" if options.backend else f"--local {local}"
         typer.echo(_advice(report, where))
     if options.write:
-        typer.echo(_write_facts(report), err=True)
+        typer.echo(_write_facts(report, settings.display_url if settings.url else f"local:{local}"), err=True)
     raise typer.Exit(0 if report.works else 1)
 
 
-def _write_facts(report: DoctorReport) -> str:
+def _write_facts(report: DoctorReport, url: str) -> str:
     """Write the facts, and return a line about it. Raises CallerError."""
     from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
-    from callboard.configuration.edit_config import write_profile  # noqa: PLC0415
+    from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
+    from callboard.profiles import Examination  # noqa: PLC0415
 
     if not report.facts:
         return f"{report.model} needs no facts of its own"
     path = user_file(os.environ)
-    write_profile(path, report.model, report.facts, f"found out by callboard doctor, {time.strftime('%Y-%m-%d')}")
-    return f"{', '.join(report.facts)} of {report.model} are in {path}"
+    facts = {fact: FactEvidence(value, report.evidence[fact]) for fact, value in report.facts.items()}
+    examined = Examination(url=url, date=time.strftime("%Y-%m-%d"))
+    personal = write_profile(path, report.model, facts, examined=examined)
+    line = f"{', '.join([fact for fact in report.facts if fact not in personal])} of {report.model} are in {path}"
+    return f"{line}; your own {', '.join(personal)} stays as it is" if personal else line
 
 
 def _print_sandboxes(*, as_json: bool) -> NoReturn:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from callboard.cli import complete
 from callboard.cli.settings import check_value, settings_here
 from callboard.modes import Plan, get_mode, make_plan
-from callboard.profiles import Resolution, normalise, resolve
+from callboard.profiles import Examination, Resolution, normalise, resolve
+from callboard.text.display import display
 
 
 def explain(
@@ -42,6 +44,7 @@ def explain(
             "dialect": decided.dialect.name,
             "watched": decided.watched.name if decided.watched else None,
             "watched_why": _watch_reason(decided, resolution),
+            "examined": msgspec.to_builtins(resolution.examined),
             "facts": {fact: _make_fact(resolution, fact, value) for fact, value in facts.items()},
         }
         typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
@@ -51,6 +54,8 @@ def explain(
     typer.echo(f"mode     {decided.mode.name}: {why}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
     typer.echo(f"watched  {_describe_watched(decided, resolution)}")
+    if resolution.examined is not None:
+        typer.echo(f"examined {_describe_examined(resolution.examined)}")
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
@@ -61,6 +66,13 @@ def explain(
 def _make_fact(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:
     fact_row = {"value": value, "source": resolution.sources[fact]}
     return fact_row | ({"evidence": resolution.evidence[fact]} if fact in resolution.evidence else {})
+
+
+def _describe_examined(examined: Examination) -> str:
+    """The backend that `callboard doctor` asked, on one line: its file may be somebody else's."""
+    version = f" ({examined.version})" if examined.version else ""
+    date = f", {examined.date}" if examined.date else ""
+    return display(f"by callboard doctor: {examined.url}{version}{date}")
 
 
 def _describe_watched(decided: Plan, resolution: Resolution) -> str:

@@ -10,18 +10,27 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from callboard.configuration.mcp import read_servers
 from callboard.configuration.toml import read_document
 from callboard.errors import CallerError
-from callboard.profiles import normalise
+from callboard.profiles import Examination, normalise
+from callboard.profiles.remarks import EVIDENCE, EXAMINED, select_facts
 from callboard.storage.atomic_file import write_private
+from callboard.text.display import collapse
 from callboard.tools.descriptors import below, dotted_path
 
 KeyPath: TypeAlias = tuple[str, ...]
+
+AUTHOR: Final = "doctor: "
+"""The beginning of the evidence of facts that `callboard doctor` wrote."""
+_MAX_EVIDENCE: Final = 300
+"""Characters."""
 
 
 def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
@@ -139,17 +148,37 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
     _write(path, new)
 
 
-def write_profile(path: Path, model: str, facts: Mapping[str, Any], remark: str) -> None:
-    """Write facts into `[profiles.MODEL]`, beside those that are there.
+class FactEvidence(NamedTuple):
+    """A fact's value, and the sentence that says where it is known from."""
+
+    value: Any
+    evidence: str
+
+
+def write_profile(
+    path: Path,
+    model: str,
+    facts: Mapping[str, FactEvidence],
+    *,
+    examined: Examination,
+    questions: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Write facts with their evidence into `[profiles.MODEL]`, beside those that are there.
+
+    A fact that a person wrote is left as it is; one is this function's own if its evidence begins with `AUTHOR`.
 
     Args:
         path: The file, which need not exist.
         model: The model's name, which is the pattern.
         facts: Facts of a profile.
-        remark: A line that says where they come from; it replaces that of an earlier call.
+        examined: The backend that they were found out of.
+        questions: Facts that were asked for. Of those, earlier ones of this function's own that are not in `facts` go.
+
+    Returns:
+        The facts that a person set to other values, which stay.
 
     Raises:
-        CallerError: The file is not TOML, or its table of the model is written in a way that cannot be replaced.
+        CallerError: The file is not TOML, or its table of the model is written in a way that cannot be changed.
     """
     import tomlkit  # noqa: PLC0415  # as above
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
@@ -157,20 +186,44 @@ def write_profile(path: Path, model: str, facts: Mapping[str, Any], remark: str)
     pattern = normalise(model)
     text = path.read_text("utf-8-sig") if path.exists() else ""
     before = dict(read_document(path, CallerError).values) if text else {}
-    table = tomlkit.table()
-    table.add(tomlkit.comment(" ".join(remark.split())))
-    table.update(merge(before.get("profiles", {}).get(pattern, {}), facts))
-    document = tomlkit.parse(_end_line(text))
+    patterns = before.get("profiles", {})
+    old = patterns.get(pattern, {}) if isinstance(patterns, Mapping) else None
+    if not isinstance(old, Mapping):
+        raise CallerError("not a table", path=f"{path}: profiles.{pattern}", hint="write [profiles.PATTERN]")
+    own = {fact for fact in select_facts(old) if str(old.get(f"{fact}{EVIDENCE}", "")).startswith(AUTHOR)}
+    personal = tuple([fact for fact in facts if fact in old and fact not in own])
+    outdated = [fact for fact in own if fact in questions and fact not in facts]
+    row: dict[str, Any] = {}
+    for fact, (value, evidence) in facts.items():
+        if fact not in personal:
+            row |= {fact: value, f"{fact}{EVIDENCE}": f"{AUTHOR}{collapse(evidence, _MAX_EVIDENCE)}"}
+    row[EXAMINED] = msgspec.to_builtins(examined)
+    new = {**{key: value for key, value in old.items() if key.removesuffix(EVIDENCE) not in outdated}, **row}
     try:
-        document.setdefault("profiles", tomlkit.table(is_super_table=True))[pattern] = table
-        new = tomlkit.dumps(document)
-        complete = tomllib.loads(new) == merge(before, {"profiles": {pattern: facts}})
-    except (TOMLKitError, ValueError):
+        document = tomlkit.parse(_end_line(text))
+        tables: Any = document.setdefault("profiles", tomlkit.table(is_super_table=True))
+        table = tables.setdefault(pattern, tomlkit.table())
+        for key in [key for key in old if key not in new]:
+            del table[key]
+        for key, value in row.items():
+            table[key] = _make_inline_table(value) if key == EXAMINED else value
+        after = tomlkit.dumps(document)
+        complete = tomllib.loads(after) == {**before, "profiles": {**patterns, pattern: new}}
+    except (TOMLKitError, ValueError, TypeError, AttributeError):
         complete = False
     if not complete:
-        lines = tomlkit.dumps({"profiles": {pattern: table}})
+        lines = tomlkit.dumps({"profiles": {pattern: new}})
         raise CallerError("the facts cannot be added", path=str(path), hint=f"write yourself:\n{lines}")
-    _write(path, new)
+    _write(path, after)
+    return tuple([fact for fact in personal if old[fact] != facts[fact].value])
+
+
+def _make_inline_table(values: Mapping[str, Any]) -> Any:
+    import tomlkit  # noqa: PLC0415  # as above
+
+    table = tomlkit.inline_table()
+    table.update(values)
+    return table
 
 
 def _end_line(text: str) -> str:

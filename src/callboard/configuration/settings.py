@@ -22,6 +22,7 @@ from callboard.configuration.toml import Document, read_document
 from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for
+from callboard.profiles.remarks import merge_rows, remark_kind, select_facts
 from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 
@@ -186,7 +187,10 @@ def _validate(document: Document) -> dict[str, Any]:
             # Each file holds a part: only its own keys, without defaults, are merged.
             valid[name] = _keep_given_keys(value, msgspec.to_builtins(valid[name]))
     for pattern, facts in valid.get("profiles", {}).items():
-        convert_table(Profile, facts, below(where, "profiles", pattern), CallerError)
+        convert_table(Profile, select_facts(facts), below(where, "profiles", pattern), CallerError)
+        for key, remark in facts.items():
+            if kind := remark_kind(key):
+                convert(kind, remark, below(where, "profiles", pattern, key), CallerError)
     return valid
 
 
@@ -199,7 +203,7 @@ def _keep_given_keys(table: Mapping[str, Any], whole: Mapping[str, Any]) -> dict
 
 
 def _merge_profiles(lower: Mapping[str, Any], higher: Mapping[str, Any]) -> dict[str, Any]:
-    return {pattern: {**lower.get(pattern, {}), **higher.get(pattern, {})} for pattern in {**lower, **higher}}
+    return {pattern: merge_rows(lower.get(pattern, {}), higher.get(pattern, {})) for pattern in {**lower, **higher}}
 
 
 def _merge_permissions(lower: Permissions, higher: Permissions) -> Permissions:

@@ -2,9 +2,11 @@
 
 from callboard.profiles.model_names import matches, model_names, normalise, split_provider
 from callboard.profiles.profile import ModeName, OnRepeatedCall, Prices, Profile
+from callboard.profiles.remarks import Examination
 from callboard.profiles.resolution import Resolution, facts_for, providers, resolve
 
 __all__ = [
+    "Examination",
     "ModeName",
     "OnRepeatedCall",
     "Prices",

@@ -15,6 +15,7 @@ from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.profiles.model_names import matches, normalise, split_provider
 from callboard.profiles.profile import ModeName, Profile
+from callboard.profiles.remarks import EVIDENCE, EXAMINED, Examination, merge_rows, remark_kind
 
 _FACTS = Profile.__struct_fields__
 
@@ -24,7 +25,7 @@ class Resolution(msgspec.Struct, frozen=True):
 
     `provider` is the known one before the colon ("" for none), `model` the name that goes on the wire;
     `sources` tells for each fact which layer set it, `evidence` where that is known from, for the facts whose rows
-    say so.
+    say so. `examined` is the backend that the user's facts were found out of, if they say it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Resolution(msgspec.Struct, frozen=True):
     profile: Profile
     sources: Mapping[str, str]
     evidence: Mapping[str, str] = {}
+    examined: Examination | None = None
 
     @property
     def mode(self) -> ModeName:
@@ -75,7 +77,7 @@ class Resolution(msgspec.Struct, frozen=True):
 def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
     """The resolution of a model's name; `user` are facts that override all others. Raises CallerError."""
     for fact in user or {}:
-        if fact not in _FACTS:
+        if fact not in _FACTS and remark_kind(fact) is None:
             raise CallerError(f"no fact {fact!r}", path=f"profile of {name}", hint=f"there are {', '.join(_FACTS)}")
     table = _table()
     provider, model = split_provider(name, table["endpoints"])
@@ -97,12 +99,14 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
             if fact in sources:
                 facts[fact] = value
                 sources[fact] = source
-                evidence[fact] = row.get(f"{fact}_evidence", "")
+                evidence[fact] = row.get(f"{fact}{EVIDENCE}", "")
+    known = {fact: text for fact, text in evidence.items() if text}
     try:
         profile = msgspec.convert(facts, Profile)
+        examined = msgspec.convert((user or {}).get(EXAMINED), Examination | None)
     except msgspec.ValidationError as error:
         raise CallerError(str(error), path=f"profile of {name}") from None
-    return Resolution(name, provider, model, profile, sources, {fact: text for fact, text in evidence.items() if text})
+    return Resolution(name, provider, model, profile, sources, known, examined)
 
 
 def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -113,7 +117,7 @@ def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str
     facts: dict[str, Any] = {}
     for pattern in sorted(profiles, key=len):
         if matches(pattern.lower(), plain):
-            facts |= profiles[pattern]
+            facts = merge_rows(facts, profiles[pattern])
     return facts
 
 

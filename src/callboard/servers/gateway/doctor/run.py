@@ -53,7 +53,8 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 class DoctorReport(msgspec.Struct, frozen=True):
     """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to. `facts`
-    are what was found out of the model, as a profile: what cured a fault, and what the gateway learned by itself.
+    are what was found out of the model, as a profile: what cured a fault, and what the gateway learned by itself;
+    `evidence` says of each what showed it.
     """
 
     model: str
@@ -61,6 +62,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
     clients: tuple[ReportRow, ...]
     flags: tuple[str, ...]
     facts: Mapping[str, Any] = {}
+    evidence: Mapping[str, str] = {}
 
     @property
     def works(self) -> bool:
@@ -106,6 +108,7 @@ class _Examination:
         self._rows: list[ReportRow] = []
         self._flags: list[str] = []
         self._facts: dict[str, Any] = {}
+        self._evidence: dict[str, str] = {}
         self._reasons = False
         self._step = 0
 
@@ -123,7 +126,11 @@ class _Examination:
         for name, (front, bodies) in probes.CLIENTS.items():
             await self._examine_client(name, front, bodies, clients)
         needed = self._flags if any(row.state == "no" or row.fix for row in clients) else []
-        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._facts)
+        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._facts, self._evidence)
+
+    def _add_facts(self, facts: Mapping[str, Any], evidence: str) -> None:
+        self._facts |= facts
+        self._evidence |= dict.fromkeys(facts, evidence)
 
     def _announce(self, name: str) -> None:
         self._step += 1
@@ -139,7 +146,7 @@ class _Examination:
         self._reasons = self._reasons or reply.has(ReasoningPiece)
         state, detail = judge_reply(question, reply)
         fix = format_flags(reply.learned)
-        self._facts |= reply.learned
+        self._add_facts(reply.learned, f"a request was refused without it and taken with it ({question.name})")
         dialect_remedies = readable_dialects(reply) if question.judge is judge_call else []
         for remedy in [] if state == "yes" else [*dialect_remedies, *question.remedies]:
             settings = remedy.apply(self._cured_settings)
@@ -151,7 +158,7 @@ class _Examination:
                 if state == "no":
                     self._cured_settings = settings
                     self._flags.append(fix)
-                    self._facts |= remedy.as_profile
+                    self._add_facts(remedy.as_profile, f"{question.name}: {detail}; with this fact it works")
                 break
         self._add_row(ReportRow(question.name, state, detail, fix), self._rows)
 
