@@ -1,5 +1,7 @@
 """Measures how well a model calls tools: tasks, where they come from, and what solves them."""
 
+from callboard.evaluation.bfcl import load_bfcl
+from callboard.evaluation.check import check_step
 from callboard.evaluation.task import (
     Attempt,
     ExpectedCall,
@@ -21,7 +23,9 @@ __all__ = [
     "ScriptedResult",
     "Step",
     "Task",
+    "check_step",
     "decode_task",
     "decode_tasks",
     "encode_task",
+    "load_bfcl",
 ]

@@ -1,0 +1,211 @@
+"""Read the tasks of the Berkeley Function Calling Leaderboard (BFCL), those of one turn.
+
+A category is a file of questions (`BFCL_v4_simple_python.json`) and, unless no call is wanted, one of the accepted
+answers (`possible_answer/…` of the same name): a JSON object a line, joined by `id`. What is changed: Python's names of
+types become JSON Schema's (`dict` is an object, `float` a number, `tuple` an array, `any` no type at all); the dots in
+a tool's name become underscores, as in the official handlers, because no provider takes them. Descriptions stay as
+they are: the official runner adds "Note that the provided function is in Python 3 syntax." to each.
+
+Law: a file is hostile; its size, its lines and the depth of its schemas are bounded, and what it does not say as BFCL
+does is refused by its file and line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from callboard.core import AssistantCanister, Canister, SupervisorCanister, UserCanister
+from callboard.core.request import ToolDeclaration
+from callboard.errors import CallerError
+from callboard.evaluation.task import LINE, ExpectedCall, Step, Task
+
+SUITE: Final = "bfcl"
+CATEGORIES: Final = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+    "live_simple",
+    "live_multiple",
+    "live_parallel",
+    "live_parallel_multiple",
+    "live_irrelevance",
+    "live_relevance",
+)
+"""What can be read; the live ones came from users."""
+REFUSED: Final[Mapping[str, str]] = {
+    "simple_java": "its values are Java source text, not JSON",
+    "simple_javascript": "its values are JavaScript source text, not JSON",
+    "multi_turn": "its answers are the states of simulated programs, which would have to be run",
+    "memory": "its answers are the states of simulated programs, which would have to be run",
+    "web_search": "its tools search the web",
+    "format_sensitivity": "its tasks are those of other categories in other prompts",
+}
+"""The other categories, by the beginnings of their names, and why each is refused."""
+_Row = TypeVar("_Row")
+_SIZE: Final = 64 * 1024 * 1024
+_DEPTH: Final = 32
+_TYPES: Final[Mapping[str, str]] = {
+    "string": "string",
+    "integer": "integer",
+    "float": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "tuple": "array",
+    "dict": "object",
+    "object": "object",
+    "any": "",
+}
+_NO_KEYWORDS: Final = frozenset({"optional", "response"})
+"""What stands in BFCL's schemas and means nothing in JSON Schema."""
+_CANISTERS: Final = {"system": SupervisorCanister, "user": UserCanister, "assistant": AssistantCanister}
+
+
+class _Message(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class _Question(msgspec.Struct, frozen=True):
+    id: str
+    question: list[list[_Message]]
+    function: list[_Function]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    id: str
+    ground_truth: list[dict[str, dict[str, tuple[Any, ...]]]]
+
+
+_questions: msgspec.json.Decoder[_Question] = msgspec.json.Decoder(_Question)
+_answers: msgspec.json.Decoder[_Answer] = msgspec.json.Decoder(_Answer)
+
+
+def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[Task]:
+    """The tasks of the categories, in the order of the files.
+
+    Args:
+        directory: BFCL's `data`, with the files of questions and the folder `possible_answer`.
+        categories: Names such as `simple_python`.
+
+    Raises:
+        CallerError: A category is none, a file is missing, or a line is not as BFCL's are.
+    """
+    tasks: list[Task] = []
+    for category in categories:
+        check_category(category)
+        questions = _file(directory, category)
+        answers = _lines(_file(directory / "possible_answer", category)) if has_answers(category) else []
+        tasks += decode_bfcl(category, _lines(questions), answers, path=questions.name)
+    return tasks
+
+
+def check_category(category: str) -> None:
+    """Raises CallerError, with the reason, for a category that cannot be read."""
+    if category in CATEGORIES:
+        return
+    reason = next((why for begin, why in REFUSED.items() if category.startswith(begin)), "BFCL has no such category")
+    raise CallerError(f"the category {category} cannot be read: {reason}", hint=f"use {', '.join(CATEGORIES)}")
+
+
+def has_answers(category: str) -> bool:
+    """Whether a file of accepted answers belongs to the category: not where only a call as such is judged."""
+    return not category.endswith(("irrelevance", "relevance"))
+
+
+def decode_bfcl(
+    category: str, questions: Iterable[bytes], answers: Iterable[bytes] = (), *, path: str = ""
+) -> Iterator[Task]:
+    """The tasks of a category's lines. Raises CallerError that names `path` and the line."""
+    known = {answer.id: answer for answer in _decode(_answers, answers, f"possible_answer/{path}")}
+    for number, question in enumerate(_decode(_questions, questions, path), 1):
+        yield _task(category, question, known.get(question.id), f"{path}:{number}")
+
+
+def _task(category: str, question: _Question, answer: _Answer | None, path: str) -> Task:
+    tools = tuple(_tool(function, path) for function in question.function)
+    names = {tool.name for tool in tools}
+    expected = _calls(answer)
+    if len(names) < len(tools) or not {call.name for call in expected} <= names:
+        raise CallerError("two tools have one name, or an answer's tool is not declared", path=path)
+    if len(question.question) != 1 or (has_answers(category) and answer is None):
+        raise CallerError("a task of one turn with an accepted answer was looked for", path=path)
+    canisters = tuple(_canister(message, path) for message in question.question[0])
+    step = Step(canisters, expected, any_call=category.endswith("_relevance"))
+    return Task(question.id, SUITE, category, tools, (step,))
+
+
+def _calls(answer: _Answer | None) -> tuple[ExpectedCall, ...]:
+    calls = answer.ground_truth if answer else ()
+    return tuple(ExpectedCall(_name(name), arguments) for call in calls for name, arguments in call.items())
+
+
+def _canister(message: _Message, path: str) -> Canister:
+    if message.role not in _CANISTERS:
+        raise CallerError(f"a message of the role {message.role!r} cannot be read", path=path)
+    canister: Canister = _CANISTERS[message.role](message.content)
+    return canister
+
+
+def _tool(function: _Function, path: str) -> ToolDeclaration:
+    schema = _schema(function.parameters, path)
+    return ToolDeclaration(_name(function.name), function.description, {**schema, "type": "object"})
+
+
+def _name(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _schema(described: Any, path: str, depth: int = 0) -> dict[str, Any]:
+    """JSON Schema of one of BFCL's."""
+    if not isinstance(described, dict) or depth > _DEPTH:
+        raise CallerError("a schema is no object, or too deep", path=path)
+    schema = {key: value for key, value in described.items() if key not in _NO_KEYWORDS}
+    kind = schema.pop("type", "any")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise CallerError(f"the type {kind!r} is not one of {', '.join(_TYPES)}", path=path)
+    if _TYPES[kind]:
+        schema = {"type": _TYPES[kind], **schema}
+    if isinstance(properties := schema.get("properties"), dict):
+        schema["properties"] = {name: _schema(inner, path, depth + 1) for name, inner in properties.items()}
+    if "items" in schema:
+        schema["items"] = _schema(schema["items"], path, depth + 1)
+    return schema
+
+
+def _file(directory: Path, category: str) -> Path:
+    name = re.compile(rf"BFCL_v\d+_{category}\.json")
+    files = sorted(file for file in directory.glob("BFCL_v*.json") if name.fullmatch(file.name))
+    if not files:
+        raise CallerError(f"there is no BFCL_v4_{category}.json", path=str(directory), hint="give BFCL's folder `data`")
+    return files[-1]
+
+
+def _lines(file: Path) -> list[bytes]:
+    if file.stat().st_size > _SIZE:
+        raise CallerError("the file is too large", path=str(file), hint=f"at most {_SIZE} bytes")
+    return [line for line in file.read_bytes().splitlines() if line.strip()]
+
+
+def _decode(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
+    for number, line in enumerate(lines, 1):
+        place = f"{path}:{number}"
+        if len(line) > LINE:
+            raise CallerError("the line is too long", path=place, hint=f"at most {LINE} bytes")
+        try:
+            yield decoder.decode(line)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise CallerError(f"not as BFCL's: {error}", path=place) from None
