@@ -81,8 +81,9 @@ def select_dialect(request: Request, plan: Plan) -> Dialect | None:
     return plan.watched
 
 
-def _on_wire(request: Request, _: Plan) -> Request:
-    return request
+def _on_wire(request: Request, plan: Plan) -> Request:
+    text = _write_guidance(request, plan)
+    return replace(request, canisters=_merge_supervisor(request.canisters, text)) if text else request
 
 
 def _in_constraint(request: Request, plan: Plan) -> Request:
@@ -100,8 +101,18 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
-        canisters = _merge_supervisor(canisters, render_tools(plan.dialect, request.tools))
+        instructions = [render_tools(plan.dialect, request.tools, plan.tool_form), _write_guidance(request, plan)]
+        canisters = _merge_supervisor(canisters, "\n\n".join([each for each in instructions if each]))
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
+
+
+def _write_guidance(request: Request, plan: Plan) -> str:
+    """What the model is told of calling beside the tools; nothing where it is not shown any."""
+    if not plan.examples or not request.tools or (plan.in_prose and request.tool_choice == "none"):
+        return ""
+    from callboard.modes.guidance import write_guidance  # noqa: PLC0415  # for few models
+
+    return write_guidance(plan, request.tools)
 
 
 def _may_constrain(request: Request, plan: Plan) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from callboard.dialects import JSON, Dialect, dialect_of, get_dialect
+from callboard.dialects import JSON, Dialect, ToolForm, dialect_of, get_dialect
 from callboard.errors import CallerError
 from callboard.profiles import ModeName, OnRepeatedCall, Prices, Resolution
 
@@ -47,6 +47,8 @@ class Plan(msgspec.Struct, frozen=True):
     watched: Dialect | None = None
     starts_in_reasoning: bool = False
     calls_in_reasoning: bool = False
+    tool_form: ToolForm = "json"
+    examples: Literal[0, 1, 2] = 0
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
     on_repeated_call: OnRepeatedCall = "run"
@@ -84,6 +86,8 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
         watched,
         starts_in_reasoning=profile.starts_in_reasoning,
         calls_in_reasoning=profile.calls_in_reasoning,
+        tool_form=profile.tool_prompt,
+        examples=profile.examples,
         in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,
         on_repeated_call=profile.on_repeated_call,

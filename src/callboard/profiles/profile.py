@@ -51,6 +51,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     watch: str | tuple[str, ...] = "auto"
     """The dialects that the text of replies is searched for, in native mode too: that of the model's family, and what
     it is known to write besides. "" is for models that never write calls into text, `auto` for unknown ones."""
+    tool_prompt: Literal["json", "python", "dialect"] = "json"
+    """How tools that stand in the prompt are described: a JSON object a line, a Python function each, or as the chat
+    template of the dialect's own models does."""
+    examples: Literal[0, 1, 2] = 0
+    """Examples in the instructions: a call of a tool that is none of the request's, and a question that no tool fits."""
     response_template: Mapping[str, Any] = {}
     """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False
