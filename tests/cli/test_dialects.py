@@ -82,3 +82,22 @@ def test_what_a_person_gets_wrong(invoke, tmp_path, monkeypatch, arguments, mess
 
 def test_a_name_and_a_template_are_wrong_usage(invoke):
     assert invoke("dialects", "hermes", "--template", "x").exit_code == 2
+
+
+TOOLS = [{"name": "get_time", "parameters": {"properties": {"zone": {"enum": ["utc", "local"]}}, "required": ["zone"]}}]
+
+
+def test_a_grammar_of_the_calls_of_tools(invoke, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    text = invoke("dialects", "hermes", "--grammar", "gbnf", "--tools", str(tools)).stdout
+    assert text.startswith('root ::= "<tool_call>" space call space "</tool_call>"')
+    assert 'enum ::= "\\"utc\\"" | "\\"local\\""' in text
+    lazy = invoke("dialects", "hermes", "--grammar", "gbnf", "--tools", str(tools), "--lazily").stdout
+    assert lazy.startswith("root ::= text\n")
+
+
+def test_a_grammar_needs_tools(invoke):
+    result = invoke("dialects", "hermes", "--grammar", "gbnf")
+    assert result.exit_code == 2
+    assert "--tools FILE" in result.output

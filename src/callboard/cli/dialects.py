@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,12 @@ _CALLS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 _RESULTS = ("Two clear days.", "architecture.md  cli.md")
 
 
+class ConstraintFormat(StrEnum):
+    """How a server is told what a reply has to be."""
+
+    GBNF = "gbnf"
+
+
 def dialects(
     name: Annotated[
         str, typer.Argument(help="Show this one in full.", show_default=False, autocompletion=complete.dialects)
@@ -48,11 +55,27 @@ def dialects(
             help="Name the dialect of this file: a chat template, or a tokenizer_config.json.", show_default=False
         ),
     ] = "",
+    grammar: Annotated[
+        ConstraintFormat | None,
+        typer.Option(help="Print what holds a server to calls of --tools in this dialect.", show_default=False),
+    ] = None,
+    tools: Annotated[
+        str,
+        typer.Option(help="A JSON file: a list of {name, description?, parameters?}; - for stdin.", show_default=False),
+    ] = "",
+    lazily: Annotated[
+        bool, typer.Option("--lazily", help="With --grammar: text is free until a call has begun.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON.")] = False,
 ) -> None:
     """Show how models spell calls: every dialect with an example, or one in full."""
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
+    if grammar is not None:
+        if not (name and tools):
+            raise typer.BadParameter("--grammar takes the name of a dialect, and --tools FILE")
+        typer.echo(_write_grammar(find_dialect(name), read_declarations(tools), lazily=lazily))
+        return
     if template:
         dialect = _dialect_of_template(template)
         typer.echo(_as_json(_describe(dialect)) if as_json else dialect.name)
@@ -76,6 +99,24 @@ def read_text(file: str) -> str:
     except OSError as error:
         raise CallerError(error.strerror or "cannot be read", path=file) from None
     return data.decode("utf-8", "replace")
+
+
+def read_declarations(file: str) -> list[ToolDeclaration]:
+    """The tools that a JSON file lists. Raises CallerError."""
+
+    class Row(msgspec.Struct):
+        name: str
+        description: str = ""
+        parameters: dict[str, Any] = {}
+        cli: dict[str, str] = {}
+
+    try:
+        rows = msgspec.json.decode(read_text(file), type=list[Row])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CallerError(
+            f"not a list of tools: {error}", path=file, hint="write [{name, description?, parameters?, cli?}]"
+        ) from None
+    return [ToolDeclaration(row.name, row.description, row.parameters, row.cli) for row in rows]
 
 
 def _dialect_of_template(template: str) -> Dialect:
@@ -147,6 +188,15 @@ def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCan
             continue
         return tool, calls, ResultCanister(contents(result), invocation_id="call_0_0")
     raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")
+
+
+def _write_grammar(dialect: Dialect, tools: list[ToolDeclaration], *, lazily: bool) -> str:
+    from callboard.dialects.constraints import write_gbnf  # noqa: PLC0415  # where it is asked for
+
+    try:
+        return write_gbnf(dialect, tools, lazily=lazily).text.rstrip()
+    except NotSpellable as error:
+        raise CallerError(error.why, path=f"dialect {dialect.name}", hint="leave out --grammar") from None
 
 
 def _as_json(value: Any) -> str:

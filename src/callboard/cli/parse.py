@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from callboard.cli.dialects import find_dialect, read_text
+from callboard.cli.dialects import find_dialect, read_declarations, read_text
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
@@ -16,7 +16,6 @@ from callboard.core import (
     Note,
     ReasoningPiece,
     TextPiece,
-    ToolDeclaration,
     encode_line,
 )
 from callboard.dialects import Parser
@@ -49,7 +48,7 @@ def parse_text(
     """Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes."""
     if file == tools == "-":
         raise CallerError("the text and the tools cannot both come from standard input")
-    declared = _read_declarations(tools) if tools else None
+    declared = read_declarations(tools) if tools else None
     parser = Parser(declared, find_dialect(dialect), start_in_reasoning=start_in_reasoning)
     text = read_text(file)
     size = chunk or max(len(text), 1)
@@ -83,19 +82,3 @@ def _summarize(events: list[Any], dialect: str) -> dict[str, Any]:
         "dialect": dialect,
         "notes": [{"kind": event.kind, "text": event.text} for event in events if isinstance(event, Note)],
     }
-
-
-def _read_declarations(file: str) -> list[Any]:
-    class Row(msgspec.Struct):
-        name: str
-        description: str = ""
-        parameters: dict[str, Any] = {}
-        cli: dict[str, str] = {}
-
-    try:
-        rows = msgspec.json.decode(read_text(file), type=list[Row])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise CallerError(
-            f"not a list of tools: {error}", path=file, hint="write [{name, description?, parameters?, cli?}]"
-        ) from None
-    return [ToolDeclaration(row.name, row.description, row.parameters, row.cli) for row in rows]

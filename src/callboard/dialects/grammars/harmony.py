@@ -17,6 +17,9 @@ from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
 from callboard.text.marker_pattern import MAX_NAME, MarkerPattern, Match, compile_marker
 
+HARMONY_CALL = (
+    "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{arguments}<|call|>"
+)
 _MESSAGE = "<|message|>"
 _MAX_HEADER = MAX_NAME + 256
 _RECIPIENT = re.compile(r"to=([^\s<|]+)(?=[\s<])")
@@ -81,10 +84,7 @@ class HarmonyChannels(Grammar, frozen=True, eq=False):
             yield from _say(state, ReasoningPiece, _REASONING_ENDS)
 
     def render(self, call: InvocationCanister, index: int = 0) -> str:
-        return (
-            f"<|start|>assistant<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>"
-            f"{arguments_json(call)}<|call|>"
-        )
+        return HARMONY_CALL.format(name=call.name, arguments=arguments_json(call))
 
 
 def _call(state: ParseState, name: str) -> Reading[None]:

@@ -19,6 +19,7 @@ from callboard.dialects.text_buffer import EndOfText, NotACall, Reading, TextBuf
 from callboard.text.marker_pattern import MarkerPattern, Match, compile_marker
 
 LABELS = ("Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "<code>", "Code:", "```")
+REACT_CALL = "Action: {name}\nAction Input: {arguments}"
 _INPUT = "Action:{_}{name}{_}Action{_}Input:"
 _FENCES = (compile_marker("```json"), compile_marker("```"))
 _FENCE = compile_marker("```")
@@ -145,7 +146,7 @@ class ReactAction(Grammar, frozen=True, eq=False):
         call.write('"}', buffer.offset)
 
     def render(self, call: InvocationCanister, index: int = 0) -> str:
-        return f"Action: {call.name}\nAction Input: {arguments_json(call)}"
+        return REACT_CALL.format(name=call.name, arguments=arguments_json(call))
 
 
 def _value(state: ParseState, call: OpenCall) -> Reading[None]:

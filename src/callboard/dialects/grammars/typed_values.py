@@ -112,9 +112,9 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
         return
     kind = schema.get("type")
     if isinstance(kind, str):
-        yield _find_type(kind)
+        yield type_named(kind)
     elif isinstance(kind, (list, tuple)):
-        yield from (_find_type(each) for each in kind if isinstance(each, str))
+        yield from (type_named(each) for each in kind if isinstance(each, str))
     else:
         if "const" in schema:
             yield _TYPE_OF.get(type(schema["const"]), "string")
@@ -134,7 +134,8 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield "array"
 
 
-def _find_type(name: str) -> str:
+def type_named(name: str) -> str:
+    """The JSON type of that name, which may be Python's; a string where it is no type's."""
     lower = name.lower()
     return _ALIASES.get(lower, lower if lower in _LADDER else "string")
 
