@@ -15,6 +15,7 @@ CLIENTS := .venv-clients
 SERVERS := .venv-mcp
 PROGRAMS := .venv-programs
 EVALS := .venv-evals
+BFCL := .venv-bfcl
 LOCKER := .venv-lock
 FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 100000
@@ -27,7 +28,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store mcp coding dev
 
-.PHONY: run test test-fast slow check conformance test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -78,6 +79,16 @@ conformance: $(INSTALLED) $(SERVERS)/.installed
 	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests/wires tests/dialects
 	@echo "[conformance] MCP: the official suite, both roles, both revisions (about 2 minutes)"
 	@$(BIN)/python -m pytest -q tests/mcp_conformance
+
+$(BFCL)/.installed: bench/bfcl.txt
+	@echo "[bfcl] $(BFCL): the Berkeley Function Calling Leaderboard without what it depends on (about 30 MB)"
+	@rm -rf $(BFCL) && $(PYTHON) -m venv $(BFCL)
+	@$(BFCL)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --requirement bench/bfcl.txt
+	@touch $@
+
+# make conformance-bfcl  ask BFCL's official checker and ours about the same answers to all of its tasks of one turn
+conformance-bfcl: $(INSTALLED) $(BFCL)/.installed
+	$(BIN)/python -m bench.bfcl $(OPTIONS)
 
 $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
 	@echo "[clients] $(CLIENTS): Codex, Claude Code, Qwen Code, Gemini CLI, and node for them (about 1.5 GB the first time)"
@@ -244,4 +255,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
