@@ -16,7 +16,7 @@ from callboard.core import (
 )
 from callboard.dialects import DIALECTS, parse
 from callboard.modes import Sources, lower_request, make_plan
-from callboard.modes.guidance import EXAMPLE_TOOL, write_examples, write_guidance
+from callboard.modes.guidance import EXAMPLE_TOOL, REFUSAL_HINT, write_examples, write_guidance
 from callboard.modes.quotations import Quotation
 from callboard.profiles import resolve
 from callboard.testing import FakeBackend
@@ -40,6 +40,20 @@ def test_the_examples_are_the_last_words_of_the_instructions(mode):
     assert text.endswith(write_guidance(plan(mode, examples=2), [F]))
     assert "feeding_time" in text
     assert instructions(REQUEST, plan(mode)) == text[: text.index("\n\nTwo examples")]
+
+
+@pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
+def test_the_model_is_told_that_it_may_refuse(mode):
+    text = instructions(REQUEST, plan(mode, refusal_hint=True))
+    assert text == f"{instructions(REQUEST, plan(mode))}\n\n{REFUSAL_HINT}"
+    both = instructions(REQUEST, plan(mode, refusal_hint=True, examples=2))
+    assert both.startswith(f"{text}\n\nTwo examples")
+
+
+def test_instructions_alone_make_a_system_message():
+    request = replace(REQUEST, canisters=REQUEST.canisters[1:])
+    lowered = lower_request(request, plan("native", refusal_hint=True))
+    assert lowered.canisters == (SupervisorCanister(REFUSAL_HINT), *request.canisters)
 
 
 def test_a_native_request_without_examples_stays_the_same_object():

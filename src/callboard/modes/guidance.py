@@ -1,4 +1,4 @@
-"""Write what a model is told of calling beside its tools: two examples, the second one without a call.
+"""Write what a model is told of calling beside its tools: that it may refuse, and two examples, of a call and of that.
 
 Small models follow an example where they do not follow a rule, and they copy what they see: the tool of the examples is
 none of the request's, so that a copy of its call is a call of an unknown tool, and names nothing that could be run.
@@ -17,6 +17,7 @@ from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects import Dialect, NotSpellable, render_action, render_call
 from callboard.modes.mode import Plan
 
+REFUSAL_HINT: Final = "If none of the tools can do what is asked, call none of them, and say so in words."
 EXAMPLE_TOOL: Final = ToolDeclaration(
     "feeding_time",
     "When an animal of the zoo is fed.",
@@ -31,9 +32,11 @@ _REFUSAL: Final = "I cannot do that: none of my tools translates letters."
 
 def write_guidance(plan: Plan, tools: Iterable[ToolDeclaration]) -> str:
     """The text; "" where there is nothing to say."""
-    if any(tool.name == EXAMPLE_TOOL.name for tool in tools):
-        return ""  # it would not be an example
-    return write_examples(plan.dialect, plan.examples, answers_in_objects=plan.mode.declares == "constraint")
+    texts = [REFUSAL_HINT] if plan.refusal_hint else []
+    if all(tool.name != EXAMPLE_TOOL.name for tool in tools):  # else it would not be an example
+        objects = plan.mode.declares == "constraint"
+        texts.append(write_examples(plan.dialect, plan.examples, answers_in_objects=objects))
+    return "\n\n".join([text for text in texts if text])
 
 
 def write_examples(dialect: Dialect, count: int, *, answers_in_objects: bool = False) -> str:

@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True):
     starts_in_reasoning: bool = False
     calls_in_reasoning: bool = False
     tool_form: ToolForm = "json"
+    shorten_schemas: bool = False
+    refusal_hint: bool = False
     examples: Literal[0, 1, 2] = 0
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
@@ -87,6 +89,8 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
         starts_in_reasoning=profile.starts_in_reasoning,
         calls_in_reasoning=profile.calls_in_reasoning,
         tool_form=profile.tool_prompt,
+        shorten_schemas=profile.shorten_schemas,
+        refusal_hint=profile.refusal_hint,
         examples=profile.examples,
         in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,

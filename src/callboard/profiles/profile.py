@@ -54,6 +54,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     tool_prompt: Literal["json", "python", "dialect"] = "json"
     """How tools that stand in the prompt are described: a JSON object a line, a Python function each, or as the chat
     template of the dialect's own models does."""
+    shorten_schemas: bool = False
+    """The model gets the schemas of tools without what tells it nothing, and bounded; calls are validated by the whole."""
+    refusal_hint: bool = False
+    """The instructions say that no tool need be called where none fits."""
     examples: Literal[0, 1, 2] = 0
     """Examples in the instructions: a call of a tool that is none of the request's, and a question that no tool fits."""
     response_template: Mapping[str, Any] = {}
