@@ -160,7 +160,7 @@ def _cheaper_equal(name: str, scores: Mapping[str, Score]) -> str | None:
 
 
 def _give_reason(score: Score, slower: Sequence[str]) -> str:
-    reason = f"the highest lower bound of the share of solved tasks ({score.interval.low:.0%})"
+    reason = f"the highest lower bound of the share of solved tasks ({score.interval.low * 100:.0f} %)"
     if slower:
         reason += (
             f" but for {', '.join(slower)}, which won within noise and took more than {TOLERANCE:g} times the seconds"

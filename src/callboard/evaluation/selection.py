@@ -1,0 +1,94 @@
+"""Choose some of many tasks: by category, by number, without those that something was fitted on.
+
+Law: the same tasks, numbers and seed give the same choice, whatever order the files are in; a larger number of one
+category holds the smaller one's tasks.
+
+Why a digest orders the tasks and not a generator of random numbers: the choice then depends neither on how many tasks
+there are of other categories nor on a version of Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from callboard.errors import CallerError
+from callboard.evaluation.task import Task
+
+MAX_TASKS: Final = 100_000
+"""Tasks of one run."""
+
+
+def read_categories(texts: Sequence[str]) -> dict[str, int | None]:
+    """Categories as a person writes them: `NAME`, or `NAME:COUNT`, several with commas; None takes what is shared out.
+
+    Raises CallerError.
+    """
+    categories: dict[str, int | None] = {}
+    for word in [each.strip() for text in texts for each in text.split(",") if each.strip()]:
+        name, colon, count = word.partition(":")
+        if colon and not (count.isdecimal() and len(count) <= len(str(MAX_TASKS))):
+            raise CallerError(f"{count!r} is no number of tasks", path="--categories", hint="write NAME or NAME:COUNT")
+        categories[name] = int(count) if colon else None
+    return categories
+
+
+def select_tasks(
+    tasks: Sequence[Task],
+    *,
+    categories: Mapping[str, int | None] | None = None,
+    count: int | None = None,
+    seed: int = 0,
+    exclude: Collection[str] = (),
+) -> list[Task]:
+    """Select tasks.
+
+    Args:
+        tasks: Those there are.
+        categories: The categories that are taken, with the number of each where it is set. By default all.
+        count: How many are taken in all, shared out evenly among the categories that set no number. By default all.
+        seed: Another one gives other tasks.
+        exclude: Identifiers of tasks that are not taken.
+
+    Returns:
+        The selected tasks, category by category, in the order of the seed.
+
+    Raises:
+        CallerError: There is no such category, or nothing remains.
+    """
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(task.category, []).append(task)
+    for name in categories or {}:
+        if name not in groups:
+            hint = f"there are {', '.join(groups)}"
+            raise CallerError(f"no task of the category {name!r}", path="--categories", hint=hint)
+    names = [*(categories or groups)]
+    ranked = {name: _rank([task for task in groups[name] if task.identifier not in exclude], seed) for name in names}
+    fixed = {name: number for name, number in (categories or {}).items() if number is not None}
+    shared = {name: len(ranked[name]) for name in names if name not in fixed}
+    numbers = fixed | (shared if count is None else _share_out(max(0, count - sum(fixed.values())), shared))
+    selected = [task for name in names for task in ranked[name][: numbers[name]]]
+    if not selected:
+        raise CallerError("no task remains", hint="take more categories or a larger number, or exclude fewer tasks")
+    return selected[:MAX_TASKS]
+
+
+def _rank(tasks: Sequence[Task], seed: int) -> list[Task]:
+    def digest(task: Task) -> bytes:
+        return hashlib.sha256(f"{seed}\n{task.suite}\n{task.identifier}".encode("utf-8", "surrogatepass")).digest()
+
+    return sorted(tasks, key=digest)
+
+
+def _share_out(count: int, available: Mapping[str, int]) -> dict[str, int]:
+    """Numbers that are as even as what is available allows; earlier categories get what does not divide."""
+    numbers = dict.fromkeys(available, 0)
+    while count > 0 and (open_names := [name for name in available if numbers[name] < available[name]]):
+        part = max(1, count // len(open_names))
+        for name in open_names[:count]:
+            taken = min(part, available[name] - numbers[name], count)
+            numbers[name] += taken
+            count -= taken
+    return numbers

@@ -1,0 +1,102 @@
+"""What a person and a program read of a run."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from callboard.core import InvocationCanister, ToolDeclaration, Usage, UserCanister, contents
+from callboard.evaluation.records import Record
+from callboard.evaluation.report import format_report, make_report
+from callboard.evaluation.runner import TaskOutcome
+from callboard.evaluation.task import Attempt, ExpectedCall, Step, Task
+from callboard.evaluation.variants import Variant
+
+WEATHER = ToolDeclaration("weather", "", {"type": "object", "properties": {"city": {"type": "string"}}})
+PLAIN, THOUGHT = Variant("default"), Variant("thought", {"max_tokens": 64})
+
+
+def make_task(identifier, category="simple"):
+    step = Step((UserCanister(contents("Rome?")),), (ExpectedCall("weather", {"city": ("Rome",)}),))
+    return Task(identifier, "own", category, (WEATHER,), (step,))
+
+
+def make_outcome(variant, task, attempt):
+    return TaskOutcome(variant, task, Record("k", variant.name, task.suite, task.category, task.identifier, (attempt,)))
+
+
+def call(city="Rome", seconds=1.0):
+    invocation = InvocationCanister("c", "weather", {"city": city}, f'{{"city": "{city}"}}')
+    return Attempt((invocation,), ending="invocations", seconds=seconds, usage=Usage(input=90, output=10))
+
+
+TASKS = [make_task(f"t{at}", "simple" if at < 6 else "multiple") for at in range(8)]
+
+
+@pytest.fixture
+def report():
+    outcomes = [make_outcome(PLAIN, task, call("Rome" if at % 2 else "Oslo")) for at, task in enumerate(TASKS)]
+    outcomes += [make_outcome(THOUGHT, task, call(seconds=1.2)) for task in TASKS]
+    return make_report("local:m", TASKS, outcomes)
+
+
+def test_every_task_is_counted_once(report):
+    plain, thought = report.variants
+    assert (plain.solved, plain.total, sum(plain.labels.values())) == (4, 8, 4)
+    assert (thought.solved, thought.total) == (8, 8)
+    assert {(each.category, each.solved, each.total) for each in plain.categories} == {
+        ("simple", 3, 6),
+        ("multiple", 1, 2),
+    }
+    assert plain.seconds_per_solved == 2.0
+    assert plain.tokens_per_solved == 200
+    assert report.choice.name == "thought"
+
+
+def test_a_miss_has_its_conversation(report):
+    first = report.misses[0]
+    assert [(line.role, line.text) for line in first.conversation] == [
+        ("user", "Rome?"),
+        ("call", 'weather({"city": "Oslo"})'),
+        ("expected", 'weather({"city":["Rome"]})'),
+    ]
+    assert first.label
+
+
+def test_the_table_says_what_was_solved(report):
+    text = format_report(report)
+    assert "A  default  4 of 8  50 %   22-78 %   1.0" in text
+    assert "own simple    3/6 (19-81 %)  6/6 (61-100 %)" in text
+    assert "best: thought" in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_a_failure_is_in_no_figure():
+    outcomes = [make_outcome(PLAIN, TASKS[0], call()), make_outcome(PLAIN, TASKS[1], Attempt(failure="refused\x1b[2J"))]
+    report = make_report("local:m", TASKS[:2], outcomes)
+    (plain,) = report.variants
+    assert (plain.solved, plain.total, plain.failures) == (1, 1, 1)
+    text = format_report(report)
+    assert "without an answer, and in no figure:\nt1 (default): refused" in text
+    assert "\x1b" not in text
+    assert report.choice is None
+
+
+def test_a_run_that_was_stopped_says_so():
+    report = make_report("local:m", TASKS, [make_outcome(PLAIN, TASKS[0], call())])
+    assert "1 of 1 (8 planned)" in format_report(report)
+    assert format_report(make_report("local:m", TASKS, [])) == "nothing was answered"
+
+
+def test_what_a_model_wrote_does_not_move_the_cursor():
+    task = make_task("t")
+    attempt = Attempt(text="\x1b[31mno\x07", seconds=1.0)
+    report = make_report("local:m", [task], [make_outcome(PLAIN, task, attempt)])
+    assert report.misses[0].conversation[1].text == "[31mno"
+    assert "\x1b" not in format_report(report)
+
+
+def test_a_report_is_json(report):
+    value = msgspec.json.decode(msgspec.json.encode(report))
+    assert value["variants"][0]["solved"] == 4
+    assert value["variants"][1]["facts"] == {"max_tokens": 64}
