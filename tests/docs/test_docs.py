@@ -38,8 +38,9 @@ from callboard.dialects.grammars import json_objects, python_literals
 from callboard.execution import error_categories, execute, execute_invoker, parallel, result_content
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
-from callboard.profiles import Profile
+from callboard.profiles import Profile, resolve
 from callboard.providers import Transport, embedded, open_model, retries
+from callboard.providers.local import shipped_catalogue
 from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema
 from callboard.servers import gateway
@@ -369,6 +370,22 @@ def test_what_a_conversation_does():
     table = TEXTS["agents.md"].partition("| of `Conversation` |")[2].partition("\n\n")[0]
     methods = {name for name, value in vars(callboard.Conversation).items() if not name.startswith("_") and value}
     assert {name for name in methods if f"`{name}(" not in table and f"`{name}`" not in table} == set()
+
+
+def test_models_of_the_catalogue():
+    for entry in shipped_catalogue().models:
+        row = rows("models.md")[f"`{entry.name}`"]
+        assert entry.title.endswith(f", {row[1]}")
+        assert row[2:5] == [f"{entry.size / 1e6:,.0f} MB", entry.licence, f"{entry.context}"]
+        assert ("no place for tools" not in row[5]) == resolve(f"local:{entry.name}").profile.uses_tools
+
+
+def test_files_of_other_models():
+    files = {name: cells for name, cells in rows("models.md").items() if name.endswith(".gguf`") and len(cells) == 2}
+    assert files
+    for name, cells in files.items():
+        resolution = resolve(f"local:{name.strip('`')}")
+        assert cells == [f"`{resolution.mode}`", f"`{resolution.profile.dialect}`"]
 
 
 def test_groups_of_plugins():
