@@ -107,7 +107,7 @@ def test_a_docstring_says_what_type_hints_do_not():
         "        place:\n"
         "            lat (float)\n"
         "            near (str, optional): A town.\n"
-        "        stops: (at least 1 items)\n"
+        "        stops: (length at least 1)\n"
         "            at (str)\n"
         '    """'
     )

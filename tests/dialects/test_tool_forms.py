@@ -1,5 +1,6 @@
 import ast
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -99,3 +100,32 @@ def test_200_tools_stand_in_the_prompt_and_how_to_call_behind_them(form):
     assert text.rindex("<tool_call>") > text.index("tool_199")
     assert len(text) < 200 * 400
     assert text == render_tools(DIALECTS["qwen3_coder"], tools, form)
+
+
+def count_calls(function):
+    """How many functions written in Python are called: what no other load on the machine moves."""
+    count = 0
+
+    def watch(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(watch)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("form", ["json", "python", "dialect"])
+def test_twice_the_tools_and_twice_the_parameters_cost_twice_as_much(form):
+    def render(tools, parameters):
+        properties = {f"p{each}": {"type": "string", "description": "What it is."} for each in range(parameters)}
+        declared = [ToolDeclaration(f"f{each}", "", {"properties": properties}) for each in range(tools)]
+        render_tools(DIALECTS["hermes"], declared, form)
+
+    render(1, 1)
+    few, more, larger = (count_calls(lambda size=size: render(*size)) for size in ((20, 5), (40, 5), (20, 10)))
+    assert more <= 2.2 * few
+    assert larger <= 2.2 * few

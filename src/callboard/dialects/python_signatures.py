@@ -40,10 +40,10 @@ _NOTES: Final = {
     "maximum": "at most {}",
     "exclusiveMaximum": "less than {}",
     "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
+    "minLength": "length at least {}",
+    "maxLength": "length at most {}",
+    "minItems": "length at least {}",
+    "maxItems": "length at most {}",
     "examples": "such as {}",
 }
 """What bounds a value, in words: type hints have none for it."""

@@ -27,6 +27,10 @@ _MOST_PARTS: Final = 4000
 """Schemas within one schema that are looked at; what comes later may be anything."""
 _MOST_LINKS: Final = 16
 """References that lead to references."""
+_DEPTH: Final = 60
+"""Of schemas in schemas, whatever keyword holds them."""
+_COST: Final = 8
+"""Keywords, names and the like that cost as much as a schema."""
 _MOST_VALUE: Final = 300
 """Characters of a default, a constant, an example or a pattern."""
 _COMBINING: Final = ("anyOf", "oneOf")
@@ -76,6 +80,7 @@ class _Shortener:
         self._root: Schema = root if isinstance(root, Mapping) else {}
         self._room = room
         self._parts = _MOST_PARTS
+        self._depth = 0
 
     def shorten(self) -> dict[str, Any]:
         short = self._part(self._root, self._room.levels, frozenset())
@@ -83,8 +88,7 @@ class _Shortener:
 
     def _part(self, part: Any, levels: int, above: frozenset[str], *, optional: bool = False) -> dict[str, Any]:
         """One schema. `above` are the references that it stands in, `optional` says that it may be left out."""
-        self._parts -= 1
-        if self._parts < 0 or not isinstance(part, Mapping):
+        if not isinstance(part, Mapping) or not self._enter(part):
             return {}
         part, above = self._merge(part, above)
         if optional and part.get("default", 0) is None:
@@ -93,7 +97,17 @@ class _Shortener:
         short |= self._combine(part, levels, above, optional=optional)
         if levels > 0:
             short |= self._hold(part, levels - 1, above)
+        self._depth -= 1
         return short
+
+    def _enter(self, part: Schema) -> bool:
+        """Whether one more schema may be looked into; it is to be left again."""
+        required = part.get("required")
+        self._parts -= 1 + (len(part) + (len(required) if isinstance(required, list) else 0)) // _COST
+        if self._parts < 0 or self._depth > _DEPTH:
+            return False
+        self._depth += 1
+        return True
 
     def _merge(self, part: Schema, above: frozenset[str]) -> tuple[Schema, frozenset[str]]:
         """The schema with what it refers to, and all that `allOf` says, as one."""
@@ -106,16 +120,17 @@ class _Shortener:
             if reference in above:  # it stands in itself: its type is all that is said
                 target = {keyword: target[keyword] for keyword in ("type", "description") if keyword in target}
             above |= {reference}
+            self._parts -= len(target) // _COST
             part = {**target, **beside}
         parts = part.get("allOf")
         if not isinstance(parts, list) or not parts:
             return part, above
         merged: dict[str, Any] = {}
         for each in [*parts, {keyword: value for keyword, value in part.items() if keyword != "allOf"}]:
-            self._parts -= 1
-            if isinstance(each, Mapping) and self._parts > 0:
+            if isinstance(each, Mapping) and self._enter(each):
                 other, above = self._merge(each, above)
                 _add(merged, other)
+                self._depth -= 1
         return merged, above
 
     def _resolve(self, reference: str) -> Schema:
@@ -219,7 +234,21 @@ def _without_type(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_short(value: Any) -> bool:
-    return _count(value) <= _MOST_VALUE
+    """Whether the value's JSON has few characters; a long one is not read to its end."""
+    room, todo = _MOST_VALUE, [value]
+    while todo and room >= 0:
+        each = todo.pop()
+        if isinstance(each, Mapping):
+            room -= 2 + 4 * len(each)
+            todo += [] if room < 0 else [part for item in each.items() for part in item]
+        elif isinstance(each, (list, tuple)):
+            room -= 2 + 2 * len(each)
+            todo += [] if room < 0 else each
+        elif not isinstance(each, str):
+            room -= len(repr(each))
+        elif (room := room - len(each)) >= 0:
+            room -= _count(each) - len(each)
+    return room >= 0
 
 
 def _count(value: Any) -> int:
