@@ -18,7 +18,16 @@ Offsets: TypeAlias = tuple[int, int]
 Ending = Literal["stop", "invocations", "length", "filter", "refusal", "no_call", "retry"]
 NoteKind = Literal["recovered", "coerced", "dropped", "repaired", "alert"]
 NoteCode = Literal[
-    "", "quotation", "format", "failed_call", "duplicate", "incomplete", "cache", "hallucinated_result", "extra_call"
+    "",
+    "quotation",
+    "format",
+    "failed_call",
+    "duplicate",
+    "incomplete",
+    "cache",
+    "hallucinated_result",
+    "extra_call",
+    "stopped_call",
 ]
 Place = Literal["wire", "text", "reasoning"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]

@@ -10,7 +10,7 @@ import msgspec
 
 from callboard.dialects import JSON, Dialect, ToolForm, dialect_of, get_dialect
 from callboard.errors import CallerError
-from callboard.profiles import ModeName, OnRepeatedCall, Prices, Resolution
+from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Prices, Resolution
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -35,6 +35,14 @@ MODES: Mapping[str, Mode] = MappingProxyType(
 )
 
 
+class Gate(msgspec.Struct, frozen=True):
+    """How a call is judged before it is made (see `modes.decide`); the fields are the profile's."""
+
+    kind: GateKind = ""
+    threshold: float = 0.0
+    bias: float = 0.0
+
+
 class Plan(msgspec.Struct, frozen=True):
     """How a model is asked, decided once before the first byte.
 
@@ -51,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     shorten_schemas: bool = False
     refusal_hint: bool = False
     examples: Literal[0, 1, 2] = 0
+    gate: Gate = Gate()
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
     on_repeated_call: OnRepeatedCall = "run"
@@ -92,6 +101,7 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
         shorten_schemas=profile.shorten_schemas,
         refusal_hint=profile.refusal_hint,
         examples=profile.examples,
+        gate=Gate(profile.gate, profile.gate_threshold, profile.gate_bias),
         in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,
         on_repeated_call=profile.on_repeated_call,

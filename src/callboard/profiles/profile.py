@@ -14,6 +14,8 @@ OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
 """What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 
+GateKind: TypeAlias = Literal["", "grounding", "question"]
+"""What a call is judged by before it is made (see `Profile.gate`)."""
 ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
 """Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
 Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"]
@@ -60,6 +62,14 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The instructions say that no tool need be called where none fits."""
     examples: Literal[0, 1, 2] = 0
     """Examples in the instructions: a call of a tool that is none of the request's, and a question that no tool fits."""
+    gate: GateKind = ""
+    """What is made sure of before a call is made: nothing, that its required values stand in the conversation
+    (`grounding`), or also the model's own word that the tool does what was asked (`question`). A call that is stopped
+    becomes an answer in words."""
+    gate_threshold: float = 0.0
+    """The score below which a call is stopped: log-odds of yes against no, less 2 for each value that nobody said."""
+    gate_bias: float = 0.0
+    """The log-odds with which the model says yes where nothing was asked; taken off the score."""
     response_template: Mapping[str, Any] = {}
     """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False

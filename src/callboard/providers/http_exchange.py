@@ -50,6 +50,7 @@ _REFUSALS = (400, 413, 422)
 OnHeaders: TypeAlias = Callable[[int, Mapping[str, str]], None]
 """Called with the status and the headers of an answer."""
 OnFrame: TypeAlias = Callable[[str], None]
+OnText: TypeAlias = Callable[[str], None]
 """Called with the data of a frame of a stream."""
 
 
@@ -63,6 +64,7 @@ class HttpExchange:
         headers: Added to the model's own.
         on_headers: Called with the status and the headers of each answer.
         on_frame: Called with the data of each frame of a stream.
+        on_text: Called with each piece of the reply's text, before calls are found in it.
         learns: Whether a refusal may be learned from.
     """
 
@@ -75,6 +77,7 @@ class HttpExchange:
         headers: Mapping[str, str],
         on_headers: OnHeaders | None,
         on_frame: OnFrame | None,
+        on_text: OnText | None,
         learns: bool,
     ) -> None:
         self._model = self._current = model
@@ -84,6 +87,7 @@ class HttpExchange:
         self._headers = headers
         self._on_headers = on_headers
         self._on_frame = on_frame
+        self._on_text = on_text
         self._learns = learns
         self._connection = AsyncExitStack()
         self._step: Callable[[], Awaitable[list[Event]]] | None = self._prepare
@@ -132,7 +136,7 @@ class HttpExchange:
             return await self._read_refusal(response)
         if response.content_type != "text/event-stream":
             return await self._read_whole(response)
-        self._stages = self._current.stages(self._prepared, self._plan, self._on_frame)
+        self._stages = self._current.stages(self._prepared, self._plan, self._on_frame, self._on_text)
         self._step = self._receive
         return []
 
@@ -170,7 +174,7 @@ class HttpExchange:
         """The events of a reply that did not come as a stream."""
         data = await response.read(MAX_BODY)
         if data.lstrip().startswith(b"{"):
-            events = self._current.decode(data, self._prepared, self._plan)
+            events = self._current.decode(data, self._prepared, self._plan, self._on_text)
         else:
             kind = response.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
@@ -205,6 +209,21 @@ class SSEPayloads:
         return [frame.data]
 
     def finish(self, why: Why = "stop", /) -> list[str]:
+        return []
+
+
+class TextTap:
+    """A Stage that changes nothing and gives the text of a reply, as the model wrote it, to somebody else too."""
+
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, TextPiece):
+            self._on_text(event.text)
+        return [event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
         return []
 
 

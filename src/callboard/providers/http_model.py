@@ -38,7 +38,7 @@ from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
-from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, SSEPayloads
+from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, OnText, SSEPayloads, TextTap
 from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
@@ -159,6 +159,7 @@ class HttpModel:
         headers: Mapping[str, str] = NO_HEADERS,
         on_headers: OnHeaders | None = None,
         on_frame: OnFrame | None = None,
+        on_text: OnText | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply; a reply without the call that was asked for is asked for once more.
 
@@ -168,6 +169,7 @@ class HttpModel:
             on_headers: Called with the status and the headers of each answer. Its owner reads refusals himself: no
                 hint is added to them, and nothing is learned from them, but for the second attempt's.
             on_frame: Called with the data of each frame of a stream.
+            on_text: Called with each piece of the reply's text, before calls are found in it.
         """
         await self._start_server()
         merger: RetryMerger | None = None
@@ -182,6 +184,7 @@ class HttpModel:
                 headers=headers,
                 on_headers=on_headers,
                 on_frame=on_frame,
+                on_text=on_text,
                 learns=on_headers is None or is_retry,
             )
             async with exchange:
@@ -348,15 +351,17 @@ class HttpModel:
 
     # The way back.
 
-    def stages(self, prepared: PreparedRequest, plan: Plan, on_frame: OnFrame | None) -> Pipe:
+    def stages(
+        self, prepared: PreparedRequest, plan: Plan, on_frame: OnFrame | None, on_text: OnText | None = None
+    ) -> Pipe:
         """Bytes to events."""
         decoder = self.wire.stream_decoder(self._decode_context(prepared))
-        return pipe(SSEDecoder(), SSEPayloads(on_frame), decoder, *self._event_stages(prepared, plan))
+        return pipe(SSEDecoder(), SSEPayloads(on_frame), decoder, *self._event_stages(prepared, plan, on_text))
 
-    def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan) -> list[Event]:
+    def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan, on_text: OnText | None = None) -> list[Event]:
         """The events of a reply that did not come as a stream."""
         events = self.wire.decode_response(data, self._decode_context(prepared))
-        for stage in self._event_stages(prepared, plan):
+        for stage in self._event_stages(prepared, plan, on_text):
             events = [out for event in events for out in stage.feed(event)]
         return events
 
@@ -369,10 +374,14 @@ class HttpModel:
             origin=self.resolution.model,
         )
 
-    def _event_stages(self, prepared: PreparedRequest, plan: Plan) -> tuple[Stage[Event, Event], ...]:
+    def _event_stages(
+        self, prepared: PreparedRequest, plan: Plan, on_text: OnText | None
+    ) -> tuple[Stage[Event, Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
         stages = self._watchers(request, plan)
+        if on_text is not None:
+            stages = (TextTap(on_text), *stages)
         if prepared.encoded.rewritten:
             from callboard.providers.restore_arguments import ArgumentRestorer  # noqa: PLC0415  # few schemas are rewritten
 

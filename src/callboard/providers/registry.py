@@ -60,7 +60,7 @@ def open_model(
     resolution = resolve(name, profile)
     decided = make_plan(resolution, mode)
     open_endpoint = partial(
-        HttpModel,
+        model_class(decided),
         resolution,
         decided,
         transport or Transport(),
@@ -90,6 +90,15 @@ def open_model(
     if facts.key_variable and not key and url == facts.base_url:
         raise CallerError("it wants an API key", path=name, hint=f"set {facts.key_variable}")
     return open_endpoint(base_url=url, api_key=key)
+
+
+def model_class(plan: Plan) -> type[HttpModel]:
+    """The class of an endpoint's model: one that judges calls, where the plan has a gate."""
+    if not plan.gate.kind:
+        return HttpModel
+    from callboard.providers.deciding_model import DecidingModel  # noqa: PLC0415  # for small models
+
+    return DecidingModel
 
 
 def _provider_hint(name: str) -> str:

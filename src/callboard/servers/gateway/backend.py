@@ -24,6 +24,7 @@ from callboard.profiles import ModeName, Resolution, facts_for, providers, resol
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import OnFrame, OnHeaders
 from callboard.providers.http_model import NO_HEADERS
+from callboard.providers.registry import model_class
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.remembered_reasoning import ReasoningMemory
@@ -275,9 +276,10 @@ class Backend:
         if assumed:
             resolution = resolve(name, {**facts, **assumed})
         resolution = msgspec.structs.replace(resolution, model=name)
-        return HttpModel(
+        plan = make_plan(resolution, mode)
+        return model_class(plan)(
             resolution,
-            make_plan(resolution, mode),
+            plan,
             self._transport,
             base_url=settings.url,
             headers=settings.headers,

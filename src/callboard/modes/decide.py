@@ -1,0 +1,263 @@
+"""Decide whether a call is made, before anyone sees it: each call is held back until it has a score.
+
+A small model that is shown a tool calls it, whether it fits or not, and what it lacks it makes up. Asked for one word
+about the call that it has just written, it knows better. The score of a call is the log-odds of that word, `yes` against
+`no`, without the model's own inclination (`bias`); each required value that stands nowhere in the conversation takes
+`UNGROUNDED` off it. A call below the threshold is stopped, and the model is asked for an answer in words, without tools.
+
+Laws: a `DecideStep` is a Stage, and what to ask next follows from what was read. No event is taken back. Text before
+the first call passes at once. A question that fails stops nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    AssistantCanister,
+    Controls,
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    ToolDeclaration,
+    Usage,
+    UserCanister,
+    Why,
+    contents,
+    join_texts,
+)
+from callboard.modes.grounding import ConversationText, find_ungrounded
+from callboard.modes.mode import Gate
+from callboard.text.truncate import truncate
+
+UNGROUNDED: Final = 2.0
+"""What a required value that nobody said takes off the score: as much as seven to one in the model's own word."""
+_MOST_UNGROUNDED: Final = 2
+"""Values that count; a third one says nothing new."""
+_YES: Final = frozenset({"yes", "y"})
+_NO: Final = frozenset({"no", "n"})
+_LEAST: Final = 1e-6
+"""The probability of a word that is none of the likeliest."""
+_LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+"""Fields of the chat wire; 20 are as many as OpenAI permits."""
+_DESCRIPTION: Final = 400
+"""Characters of a tool's description that a question repeats."""
+_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+
+
+class GateQuestion(msgspec.Struct, frozen=True):
+    """What the model is asked about the call of this index."""
+
+    index: int
+    request: Request
+
+
+def create_decide_step(request: Request, gate: Gate, *, has_logprobs: bool = True) -> DecideStep | None:
+    """The step for a reply to the request; None where no call can be stopped.
+
+    A call that was asked for is made. One that follows results goes on with what was decided before.
+
+    Args:
+        request: What the model is asked.
+        gate: How its calls are judged.
+        has_logprobs: The endpoint can be asked for log-probabilities; without them a word is all that is known.
+    """
+    last = request.canisters[-1] if request.canisters else None
+    if not gate.kind or not request.tools or request.tool_choice != "auto" or not isinstance(last, UserCanister):
+        return None
+    return DecideStep(request, gate, _LOGPROBS if has_logprobs else {})
+
+
+class DecideStep:
+    """A Stage: the events of a reply in, those that may pass out.
+
+    When the reply has ended, `next_question` is asked for until there is none, each answered by `take_answer`;
+    then `release` gives what was held, and `answer_request` what to ask where every call was stopped.
+    """
+
+    def __init__(self, request: Request, gate: Gate, fields: Mapping[str, Any]) -> None:
+        self._request = request
+        self._gate = gate
+        self._fields = fields
+        self._held: list[Event] = []
+        self._calls: list[InvocationEnded] = []
+        self._scores: dict[int, float] = {}
+        self._text: list[str] = []
+        self._usage = Usage()
+        self._ending: ReplyEnded | ReplyFailed | None = None
+        self._is_cut = False
+
+    def add_text(self, text: str) -> None:
+        """What the model wrote, before calls were found in it: a question behind it finds its prompt in the cache."""
+        self._text.append(text)
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case InvocationEnded():
+                self._calls.append(event)
+            case InvocationIncomplete():
+                self._is_cut = True
+            case ReplyEnded() | ReplyFailed():
+                self._ending = event
+            case Usage():
+                self._usage = event
+        if self._held or isinstance(event, (*_CALLS, Usage, ReplyEnded, ReplyFailed)):
+            self._held.append(event)
+            return []
+        return [event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return self.release()
+
+    def next_question(self) -> GateQuestion | None:
+        """What to ask about the next call; None when each has its score."""
+        if not self._calls or self._is_cut or not isinstance(self._ending, ReplyEnded):
+            return None
+        for call in self._calls:
+            if call.index in self._scores:
+                continue
+            tool = next((tool for tool in self._request.tools if tool.name == call.name), None)
+            if tool is None or call.arguments is None:
+                self._scores[call.index] = math.inf  # a mistake that the model is told of
+                continue
+            if self._gate.kind == "grounding":
+                self._scores[call.index] = -self._penalty(call, tool)
+                continue
+            return GateQuestion(call.index, self._question(call, tool))
+        return None
+
+    def take_answer(self, question: GateQuestion, events: Iterable[Event]) -> None:
+        """The reply to a question. One that failed, or that says neither yes nor no, lets the call pass."""
+        events = list(events)
+        for event in events:
+            if isinstance(event, Usage):
+                self._usage += event
+        call = next(call for call in self._calls if call.index == question.index)
+        tool = next(tool for tool in self._request.tools if tool.name == call.name)
+        odds = read_answer(events)
+        passes = odds is None
+        self._scores[call.index] = math.inf if passes else (odds or 0.0) - self._gate.bias - self._penalty(call, tool)
+        if passes:
+            self._held.insert(0, Note("alert", f"whether {call.name} does what was asked could not be found out"))
+
+    @property
+    def _stopped(self) -> set[int]:
+        return {index for index, score in self._scores.items() if score < self._gate.threshold}
+
+    def release(self) -> list[Event]:
+        """What was held, without the calls that are stopped; without its end where an answer is asked for."""
+        stopped = self._stopped
+        events: list[Event] = []
+        indices: dict[int, int] = {}
+        for event in self._held:
+            match event:
+                case InvocationStarted(index=index) | ArgumentsPiece(index=index) | InvocationEnded(index=index):
+                    if index in stopped:
+                        continue
+                    events.append(replace(event, index=indices.setdefault(index, len(indices))))
+                case Usage() if not self._needs_answer:
+                    events.append(self._usage)
+                case Usage() | ReplyEnded() if self._needs_answer:
+                    continue
+                case _:
+                    events.append(event)
+        notes = [self._stop_note(call) for call in self._calls if call.index in stopped]
+        self._held = []
+        return [*notes, *events]
+
+    @property
+    def _needs_answer(self) -> bool:
+        return bool(self._calls) and len(self._stopped) == len(self._calls)
+
+    def answer_request(self) -> Request | None:
+        """The request for an answer in words, where every call was stopped."""
+        if not self._needs_answer:
+            return None
+        return replace(self._request, tools=(), tool_choice="auto", parallel=None)
+
+    @property
+    def usage(self) -> Usage:
+        """That of the reply and its questions."""
+        return self._usage
+
+    def _stop_note(self, call: InvocationEnded) -> Note:
+        text = f"a call of {call.name} was stopped: it does not seem to do what was asked"
+        return Note("dropped", text, call.offsets, code="stopped_call")
+
+    def _question(self, call: InvocationEnded, tool: ToolDeclaration) -> Request:
+        written = "".join(self._text)
+        if not written.strip():  # its server has read the call
+            written = f'{{"name": "{call.name}", "arguments": {call.raw}}}'
+        dialogue = (AssistantCanister(contents(written)), UserCanister(contents(ask_about(tool))))
+        return replace(
+            self._request,
+            canisters=(*self._request.canisters, *dialogue),
+            constraint=None,
+            controls=Controls(temperature=0.0, max_tokens=1),
+            extra={**self._request.extra, **self._fields},
+        )
+
+    def _penalty(self, call: InvocationEnded, tool: ToolDeclaration) -> float:
+        ungrounded = find_ungrounded(call.arguments or {}, tool.schema, self._read_conversation())
+        return UNGROUNDED * min(len(ungrounded), _MOST_UNGROUNDED)
+
+    def _read_conversation(self) -> ConversationText:
+        canisters = self._request.conversation or self._request.canisters
+        return ConversationText(
+            join_texts(each.content) for each in canisters if not isinstance(each, InvocationCanister)
+        )
+
+
+def ask_about(tool: ToolDeclaration) -> str:
+    """The question about a call of the tool."""
+    description = truncate(" ".join(tool.description.split()), _DESCRIPTION)
+    does = f'The function {tool.name} does this: "{description}"' if description else f"You called {tool.name}."
+    return f"{does} Is that what was asked for? Answer yes or no."
+
+
+def read_answer(events: Iterable[Event]) -> float | None:
+    """The log-odds of yes against no; None if the reply says neither.
+
+    A model without log-probabilities says a word, which is taken for certain.
+    """
+    text = ""
+    for event in events:
+        if isinstance(event, Logprobs) and event.tokens and not event.is_refusal:
+            return _odds(event.tokens[0])
+        if isinstance(event, TextPiece):
+            text += event.text
+    word = _word(text.split()[0]) if text.split() else ""
+    return math.inf if word in _YES else -math.inf if word in _NO else None
+
+
+def _odds(token: Mapping[str, Any]) -> float | None:
+    top = token.get("top_logprobs")
+    likely = [token, *(top if isinstance(top, list) else [])]
+    known = {str(each.get("token")): _probability(each) for each in likely if isinstance(each, Mapping)}
+    yes = sum(value for word, value in known.items() if _word(word) in _YES)
+    no = sum(value for word, value in known.items() if _word(word) in _NO)
+    return None if not yes and not no else math.log((yes + _LEAST) / (no + _LEAST))
+
+
+def _probability(token: Mapping[str, Any]) -> float:
+    value = token.get("logprob")
+    return math.exp(min(value, 0.0)) if isinstance(value, int | float) else 0.0
+
+
+def _word(token: str) -> str:
+    return token.strip(" \n\t.,:;!\"'`*").casefold()

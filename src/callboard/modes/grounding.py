@@ -1,0 +1,138 @@
+"""Find the values of a call that stand nowhere in the conversation: a model that lacks a value makes one up.
+
+Only what a tool requires is looked at, and of that only what somebody must have said: no flags, no choices of an `enum`,
+no defaults. A number may be said in words, with separators or as a percentage, a date by its parts, a text by any of its
+longer words.
+
+Law: linear in the conversation, which is read once for all calls of a reply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from callboard.text.normal_form import normal_form
+
+_NUMBER: Final = re.compile(r"\d[\d,_]*(?:\.\d+)?")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_LONG: Final = 4
+"""Letters of a word that says enough by itself."""
+_STEM: Final = 5
+"""Letters that two forms of a word share: Paris and Parisian, dance and dancing."""
+_WORDS: Final[Mapping[str, float]] = {
+    **{word: value for value, word in enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"])},
+    **{word: value for value, word in enumerate(["eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"], 11)},
+    **{word: value for value, word in enumerate(["seventeen", "eighteen", "nineteen", "twenty"], 17)},
+    **{word: 10.0 * value for value, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)},
+    "a": 1, "an": 1, "once": 1, "half": 0.5, "twice": 2, "double": 2, "dozen": 12,
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5,
+    **dict(zip(["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"], range(1, 13), strict=True)),
+}  # fmt: skip
+_SCALES: Final = (1.0, 100.0, 1_000.0, 1_000_000.0, 1_000_000_000.0)
+"""What a number that was said may have been multiplied by: percent, thousand, million, billion."""
+_DIGITS: Final = 6
+"""Decimals that are compared: 0.07 times 100 is not 7.0."""
+_MAX_VALUES: Final = 64
+"""Values of a call that are looked for; a longer list is data that a tool gave or a person pasted."""
+
+
+class ConversationText:
+    """What was said, as values are looked for in it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = tuple(texts)
+
+    @cached_property
+    def _form(self) -> str:
+        return normal_form("\n".join(self._texts))
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        return frozenset([word[:_STEM] for word in _WORD.findall(self._form)])
+
+    @cached_property
+    def _numbers(self) -> frozenset[float]:
+        digits = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(self._form)]
+        return frozenset([*digits, *[_WORDS[word] for word in _WORD.findall(self._form) if word in _WORDS]])
+
+    def says(self, value: object) -> bool:
+        """Whether the conversation says the value."""
+        match value:
+            case bool() | None:
+                return True
+            case int() | float():
+                return self._says_number(float(value))
+            case str():
+                return self._says_text(normal_form(value))
+            case _:
+                return True
+
+    def _says_number(self, value: float) -> bool:
+        value = abs(value)
+        scaled = [value * scale for scale in _SCALES] + [value / scale for scale in _SCALES]
+        return any(round(each, _DIGITS) in self._numbers for each in scaled)
+
+    def _says_text(self, form: str) -> bool:
+        if not form or form in self._form:
+            return True
+        if self._is_in_another_script(form):
+            return True  # a name in another alphabet cannot be looked for
+        words = [word for word in _WORD.findall(form) if len(word) >= _LONG]
+        if any(word[:_STEM] in self._stems for word in words):
+            return True
+        numbers = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(form)]
+        return bool(numbers) and all(number in self._numbers for number in numbers)
+
+    def _is_in_another_script(self, form: str) -> bool:
+        letters = [each for each in self._form if each.isalpha()]
+        return form.isascii() and sum(each.isascii() for each in letters) * 2 < len(letters)
+
+
+def find_ungrounded(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
+) -> list[str]:
+    """The required parameters with a value that the conversation does not say, or without a value.
+
+    Args:
+        arguments: Those of the call.
+        schema: That of the tool's arguments.
+        conversation: What was said.
+    """
+    properties = schema.get("properties")
+    required = schema.get("required")
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        return []
+    missing: list[str] = []
+    for name in required:
+        described = properties.get(name)
+        if name not in arguments:
+            missing.append(str(name))
+            continue
+        if isinstance(described, Mapping) and _is_chosen(described, arguments[name]):
+            continue
+        values = [value for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False)]
+        if not all(conversation.says(value) for value in values):
+            missing.append(str(name))
+    return missing
+
+
+def _is_chosen(described: Mapping[str, Any], value: object) -> bool:
+    """Whether the value is one of those that the schema itself names."""
+    return any(key in described for key in ("enum", "const")) or (
+        "default" in described and described["default"] == value
+    )
+
+
+def _leaves(value: object) -> Iterator[object]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+        else:
+            yield each

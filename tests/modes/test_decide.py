@@ -1,0 +1,171 @@
+"""Calls are judged before anyone sees them: held, asked about, passed or stopped."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from callboard.core import (
+    ArgumentsPiece,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    NamedTool,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    Request,
+    ResultCanister,
+    TextPiece,
+    ToolDeclaration,
+    Usage,
+    UserCanister,
+)
+from callboard.modes.decide import create_decide_step, read_answer
+from callboard.modes.mode import Gate
+
+WEATHER = ToolDeclaration(
+    "weather", "The weather of a city.", {"properties": {"city": {"type": "string"}}, "required": ["city"]}
+)
+CLOCK = ToolDeclaration("clock", "The time of day.", {"properties": {}})
+REQUEST = Request("m", [UserCanister("The weather in Oslo?")], (WEATHER, CLOCK))
+QUESTION = Gate("question", 1.0)
+GROUNDING = Gate("grounding", -1.0)
+
+
+def call(index, name, arguments):
+    raw = "{}" if not arguments else '{"city":"' + arguments["city"] + '"}'
+    return [
+        InvocationStarted(index, f"call_{index}", name, known=True),
+        ArgumentsPiece(index, raw),
+        InvocationEnded(index, f"call_{index}", name, arguments, raw),
+    ]
+
+
+def word(yes, no):
+    top = [{"token": "yes", "logprob": math.log(yes)}, {"token": " No", "logprob": math.log(no)}]
+    return [Logprobs(({"token": "yes", "logprob": math.log(yes), "top_logprobs": top},)), TextPiece("yes"), Usage(9, 1)]
+
+
+def judge(events, answers=(), gate=QUESTION, request=REQUEST):
+    """What passes at once, what is released, the questions, and what is asked at last."""
+    step = create_decide_step(request, gate)
+    passed = [out for event in events for out in step.feed(event)]
+    questions = []
+    for answer in answers:
+        questions.append(step.next_question())
+        step.take_answer(questions[-1], answer)
+    assert step.next_question() is None
+    return passed, step.release(), questions, step.answer_request()
+
+
+OSLO = call(0, "weather", {"city": "Oslo"})
+END = [Usage(20, 10), ReplyEnded("invocations")]
+
+
+def test_a_call_that_the_model_stands_by_passes():
+    passed, released, (question,), answer = judge([ReplyStarted(), TextPiece("Well: "), *OSLO, *END], [word(0.9, 0.1)])
+    assert passed == [ReplyStarted(), TextPiece("Well: ")]
+    assert released == [*OSLO, Usage(29, 11), ReplyEnded("invocations")]
+    assert answer is None
+    asked = question.request
+    assert asked.canisters[:-2] == tuple(REQUEST.canisters)
+    assert asked.tools == REQUEST.tools  # so that the prompt begins as it did
+    assert "weather" in asked.canisters[-1].content[0].text
+    assert asked.controls.max_tokens == 1
+
+
+def test_a_call_that_it_does_not_stand_by_becomes_an_answer_without_tools():
+    _, released, _, answer = judge([ReplyStarted(), *OSLO, *END], [word(0.4, 0.6)])
+    (note,) = released
+    assert (note.kind, note.code) == ("dropped", "stopped_call")
+    assert answer.tools == ()
+    assert answer.canisters == REQUEST.canisters
+
+
+def test_the_inclination_to_say_yes_is_taken_off():
+    assert judge([*OSLO, *END], [word(0.9, 0.1)], Gate("question", 0.0, bias=1.0))[3] is None
+    assert judge([*OSLO, *END], [word(0.9, 0.1)], Gate("question", 0.0, bias=3.0))[3] is not None
+
+
+def test_a_value_that_nobody_said_lowers_the_score():
+    made_up = call(0, "weather", {"city": "Lima"})
+    assert judge([*made_up, *END], [word(0.9, 0.1)])[3] is not None
+    assert judge([*made_up, *END], [word(0.99, 0.01)])[3] is None
+    assert judge([*made_up, *END], gate=GROUNDING)[3] is not None
+    assert judge([*OSLO, *END], gate=GROUNDING)[3] is None
+
+
+def test_of_two_calls_one_is_stopped():
+    second = call(1, "clock", {})
+    _, released, questions, answer = judge([*OSLO, *second, *END], [word(0.1, 0.9), word(0.9, 0.1)])
+    assert [each.index for each in questions] == [0, 1]
+    assert answer is None
+    assert [event for event in released if isinstance(event, InvocationEnded)] == [
+        InvocationEnded(0, "call_1", "clock", {}, "{}")
+    ]
+    assert released[-1] == ReplyEnded("invocations")
+
+
+def test_without_log_probabilities_the_word_decides():
+    assert judge([*OSLO, *END], [[TextPiece(" Yes.")]])[3] is None
+    assert judge([*OSLO, *END], [[TextPiece("No, it does not")]])[3] is not None
+
+
+@pytest.mark.parametrize("answer", [[], [TextPiece("Perhaps")], [ReplyFailed("provider", "rate_limit", "Slow down")]])
+def test_a_question_without_an_answer_stops_nothing(answer):
+    _, released, _, again = judge([*OSLO, *END], [answer])
+    assert again is None
+    assert isinstance(released[0], Note)
+    assert released[1:4] == OSLO
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [TextPiece("It is cold."), Usage(1, 1), ReplyEnded("stop")],
+        [OSLO[0], OSLO[1], InvocationIncomplete(0, "call_0", "weather", '{"ci', why="length"), ReplyEnded("length")],
+        [*OSLO, ReplyFailed("provider", "network", "Gone")],
+    ],
+)
+def test_where_there_is_nothing_to_judge_all_passes(events):
+    passed, released, _, answer = judge(events)
+    assert [*passed, *released] == events
+    assert answer is None
+
+
+def test_mistakes_pass_so_that_the_model_is_told_of_them():
+    unknown = InvocationEnded(0, "call_0", "snow", {}, "{}")
+    broken = InvocationEnded(1, "call_1", "weather", None, "{")
+    _, released, _, answer = judge([unknown, broken, *END])
+    assert released[:2] == [unknown, broken]
+    assert answer is None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("m", REQUEST.canisters),
+        Request("m", REQUEST.canisters, REQUEST.tools, tool_choice="required"),
+        Request("m", REQUEST.canisters, REQUEST.tools, tool_choice=NamedTool("weather")),
+        Request("m", [*REQUEST.canisters, ResultCanister(invocation_id="call_0", content="Cold")], REQUEST.tools),
+    ],
+)
+def test_what_was_asked_for_is_not_judged(request_):
+    assert create_decide_step(request_, QUESTION) is None
+    assert create_decide_step(REQUEST, Gate()) is None
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ({},),
+        ({"token": 3, "logprob": "x", "top_logprobs": [1, {"token": None}]},),
+        ({"token": "maybe", "logprob": -1},),
+    ],
+)
+def test_odd_log_probabilities_are_no_answer(tokens):
+    assert read_answer([Logprobs(tokens)]) is None

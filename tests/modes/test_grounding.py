@@ -1,0 +1,93 @@
+"""Values of a call that nobody said are found; what was said in another form is not taken for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.modes.grounding import ConversationText, find_ungrounded
+
+
+def schema(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+TEXT = {"type": "string"}
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("The weather in Paris", "Paris"),
+        ("A Parisian restaurant", "Paris"),
+        ("It costs 1,250 dollars", 1250),
+        ("A rate of 5%", 0.05),
+        ("A rate of 7 percent", 0.07),
+        ("Three of them", 3),
+        ("A dozen eggs", 12),
+        ("2 million people", 2_000_000),
+        ("Drop it from 10 m", -10),
+        ("On June 3, 2024", "2024-06-03"),
+        ("San Francisco, please", "San Francisco, CA"),
+        ("numbers 1, 2 and 3", [1, 2, 3]),
+        ("Anna is 30", {"name": "Anna", "age": 30}),
+        ("K\u00f6ln", "K\u00f6ln"),
+        ("\u5929\u6c14\u600e\u4e48\u6837", "weather"),
+        ("anything", True),
+        ("anything", None),
+        ("anything", ""),
+    ],
+)
+def test_what_was_said_is_found(text, value):
+    assert find_ungrounded({"x": value}, schema(x={}), ConversationText([text])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("What is the capital of France?", 42),
+        ("What is the capital of France?", "Los Angeles"),
+        ("Numbers 1 and 2", [1, 2, 3]),
+        ("My name is Anna", {"name": "Anna", "age": 30}),
+        ("It was in 2023", "2024-06-03"),
+    ],
+)
+def test_what_nobody_said_is_found_out(text, value):
+    assert find_ungrounded({"x": value}, schema(x={}), ConversationText([text])) == ["x"]
+
+
+def test_only_what_is_required_and_free_is_looked_at():
+    described = schema(unit={"enum": ["C", "F"]}, city=TEXT, limit={"type": "integer", "default": 10})
+    described["properties"]["note"] = TEXT
+    arguments = {"unit": "C", "city": "Oslo", "limit": 10, "note": "made up"}
+    assert find_ungrounded(arguments, described, ConversationText(["Oslo?"])) == []
+    assert find_ungrounded({"unit": "C"}, described, ConversationText(["Oslo?"])) == ["city", "limit"]
+    assert find_ungrounded({**arguments, "limit": 7}, described, ConversationText(["Oslo?"])) == ["limit"]
+
+
+@pytest.mark.parametrize("odd", [{}, {"properties": []}, {"properties": {}, "required": "x"}, {"required": [1, None]}])
+def test_an_odd_schema_asks_for_nothing(odd):
+    assert find_ungrounded({}, odd, ConversationText(["Hi"])) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), JSON), st.text())
+def test_no_arguments_break_it(arguments, text):
+    found = find_ungrounded(arguments, schema(a={}, b=TEXT, c=NUMBER), ConversationText([text]))
+    assert set(found) <= {"a", "b", "c"}
+
+
+def test_a_text_that_repeats_the_value_grounds_it():
+    @given(st.text(), st.text(), st.text())
+    def check(before, value, behind):
+        assert find_ungrounded({"x": value}, schema(x=TEXT), ConversationText([f"{before} {value} {behind}"])) == []
+
+    check()
