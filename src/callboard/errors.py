@@ -77,7 +77,7 @@ class SandboxUnavailable(CallerError):
 
 
 class ModelFileError(CallboardError):
-    """A model's file could not be downloaded: every source refused, or its hash is wrong."""
+    """A model's file, or a wheel with tasks, could not be downloaded: every source refused, or its hash is wrong."""
 
     party = "source"
 

@@ -82,8 +82,8 @@ def test_restraint_needs_no_answers_and_relevance_takes_any_call():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([b"{"], r"file\.json:1.*not as BFCL's"),
-        ([b"[" * 5000], r"file\.json:1.*not as BFCL's"),
+        ([b"{"], r"file\.json:1.*not as it should be"),
+        ([b"[" * 5000], r"file\.json:1.*not as it should be"),
         ([question(messages=[{"role": "tool", "content": ""}])], r"file\.json:1.*role 'tool'"),
         ([question(functions=[FUNCTION, FUNCTION])], r"file\.json:1.*two tools"),
         ([question(functions=[{**FUNCTION, "name": "other"}])], r"file\.json:1.*not declared"),

@@ -2,6 +2,7 @@
 
 from callboard.evaluation.bfcl import load_bfcl
 from callboard.evaluation.check import check_step
+from callboard.evaluation.sample import sample
 from callboard.evaluation.task import (
     Attempt,
     ExpectedCall,
@@ -14,6 +15,7 @@ from callboard.evaluation.task import (
     decode_tasks,
     encode_task,
 )
+from callboard.evaluation.when2call import load_when2call
 
 __all__ = [
     "Attempt",
@@ -28,4 +30,6 @@ __all__ = [
     "decode_tasks",
     "encode_task",
     "load_bfcl",
+    "load_when2call",
+    "sample",
 ]

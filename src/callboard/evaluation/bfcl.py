@@ -90,6 +90,7 @@ class _Answer(msgspec.Struct, frozen=True):
     ground_truth: list[dict[str, dict[str, tuple[Any, ...]]]]
 
 
+_functions: msgspec.json.Decoder[_Function] = msgspec.json.Decoder(_Function)
 _questions: msgspec.json.Decoder[_Question] = msgspec.json.Decoder(_Question)
 _answers: msgspec.json.Decoder[_Answer] = msgspec.json.Decoder(_Answer)
 
@@ -108,8 +109,8 @@ def load_bfcl(directory: Path, categories: Sequence[str] = CATEGORIES) -> list[T
     for category in categories:
         check_category(category)
         questions = _file(directory, category)
-        answers = _lines(_file(directory / "possible_answer", category)) if has_answers(category) else []
-        tasks += decode_bfcl(category, _lines(questions), answers, path=questions.name)
+        answers = read_lines(_file(directory / "possible_answer", category)) if has_answers(category) else []
+        tasks += decode_bfcl(category, read_lines(questions), answers, path=questions.name)
     return tasks
 
 
@@ -130,8 +131,8 @@ def decode_bfcl(
     category: str, questions: Iterable[bytes], answers: Iterable[bytes] = (), *, path: str = ""
 ) -> Iterator[Task]:
     """The tasks of a category's lines. Raises CallerError that names `path` and the line."""
-    known = {answer.id: answer for answer in _decode(_answers, answers, f"possible_answer/{path}")}
-    for number, question in enumerate(_decode(_questions, questions, path), 1):
+    known = {answer.id: answer for answer in decode_lines(_answers, answers, f"possible_answer/{path}")}
+    for number, question in enumerate(decode_lines(_questions, questions, path), 1):
         yield _task(category, question, known.get(question.id), f"{path}:{number}")
 
 
@@ -158,6 +159,11 @@ def _canister(message: _Message, path: str) -> Canister:
         raise CallerError(f"a message of the role {message.role!r} cannot be read", path=path)
     canister: Canister = _CANISTERS[message.role](message.content)
     return canister
+
+
+def decode_tool(function: str, path: str) -> ToolDeclaration:
+    """The tool that one of BFCL's functions is, given as JSON. Raises CallerError that names `path`."""
+    return _tool(next(decode_lines(_functions, [function.encode()], path)), path)
 
 
 def _tool(function: _Function, path: str) -> ToolDeclaration:
@@ -194,13 +200,15 @@ def _file(directory: Path, category: str) -> Path:
     return files[-1]
 
 
-def _lines(file: Path) -> list[bytes]:
+def read_lines(file: Path) -> list[bytes]:
+    """The lines of a file that are not empty. Raises CallerError for a file that is too large."""
     if file.stat().st_size > _SIZE:
         raise CallerError("the file is too large", path=str(file), hint=f"at most {_SIZE} bytes")
     return [line for line in file.read_bytes().splitlines() if line.strip()]
 
 
-def _decode(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
+def decode_lines(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
+    """What each line is. Raises CallerError that names `path` and the line."""
     for number, line in enumerate(lines, 1):
         place = f"{path}:{number}"
         if len(line) > LINE:
@@ -208,4 +216,4 @@ def _decode(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: s
         try:
             yield decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise CallerError(f"not as BFCL's: {error}", path=place) from None
+            raise CallerError(f"not as it should be: {error}", path=place) from None

