@@ -2,6 +2,7 @@
 
 from callboard.evaluation.bfcl import load_bfcl
 from callboard.evaluation.check import check_step
+from callboard.evaluation.own_tasks import load_own_tasks
 from callboard.evaluation.sample import sample
 from callboard.evaluation.task import (
     Attempt,
@@ -30,6 +31,7 @@ __all__ = [
     "decode_tasks",
     "encode_task",
     "load_bfcl",
+    "load_own_tasks",
     "load_when2call",
     "sample",
 ]
