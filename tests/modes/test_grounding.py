@@ -31,6 +31,7 @@ NUMBER = {"type": "number"}
         ("Drop it from 10 m", -10),
         ("On June 3, 2024", "2024-06-03"),
         ("San Francisco, please", "San Francisco, CA"),
+        ("in C sharp major", "C#"),
         ("numbers 1, 2 and 3", [1, 2, 3]),
         ("Anna is 30", {"name": "Anna", "age": 30}),
         ("K\u00f6ln", "K\u00f6ln"),

@@ -80,8 +80,10 @@ class ConversationText:
             return True
         if self._is_in_another_script(form):
             return True  # a name in another alphabet cannot be looked for
-        words = [word for word in _WORD.findall(form) if len(word) >= _LONG]
-        if any(word[:_STEM] in self._stems for word in words):
+        words = _WORD.findall(form)
+        long = [word for word in words if len(word) >= _LONG]
+        # Of a text without a long word, such as C#, a short one says enough.
+        if any(word[:_STEM] in self._stems for word in long or words):
             return True
         numbers = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(form)]
         return bool(numbers) and all(number in self._numbers for number in numbers)
