@@ -29,6 +29,10 @@ _COMMANDS: Final = {
         "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask: what works, what is lost, what \
 helps.",
     ),
+    "eval": (
+        "eval:app",
+        "Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
+    ),
     "codex": (
         "clients.commands:codex",
         "Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models.",

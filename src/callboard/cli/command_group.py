@@ -53,6 +53,16 @@ class CliGroup(_Help, TyperGroup):
             formatter.write_dl([(name, summary(each.help)) for name, each in self.commands.items()])
 
 
+class DefaultGroup(CliGroup):
+    """A group whose command `run` is meant where the first argument is the name of no command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command's name in front of arguments that have none."""
+        if args and args[0] not in self.commands and args[0] not in self.get_help_option_names(ctx):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
 class LazyCommand(TyperCommand):
     """Stands for a command whose module is not imported yet.
 
@@ -104,6 +114,7 @@ def _set_classes(app: typer.Typer) -> None:
     for command in app.registered_commands:
         command.cls = CliCommand
     for group in app.registered_groups:
-        group.cls = CliGroup
+        own = group.typer_instance.info.cls if group.typer_instance is not None else None
+        group.cls = DefaultGroup if own is DefaultGroup else CliGroup
         if group.typer_instance is not None:
             _set_classes(group.typer_instance)

@@ -84,7 +84,7 @@ class RecordFile:
         """The file of a model's name."""
         plain = "".join([each if each.isalnum() or each in "-._" else "_" for each in truncate(model, _NAME, "")])
         digest = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return cls((directory or evaluations_directory()) / f"{plain}-{digest}.jsonl")
+        return cls((directory or evaluation_directory() / "answers") / f"{plain}-{digest}.jsonl")
 
     def read(self) -> dict[str, Record]:
         """The records by their keys; of two with one key the later one. A line that is no record is skipped."""
@@ -109,9 +109,9 @@ class RecordFile:
             os.close(file)
 
 
-def evaluations_directory() -> Path:
-    """`${XDG_DATA_HOME:-~/.local/share}/callboard/evaluations`."""
-    return data_directory() / "evaluations"
+def evaluation_directory() -> Path:
+    """`${XDG_DATA_HOME:-~/.local/share}/callboard/evaluation`: tasks, and in `answers` what models did with them."""
+    return data_directory() / "evaluation"
 
 
 def make_key(

@@ -105,15 +105,21 @@ class VariantScore(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A whole run. `planned` is the number of tasks that each variant was to be asked."""
+    """A whole run."""
 
     model: str
-    planned: int
+    tasks: tuple[str, ...]
+    """The identifiers of the tasks that each variant was to be asked."""
     variants: tuple[VariantScore, ...]
     misses: tuple[Miss, ...]
     failures: tuple[Unanswered, ...]
     choice: Choice | None = None
     """None where nothing was compared."""
+
+    @property
+    def planned(self) -> int:
+        """How many tasks each variant was to be asked."""
+        return len(self.tasks)
 
 
 class _Results:
@@ -181,7 +187,7 @@ def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcom
         results.setdefault(name, _Results(outcome.variant)).add(outcome)
     return Report(
         model,
-        len(tasks),
+        tuple([task.identifier for task in tasks]),
         tuple([each.summarize() for each in results.values()]),
         tuple([miss for each in results.values() for miss in each.misses]),
         tuple([failure for each in results.values() for failure in each.failures]),

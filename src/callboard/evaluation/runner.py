@@ -34,12 +34,15 @@ from callboard.core import (
     ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
+    Request,
     ResultCanister,
     TextPiece,
     TextualContent,
     Usage,
+    UserCanister,
     contents,
     error_result,
+    reply_events,
 )
 from callboard.core.events import Ending
 from callboard.errors import CallboardError, ProviderError
@@ -77,6 +80,8 @@ class RunnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a reply; one that is cut there may be a miss under the label `truncation`."""
     fresh: bool = False
     """Ask again what is on disk."""
+    warm_up: bool = False
+    """Have the model loaded before the clock runs."""
 
     @property
     def controls(self) -> Controls:
@@ -164,6 +169,8 @@ class _VariantRunner:
                 yield TaskOutcome(self._variant, task, record, is_cached=True)
             else:
                 remaining.append((key, task))
+        if remaining and self._options.warm_up:
+            await _warm_up(self._model)
         async with aclosing(_in_parallel(self._run_task, remaining, self._options.concurrency)) as records:
             async for task, record in records:
                 self._count(record)
@@ -195,6 +202,14 @@ class _VariantRunner:
                 path=self._model.name,
                 hint="what is done is kept; the same command goes on",
             )
+
+
+async def _warm_up(model: Model) -> None:
+    """Ask for one token; what comes of it, the first task says as well."""
+    request = Request(model.name, (UserCanister(contents("Hello")),), controls=Controls(temperature=0.0, max_tokens=1))
+    async with aclosing(reply_events(model, request)) as events:
+        async for _ in events:
+            pass
 
 
 async def attempt_task(model: Model, task: Task, options: RunnerOptions | None = None) -> tuple[Attempt, ...]:

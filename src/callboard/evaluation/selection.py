@@ -1,19 +1,16 @@
-"""Choose some of many tasks: by category, by number, without those that something was fitted on.
+"""Read which tasks a person wants: categories, numbers of them, and a number in all that is shared out.
 
-Law: the same tasks, numbers and seed give the same choice, whatever order the files are in; a larger number of one
-category holds the smaller one's tasks.
-
-Why a digest orders the tasks and not a generator of random numbers: the choice then depends neither on how many tasks
-there are of other categories nor on a version of Python.
+Laws: as many tasks are selected as were asked for, unless there are fewer; the numbers of categories without one of
+their own differ by no more than what is available makes necessary. Which tasks these are, `sample` decides.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from callboard.errors import CallerError
+from callboard.evaluation.sample import sample
 from callboard.evaluation.task import Task
 
 MAX_TASKS: Final = 100_000
@@ -55,7 +52,7 @@ def select_tasks(
         The selected tasks, category by category, in the order of the seed.
 
     Raises:
-        CallerError: There is no such category, or nothing remains.
+        CallerError: There is no such category, or one has fewer tasks than it is to give, or nothing remains.
     """
     groups: dict[str, list[Task]] = {}
     for task in tasks:
@@ -65,21 +62,14 @@ def select_tasks(
             hint = f"there are {', '.join(groups)}"
             raise CallerError(f"no task of the category {name!r}", path="--categories", hint=hint)
     names = [*(categories or groups)]
-    ranked = {name: _rank([task for task in groups[name] if task.identifier not in exclude], seed) for name in names}
+    available = {name: sum(task.identifier not in exclude for task in groups[name]) for name in names}
     fixed = {name: number for name, number in (categories or {}).items() if number is not None}
-    shared = {name: len(ranked[name]) for name in names if name not in fixed}
+    shared = {name: number for name, number in available.items() if name not in fixed}
     numbers = fixed | (shared if count is None else _share_out(max(0, count - sum(fixed.values())), shared))
-    selected = [task for name in names for task in ranked[name][: numbers[name]]]
+    selected = sample(tasks, {name: numbers[name] for name in names}, seed, exclude=exclude)
     if not selected:
         raise CallerError("no task remains", hint="take more categories or a larger number, or exclude fewer tasks")
-    return selected[:MAX_TASKS]
-
-
-def _rank(tasks: Sequence[Task], seed: int) -> list[Task]:
-    def digest(task: Task) -> bytes:
-        return hashlib.sha256(f"{seed}\n{task.suite}\n{task.identifier}".encode("utf-8", "surrogatepass")).digest()
-
-    return sorted(tasks, key=digest)
+    return selected
 
 
 def _share_out(count: int, available: Mapping[str, int]) -> dict[str, int]:

@@ -37,6 +37,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "json": {"mode": "validated", "dialect": "json"},
         "python": {"mode": "validated", "tool_prompt": "python"},
         "examples": {"mode": "validated", "examples": 2},
+        "grounding": {"gate": "grounding"},
+        "question": {"gate": "question"},
     }
 )
 """Facts by a word that stands for them."""

@@ -1,0 +1,206 @@
+"""`callboard eval`: how well a model calls tools, asked in one or several ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from callboard.cli import complete, interrupt
+from callboard.cli.command_group import DefaultGroup
+from callboard.cli.options import takes_options
+from callboard.errors import CallboardError, CallerError
+
+if TYPE_CHECKING:
+    from callboard.evaluation.report import Report
+    from callboard.evaluation.runner import TaskOutcome
+    from callboard.evaluation.task import Task
+
+app = typer.Typer(
+    cls=DefaultGroup,
+    no_args_is_help=True,
+    help="Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
+)
+
+# As in `callboard.evaluation.runner`, which is not imported for --help.
+MAX_TOKENS: Final = 1024
+TIMEOUT: Final = 300.0
+COUNT: Final = 48
+"""Tasks of a first impression: a model of this machine needs some minutes for them."""
+_CATEGORIES: Final[Mapping[str, int | None]] = {"simple_python": None, "multiple": None, "irrelevance": None}
+"""Those of BFCL that are taken unless others are named."""
+_MAX_EXCLUDE: Final = 64 * 1024 * 1024
+"""Bytes of a file of identifiers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions:
+    """The options of `callboard eval MODEL`."""
+
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="local:NAME, openai:NAME, ..., or NAME with --base-url or --via URL.",
+            show_default=False,
+            autocompletion=complete.models,
+        ),
+    ]
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="bfcl, own, recorded, a file of tasks (one JSON object a line), or a folder of BFCL's or When2Call's; \
+repeatable.",
+            show_default="bfcl",
+        ),
+    ] = None
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME or NAME:COUNT, with commas between; repeatable. By default all, and of bfcl simple_python, \
+multiple and irrelevance.",
+            show_default=False,
+        ),
+    ] = None
+    count: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tasks in all, shared out among the categories without a COUNT.", show_default=str(COUNT)
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Another one takes other tasks.")] = 0
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file with the identifiers of tasks that are not taken, or with what --json printed; repeatable.",
+            show_default=False,
+        ),
+    ] = None
+    variants: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ways to ask: facts such as 'mode=native|validated dialect=json|hermes', a preset, or all; repeatable.",
+            show_default="default",
+        ),
+    ] = None
+    via: Annotated[
+        str,
+        typer.Option(
+            help="agent; gateway (as a client of `callboard serve` sees it); or the URL of a Chat Completions endpoint \
+that is asked as a plain client would."
+        ),
+    ] = "agent"
+    base_url: Annotated[
+        str, typer.Option(help="The endpoint that the agent or the gateway asks.", show_default=False)
+    ] = ""
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks under way at once.")] = 1
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds of a reply.")] = TIMEOUT
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a reply.")] = MAX_TOKENS
+    fresh: Annotated[bool, typer.Option("--fresh/--resume", help="Ask again, or go on with what is done already.")] = (
+        False
+    )
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
+
+
+@app.command("run")
+@takes_options(EvalOptions)
+def run(options: EvalOptions) -> None:
+    """Ask a model tasks with known answers, and show what it solved: `callboard eval MODEL`.
+
+    Replies are greedy, and every one is kept: the same command goes on where it was stopped, and what was asked before
+    is not asked again. Ctrl-C shows what is done so far.
+    """
+    from callboard.cli.eval_model import MeasuredModel  # noqa: PLC0415  # not for --help
+    from callboard.cli.eval_progress import EvalProgress  # noqa: PLC0415
+    from callboard.evaluation.records import RecordFile  # noqa: PLC0415
+    from callboard.evaluation.report import make_report  # noqa: PLC0415
+    from callboard.evaluation.runner import RunnerOptions, run_tasks  # noqa: PLC0415
+    from callboard.evaluation.variants import make_variants  # noqa: PLC0415
+
+    model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
+    variants = make_variants(options.model, options.variants or (), model.facts)
+    tasks = asyncio.run(choose_tasks(options))
+    model.prepare()
+    outcomes: list[TaskOutcome] = []
+    progress = EvalProgress(len(tasks) * len(variants))
+    runner_options = RunnerOptions(
+        concurrency=options.concurrency,
+        timeout=options.timeout,
+        max_tokens=options.max_tokens,
+        fresh=options.fresh,
+        warm_up=model.is_local,
+    )
+
+    async def ask() -> None:
+        file = RecordFile.of(options.model)
+        coming = run_tasks(variants, tasks, model.open, identity=model.identity, file=file, options=runner_options)
+        async with aclosing(coming):
+            async for outcome in coming:
+                outcomes.append(outcome)
+                progress.show(outcome)
+
+    def show_partial() -> None:
+        progress.stop()
+        _print_report(make_report(options.model, tasks, outcomes), options)
+        typer.echo("stopped; what is done is kept, and the same command goes on", err=True)
+
+    failure: CallboardError | None = None
+    try:
+        with progress:
+            interrupt.run(ask(), show_partial)
+    except CallboardError as error:
+        failure = error
+    if outcomes or failure is None:
+        _print_report(make_report(options.model, tasks, outcomes), options)
+    if failure is not None:
+        raise failure
+
+
+def _print_report(report: Report, options: EvalOptions) -> None:
+    from callboard.evaluation.report import format_report  # noqa: PLC0415  # not for --help
+
+    if options.as_json:
+        import msgspec  # noqa: PLC0415  # for this option only
+
+        typer.echo(msgspec.json.format(msgspec.json.encode(report)))
+    else:
+        typer.echo(format_report(report))
+
+
+async def choose_tasks(options: EvalOptions) -> list[Task]:
+    """The tasks of the suites, selected. Raises CallerError."""
+    from callboard.evaluation.selection import read_categories, select_tasks  # noqa: PLC0415  # not for --help
+    from callboard.evaluation.suites import load_suite  # noqa: PLC0415
+
+    suites = options.suite or ["bfcl"]
+    categories = read_categories(options.categories or ()) or (_CATEGORIES if suites == ["bfcl"] else {})
+    every_number = bool(categories) and None not in categories.values()
+    return select_tasks(
+        [task for suite in suites for task in await load_suite(suite, [*categories] if len(suites) == 1 else ())],
+        categories=categories,
+        count=None if every_number else options.count or COUNT,
+        seed=options.seed,
+        exclude=_read_identifiers(options.exclude or ()),
+    )
+
+
+def _read_identifiers(files: Sequence[str]) -> set[str]:
+    """The identifiers in files of lines, or in what --json printed. Raises CallerError."""
+    import msgspec  # noqa: PLC0415  # for this option only
+
+    identifiers: set[str] = set()
+    for path in map(Path, files):
+        try:
+            if path.stat().st_size > _MAX_EXCLUDE:
+                raise CallerError("the file is too large", path=f"--exclude {path}")
+            text = path.read_text("utf-8")
+            is_report = text.lstrip().startswith("{")
+            identifiers.update(msgspec.json.decode(text)["tasks"] if is_report else text.split())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            hint = "give identifiers of tasks, one a line, or what --json printed"
+            raise CallerError(f"cannot be read: {error}", path=f"--exclude {path}", hint=hint) from None
+    return identifiers

@@ -1,0 +1,170 @@
+"""The model that `callboard eval` measures: what it is, and how it is reached.
+
+Three ways lead to it: through the Agent, through a gateway of this process, and to an endpoint as a plain client of Chat
+Completions. A plain client declares tools in the wire's own field and believes the calls that come back; it looks for
+none in the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+import msgspec
+import typer
+
+from callboard.cli.models import pull_with_progress
+from callboard.cli.settings import check_value, settings_here
+from callboard.errors import CallerError, NoSuchModel
+from callboard.evaluation.variants import Variant
+from callboard.providers import open_model
+from callboard.providers.transport import check_url
+
+if TYPE_CHECKING:
+    from callboard.configuration import Settings
+    from callboard.core import Model
+    from callboard.profiles import ModeName
+    from callboard.providers.registry import PlannedModel
+
+_LOCAL: Final = "local:"
+_PLAIN: Final[Mapping[str, Any]] = {"watch": "", "uses_tools": True, "parses_special_tokens": False}
+"""The facts of a client that knows nothing of the model."""
+
+
+class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A model by its name.
+
+    Args:
+        name: As on the command line.
+        settings: Those of this directory.
+        via: `agent`, `gateway` or `client`.
+        url: The endpoint; "" where the name says it.
+    """
+
+    name: str
+    settings: Settings
+    via: str
+    url: str
+
+    @classmethod
+    def from_options(cls, name: str, *, base_url: str, via: str) -> Self:
+        """Raises CallerError for options that do not fit."""
+        if "," in name:
+            raise CallerError("one model at a time is measured", path=name)
+        if via in {"agent", "gateway"}:
+            settings = settings_here(model=name, base_url=base_url)
+            url = "" if name.startswith(_LOCAL) else settings.base_url
+            return cls(name=name, settings=settings, via=via, url=url)
+        if "://" not in via:
+            raise CallerError("no such way", path=f"--via {via}", hint="there are agent, gateway and a URL")
+        check_value("--via", via, check_url)
+        if base_url:
+            raise CallerError("--via names the endpoint already", path="--base-url", hint="give one of both")
+        return cls(name=name, settings=settings_here(model=name), via="client", url=via)
+
+    @property
+    def is_local(self) -> bool:
+        return self.name.startswith(_LOCAL) and self.via != "client"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the user's settings say of the model."""
+        return {**self.settings.profile(self.name), **({"mode": self.settings.mode} if self.settings.mode else {})}
+
+    @cached_property
+    def identity(self) -> str:
+        """What answers belong to: the name with the hash of the model's file, or with its endpoint."""
+        place = _hash_file(self.name.removeprefix(_LOCAL)) if self.is_local else self.url
+        return f"{self.name} {place} {self.via}"
+
+    def prepare(self) -> None:
+        """Pull the file of a local model that is not here, and refuse what cannot work before anything is asked."""
+        if self.is_local and not self.name.endswith(".gguf"):
+            from callboard.providers.local import locate  # noqa: PLC0415  # for local models only
+
+            try:
+                locate(self.name.removeprefix(_LOCAL))
+            except NoSuchModel:
+                pull_with_progress(self.name.removeprefix(_LOCAL))
+        if self.via == "gateway":
+            from callboard.extras import require_extra  # noqa: PLC0415  # for this way only
+
+            require_extra("gateway")
+
+    @asynccontextmanager
+    async def open(self, variant: Variant) -> AsyncGenerator[Model]:
+        """The model as a variant asks it."""
+        if self.via == "gateway":
+            async with self._serve(variant) as url, _closing(self._open_plain(url)) as model:
+                yield model
+        elif self.via == "client":
+            async with _closing(self._open_plain(self.url, variant.facts)) as model:
+                yield model
+        else:
+            async with _closing(self._open(variant)) as model:
+                yield model
+
+    def _open(self, variant: Variant) -> PlannedModel:
+        mode = "" if "mode" in variant.facts else self.settings.mode
+        return open_model(
+            self.name,
+            base_url=self.url,
+            api_key=_api_key() if self.url else "",
+            mode=cast("ModeName", mode),  # it is checked where it is used
+            profile={**self.settings.profile(self.name), **variant.facts},
+            tell=lambda line: typer.echo(f"{self.name}: {line}", err=True),
+        )
+
+    def _open_plain(self, url: str, facts: Mapping[str, Any] | None = None) -> PlannedModel:
+        name = self.name.partition(":")[2] if self.name.startswith(_LOCAL) else self.name
+        profile = {**_PLAIN, **(facts or {})}
+        return open_model(name, base_url=url, api_key=_api_key(), mode="native", profile=profile)
+
+    @asynccontextmanager
+    async def _serve(self, variant: Variant) -> AsyncGenerator[str]:
+        """The URL of a gateway that asks the model as the variant says."""
+        from callboard.servers.gateway import BackendSettings, GatewaySettings  # noqa: PLC0415  # for this way only
+        from callboard.servers.gateway.loopback import serve_on_loopback  # noqa: PLC0415
+
+        if not (self.is_local or self.url):
+            hint = "measure it by the agent, or give --base-url"
+            raise CallerError("the gateway needs the model's endpoint", path="--via gateway", hint=hint)
+        backend = BackendSettings(
+            url=self.url,
+            local=self.name.removeprefix(_LOCAL) if self.is_local else "",
+            key=_api_key() if self.url else "",
+            mode="" if "mode" in variant.facts else self.settings.mode,
+            profile={**variant.facts},
+        )
+        async with serve_on_loopback(GatewaySettings(backends=(backend,), profiles=self.settings.profiles)) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _closing(model: PlannedModel) -> AsyncGenerator[PlannedModel]:
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+def _api_key() -> str:
+    return os.environ.get("CALLBOARD_API_KEY", "")
+
+
+def _hash_file(name: str) -> str:
+    """The hash of a model's file: the catalogue's, or that of a path, which takes a second a gigabyte."""
+    from callboard.providers.local import shipped_catalogue  # noqa: PLC0415  # for local models only
+
+    if not name.endswith(".gguf"):
+        return shipped_catalogue().find(name).sha256
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise NoSuchModel(error.strerror or "cannot be read", path=name) from None

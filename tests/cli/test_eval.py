@@ -1,0 +1,157 @@
+"""What a person sees of `callboard eval`; how tasks run is in tests/evaluation/test_runner.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.core import (
+    InvocationEnded,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyStarted,
+    ToolDeclaration,
+    Usage,
+    UserCanister,
+    contents,
+)
+from callboard.evaluation.task import ExpectedCall, Step, Task, encode_task
+from callboard.testing import FakeBackend, StatusReply
+
+WEATHER = ToolDeclaration(
+    "weather",
+    "The weather of a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+CITIES = ("Rome", "Oslo", "Lima", "Bern")
+
+
+def model(body):
+    """It calls natively for every city but Oslo."""
+    text = json.dumps(body["messages"][-1])
+    city = next((each for each in CITIES if each in text), "Rome")
+    if not body.get("tools") or city == "Oslo":
+        return "I do not know."
+    arguments = {"city": city}
+    call = [InvocationStarted(0, "c", "weather"), InvocationEnded(0, "c", "weather", arguments, json.dumps(arguments))]
+    return [ReplyStarted(), *call, Usage(input=90, output=10), ReplyEnded("invocations")]
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    path = tmp_path / "cities.jsonl"
+    rows = [
+        Task(
+            f"{category}-{city}",
+            "cities",
+            category,
+            (WEATHER,),
+            (Step((UserCanister(contents(f"How is {city}?")),), (ExpectedCall("weather", {"city": (city,)}),)),),
+        )
+        for category in ("first", "second")
+        for city in CITIES
+    ]
+    path.write_bytes(b"\n".join(map(encode_task, rows)))
+    return str(path)
+
+
+@pytest.fixture
+def measure(tasks):
+    def measure(*arguments, replies=model, via=None):
+        async def scenario():
+            async with FakeBackend(replies) as backend:
+                way = ["--via", backend.url] if via == "client" else ["--base-url", backend.url]
+                given = ["eval", "fake-model", "--suite", tasks, *way, *arguments]
+                if via == "gateway":
+                    given += ["--via", "gateway"]
+                return await asyncio.to_thread(CliRunner().invoke, app, given), backend
+
+        return asyncio.run(scenario())
+
+    return measure
+
+
+def test_a_first_look(measure):
+    result, _ = measure("--count", "8", "--variants", "native")
+    assert result.exit_code == 0, result.output
+    assert "A  native      6 of 8  75 %" in result.stdout
+    assert "first-Oslo: no_call" in result.stdout
+    assert "8/8 native: 6 solved" in result.stderr
+
+
+def test_what_was_asked_is_not_asked_again(measure):
+    _, backend = measure("--count", "4", "--variants", "native")
+    assert len(backend.requests) == 4
+    result, again = measure("--count", "8", "--variants", "native", "--base-url", backend.url)
+    assert "8 of 8 tasks" in result.stderr
+    assert "4 of them known already" in result.stderr
+    assert "of 4  " in result.stdout, "the backend is gone, so the others have no answer"
+    assert result.stdout.count(" (native): ") == 4
+    assert not again.requests
+
+
+def test_variants_are_compared(measure):
+    result, backend = measure("--count", "8", "--variants", "native|validated", "--json")
+    report = json.loads(result.stdout)
+    assert [(each["name"], each["solved"]) for each in report["variants"]] == [("native", 6), ("validated", 0)]
+    assert report["choice"]["name"] == "native"
+    assert report["variants"][1]["labels"] == {"no_call": 8}
+    assert len(backend.requests) == 16
+    assert backend.requests[0].body["temperature"] == 0
+
+
+@pytest.mark.parametrize("via", ["client", "gateway"])
+def test_a_client_sees_the_outcome(measure, via):
+    result, backend = measure("--count", "2", via=via)
+    assert result.exit_code == 0, result.output
+    assert "of 2" in result.stdout
+    assert "tools" in backend.requests[-1].body
+
+
+def test_what_is_excluded_is_not_asked(measure, tmp_path):
+    first, _ = measure("--count", "4", "--variants", "native", "--json")
+    seen = tmp_path / "seen.json"
+    seen.write_text(first.stdout)
+    second, _ = measure("--count", "4", "--variants", "native", "--json", "--exclude", str(seen))
+    assert not {*json.loads(first.stdout)["tasks"]} & {*json.loads(second.stdout)["tasks"]}
+
+
+def test_categories_set_their_numbers(measure):
+    result, _ = measure("--categories", "first:1,second:2", "--variants", "native", "--json")
+    assert [(each["category"], each["total"]) for each in json.loads(result.stdout)["variants"][0]["categories"]] == [
+        ("first", 1),
+        ("second", 2),
+    ]
+
+
+def test_an_endpoint_that_fails_is_no_verdict(measure):
+    result, _ = measure("--count", "8", "--variants", "native", replies=lambda body: StatusReply(400))
+    assert result.exit_code == 1
+    assert "replies in a row failed" in str(result.exception)
+    assert "0 of 0" not in result.stdout.replace("0 of 0 (8 planned)", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--via", "pigeon"), "there are agent, gateway and a URL"),
+        (("--suite", "no-such"), "no such suite"),
+        (("--categories", "third"), "no task of the category 'third'"),
+        (("--variants", "loud"), "no variant 'loud'"),
+        (("--exclude", "/no/such/file"), "cannot be read"),
+    ],
+)
+def test_a_mistake_is_told(measure, arguments, message):
+    result, backend = measure(*arguments)
+    assert result.exit_code != 0
+    assert message in str(result.exception)
+    assert not backend.requests
+
+
+def test_eval_alone_shows_its_commands(invoke):
+    assert "callboard eval MODEL" in invoke("eval", "--help").stdout
+    assert "--variants" in invoke("eval", "run", "--help").stdout
