@@ -1,4 +1,4 @@
-"""Write what a model is told of calling beside its tools: that it may refuse, and two examples, of a call and of that.
+"""Write what a model is told of calling beside its tools: that it may refuse, two examples, and to think in two lines.
 
 Small models follow an example where they do not follow a rule, and they copy what they see: the tool of the examples is
 none of the request's, so that a copy of its call is a call of an unknown tool, and names nothing that could be run.
@@ -16,6 +16,7 @@ from typing import Final
 from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects import Dialect, NotSpellable, render_action, render_call
 from callboard.modes.mode import Plan
+from callboard.modes.thought import write_thought_form
 
 REFUSAL_HINT: Final = "If none of the tools can do what is asked, call none of them, and say so in words."
 EXAMPLE_TOOL: Final = ToolDeclaration(
@@ -36,6 +37,8 @@ def write_guidance(plan: Plan, tools: Iterable[ToolDeclaration]) -> str:
     if all(tool.name != EXAMPLE_TOOL.name for tool in tools):  # else it would not be an example
         objects = plan.mode.declares == "constraint"
         texts.append(write_examples(plan.dialect, plan.examples, answers_in_objects=objects))
+    if plan.thinks_first:
+        texts.append(write_thought_form(plan.thought_tokens))
     return "\n\n".join([text for text in texts if text])
 
 

@@ -112,7 +112,7 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
 def _write_guidance(request: Request, plan: Plan) -> str:
     """What the model is told of calling beside the tools; nothing where it is not shown any."""
     if (
-        not (plan.examples or plan.refusal_hint)
+        not (plan.examples or plan.refusal_hint or plan.thought_tokens)
         or not request.tools
         or (plan.in_prose and request.tool_choice == "none")
     ):

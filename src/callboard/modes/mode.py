@@ -59,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     shorten_schemas: bool = False
     refusal_hint: bool = False
     examples: Literal[0, 1, 2] = 0
+    thought_tokens: int = 0
     gate: Gate = Gate()
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
@@ -69,6 +70,11 @@ class Plan(msgspec.Struct, frozen=True):
     max_tools: int = 0
     cache_seconds: float = 300.0
     prices: Prices | None = None
+
+    @property
+    def thinks_first(self) -> bool:
+        """Whether a reply begins with a thought in words; structured replies have a place for thoughts."""
+        return bool(self.thought_tokens) and self.mode.declares != "constraint"
 
 
 def get_mode(name: str) -> Mode:
@@ -101,6 +107,7 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
         shorten_schemas=profile.shorten_schemas,
         refusal_hint=profile.refusal_hint,
         examples=profile.examples,
+        thought_tokens=profile.thought_tokens,
         gate=Gate(profile.gate, profile.gate_threshold, profile.gate_bias),
         in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,

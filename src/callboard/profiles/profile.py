@@ -62,6 +62,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The instructions say that no tool need be called where none fits."""
     examples: Literal[0, 1, 2] = 0
     """Examples in the instructions: a call of a tool that is none of the request's, and a question that no tool fits."""
+    thought_tokens: int = 0
+    """Tokens of a thought before each call, `Function: NAME-or-none` and the values; 0 asks for none, 16 to 24 are best."""
     gate: GateKind = ""
     """What is made sure of before a call is made: nothing, that its required values stand in the conversation
     (`grounding`), or also the model's own word that the tool does what was asked (`question`). A call that is stopped

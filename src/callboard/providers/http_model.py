@@ -380,6 +380,10 @@ class HttpModel:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
         stages = self._watchers(request, plan)
+        if plan.thinks_first and request.tools:
+            from callboard.modes.thought import ThoughtFilter  # noqa: PLC0415  # for few models
+
+            stages = (ThoughtFilter(), *stages)
         if on_text is not None:
             stages = (TextTap(on_text), *stages)
         if prepared.encoded.rewritten:
