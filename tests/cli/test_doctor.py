@@ -60,17 +60,17 @@ def test_a_fault_is_told_with_what_helps(examine):
     result, url = examine()
     assert result.exit_code == 1
     assert (
-        "several system messages  no      400: one system message, please\n"
-        "                                 helps: --profile merge_system_messages=true\n" in result.stdout
+        "several system messages    no        400: one system message, please\n"
+        "                                     helps: --profile merge_system_messages=true\n" in result.stdout
     )
     assert f"\ncallboard serve --backend {url} --profile merge_system_messages=true\n" in result.stdout
-    assert "18/18 Qwen Code\n" in result.stderr
+    assert "18/32 Qwen Code\n" in result.stderr
 
 
 def test_with_what_helps_every_client_can_work(examine):
     result, _ = examine("--profile", "merge_system_messages=true")
     assert result.exit_code == 0, result.output
-    assert "Codex                    yes     native\n" in result.stdout
+    assert "Codex                      yes       native\n" in result.stdout
     assert "lost: client_metadata" in result.stdout
     assert "every client can work with fake-model" in result.stdout
 
@@ -91,14 +91,14 @@ def test_json(examine):
 def test_quick_asks_only_what_the_clients_ask(examine):
     result, _ = examine("--profile", "merge_system_messages=true", "--quick")
     assert result.exit_code == 0, result.output
-    assert [line[:24].rstrip() for line in result.stdout.splitlines() if line[:1].isalpha()] == [
+    assert [line[:26].rstrip() for line in result.stdout.splitlines() if line[:1].isalpha()] == [
         "answers",
         "Codex",
         "Codex, newest models",
         "Claude Code",
         "Gemini CLI",
         "Qwen Code",
-        "every client can work wi",
+        "every client can work with",
     ]
     *_, last, took = result.stderr.splitlines()
     assert last == "6/6 Qwen Code"
@@ -139,7 +139,7 @@ def test_on_a_terminal_only_the_rows_stay(monkeypatch):
             progress.end_step(ReportRow(name, "yes", ""))
     assert "1/17 streams" in screen.getvalue()
     assert "0:00:0" in screen.getvalue()
-    assert screen.shown()[:-1] == ["answers                  yes", "streams                  yes"]
+    assert screen.shown()[:-1] == ["answers                    yes", "streams                    yes"]
 
 
 def test_a_backend_that_does_not_answer(examine):
@@ -213,14 +213,44 @@ def test_doctor_of_this_machine():
         assert told["used"].startswith(asyncio.run(find_sandbox(unattended=True)).name)
 
 
-def test_what_was_found_out_is_written_shown_and_used(examine, tmp_path, monkeypatch):
+@pytest.fixture
+def file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "callboard/callboard.toml"
+
+
+def explain(*arguments):
+    return CliRunner().invoke(app, ["explain", "fake-model", *arguments]).stdout
+
+
+def test_what_was_found_out_is_written_shown_and_used(examine, file):
     result, url = examine("--write")
-    file = tmp_path / "callboard/callboard.toml"
-    assert result.stderr.endswith(f"merge_system_messages of fake-model are in {file}\n")
-    shown = json.loads(CliRunner().invoke(app, ["explain", "fake-model", "--json"]).stdout)
+    assert " merge_system_messages, " in result.stderr
+    assert result.stderr.endswith(f" of fake-model are in {file}\n")
+    assert result.stdout.index("schema held") < result.stdout.index("Codex")
+    shown = json.loads(explain("--json"))
     fact = shown["facts"]["merge_system_messages"]
     assert (fact["value"], fact["source"]) == (True, "user")
-    assert fact["evidence"].startswith("doctor: several system messages: 400: one system message, please")
-    assert shown["examined"]["url"] == url
-    assert f"examined by callboard doctor: {url}" in CliRunner().invoke(app, ["explain", "fake-model"]).stdout
+    assert fact["evidence"].startswith("doctor: system messages arrive: a second system message is refused: 400: one")
+    assert (shown["examined"]["url"], shown["mode"]) == (url, "native")
+    assert f"examined by callboard doctor: {url}" in explain()
+
+
+def test_a_later_call_says_whether_the_facts_are_of_this_backend(examine, file):
+    examine("--write", "--seconds", "60")
+    text = file.read_text().replace("http://127.0.0.1:", "http://127.0.0.9:")
+    file.write_text(text + "\ncontext_tokens = 5\n")
+    result, url = examine("--requests", "40")
+    assert re.search(
+        rf"the facts in callboard.toml: they were found out of http://127.0.0.9:\d+/v1, and {url}", result.stderr
+    )
+    assert "not asked" in result.stdout
+    result, _ = examine("--write")
+    assert json.loads(explain("--json"))["facts"]["context_tokens"]["value"] == 5
+
+
+def test_a_client_that_was_not_asked(examine):
+    result, _ = examine("--profile", "merge_system_messages=true", "--quick", "--requests", "4")
+    assert result.exit_code == 1
+    assert "not every client was asked" in result.stdout

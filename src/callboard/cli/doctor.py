@@ -33,18 +33,26 @@ class DoctorOptions(BackendOptions):
         bool, typer.Option("--quick", help="Ask only what the clients themselves ask: about nine requests.")
     ] = False
     write: Annotated[
-        bool, typer.Option("--write", help="Write what was found out of the model into your own callboard.toml.")
+        bool,
+        typer.Option(
+            "--write", help="Write what was found out of the model, with its evidence, into your own callboard.toml."
+        ),
     ] = False
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Seconds for all questions; what they do not suffice for is not asked.")
+    ] = 110.0
+    requests: Annotated[int, typer.Option(min=1, help="The most requests, likewise.")] = 150
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
 
 
 @takes_options(DoctorOptions)
 def doctor(options: DoctorOptions) -> None:
-    """Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask: what works, what is lost, what helps.
+    """Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.
 
-    The requests go through a gateway in this process; about thirty, short ones, which take a large model without a
-    graphics card minutes. The exit code is 0 if every client can
-    work; with --sandbox, if jobs can run commands.
+    Clients' requests go through a gateway in this process: what works, what is lost, what helps. Then the backend is
+    asked itself: whether it holds schemas and grammars, gives log-probabilities, goes on from a prefill, and so on.
+    With --write these questions come first. The exit code is 0 if every client can work; with --sandbox, if jobs can
+    run commands.
     """
     if options.sandbox:
         _print_sandboxes(as_json=options.as_json)
@@ -53,7 +61,8 @@ def doctor(options: DoctorOptions) -> None:
     require_extra("gateway")
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
-    from callboard.servers.gateway.doctor.run import examine  # noqa: PLC0415
+    from callboard.servers.gateway.doctor.budget import DoctorBudget  # noqa: PLC0415
+    from callboard.servers.gateway.doctor.run import GROUPS, examine  # noqa: PLC0415
 
     settings = load_gateway_settings("", {}, options.settings()).backends[0]
     local, as_json = options.local, options.as_json
@@ -61,7 +70,15 @@ def doctor(options: DoctorOptions) -> None:
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
         report = asyncio.run(
-            examine(settings, options.model, progress.start_step, progress.end_step, quick=options.quick)
+            examine(
+                settings,
+                options.model,
+                progress.start_step,
+                progress.end_step,
+                quick=options.quick,
+                groups=GROUPS[::-1] if options.write else GROUPS,
+                budget=DoctorBudget(options.seconds, options.requests),
+            )
         )
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
@@ -71,9 +88,25 @@ def doctor(options: DoctorOptions) -> None:
     else:
         where = f"--backend {options.backend}" if options.backend else f"--local {local}"
         typer.echo(_advice(report, where))
+    url = settings.display_url if settings.url else f"local:{local}"
+    if line := _compare_with_file(report, url):
+        typer.echo(line, err=True)
     if options.write:
-        typer.echo(_write_facts(report, settings.display_url if settings.url else f"local:{local}"), err=True)
+        typer.echo(_write_facts(report, url), err=True)
     raise typer.Exit(0 if report.works else 1)
+
+
+def _compare_with_file(report: DoctorReport, url: str) -> str:
+    """A line about facts that an earlier call wrote, "" if there are none. Raises CallerError."""
+    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
+    from callboard.profiles import resolve  # noqa: PLC0415
+    from callboard.providers.backend_info import describe_change  # noqa: PLC0415
+
+    examined = resolve(report.model, settings_here().profile(report.model)).examined
+    if examined is None or not report.itself:
+        return ""
+    change = describe_change(examined, url, report.version)
+    return f"the facts in callboard.toml: {change}" if change else f"the facts in callboard.toml: of {examined.date}"
 
 
 def _write_facts(report: DoctorReport, url: str) -> str:
@@ -86,9 +119,11 @@ def _write_facts(report: DoctorReport, url: str) -> str:
         return f"{report.model} needs no facts of its own"
     path = user_file(os.environ)
     facts = {fact: FactEvidence(value, report.evidence[fact]) for fact, value in report.facts.items()}
-    examined = Examination(url=url, date=time.strftime("%Y-%m-%d"))
-    personal = write_profile(path, report.model, facts, examined=examined)
-    line = f"{', '.join([fact for fact in report.facts if fact not in personal])} of {report.model} are in {path}"
+    examined = Examination(url=url, version=report.version, date=time.strftime("%Y-%m-%d"))
+    personal = write_profile(path, report.model, facts, examined=examined, questions=report.asked_facts)
+    line = (
+        f"{', '.join([fact for fact in sorted(report.facts) if fact not in personal])} of {report.model} are in {path}"
+    )
     return f"{line}; your own {', '.join(personal)} stays as it is" if personal else line
 
 
@@ -174,7 +209,7 @@ def _lines(row: ReportRow) -> list[str]:
     return lines
 
 
-_NAME, _STATE, _SANDBOX_STATE = 24, 7, 11
+_NAME, _STATE, _SANDBOX_STATE = 26, 9, 11
 
 
 def _advice(report: DoctorReport, where: str) -> str:
@@ -182,6 +217,8 @@ def _advice(report: DoctorReport, where: str) -> str:
         return f"\nevery client can work with {report.model}"
     if not report.clients:
         return "\nno client can work: the backend does not answer"
+    if any(row.state == "not asked" for row in report.clients):
+        return "\nnot every client was asked: --seconds and --requests say how much is"
     if report.flags:
         return f"\nevery client that can work does so with\ncallboard serve {where} {' '.join(report.flags)}"
     return "\nnot every client can work, and nothing that was tried helps"

@@ -22,6 +22,10 @@ Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"
 """How a reply is asked for that goes on from the last message (see `Profile`)."""
 
 
+GrammarFormat: TypeAlias = Literal["", "gbnf", "structural_tag"]
+"""A form of grammar that endpoints constrain replies with."""
+
+
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
     """What a million tokens cost. `cached` are input tokens that the provider had seen before."""
 
@@ -48,6 +52,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The model makes use of that field."""
     supports_json_schema: bool = False
     """The endpoint holds replies to a JSON Schema."""
+    grammar_format: GrammarFormat = ""
+    """The form of grammar that the endpoint holds replies to: `gbnf` (llama.cpp), `structural_tag` (vLLM, SGLang), ""
+    for none."""
+    supports_logprobs: bool = False
+    """The endpoint gives the log-probabilities of a reply's tokens."""
     dialect: str = "json"
     """How the model spells calls where the tools stand in the prompt."""
     watch: str | tuple[str, ...] = "auto"

@@ -98,6 +98,8 @@ class FakeBackend:
     `chunk_size` sends a stream's bytes in pieces of that size; by default each frame is one. `models` are what
     GET /v1/models lists.
 
+    `pages` are answered to a GET of their paths, such as `{"/props": {"build_info": "b1"}}`, and may be changed.
+
     `strict` names servers, templates or rules of `callboard.testing.strict`: a request that one of them refuses gets
     that refusal and no reply, so that the next request gets the reply that was to come.
 
@@ -114,6 +116,7 @@ class FakeBackend:
         chunk_size: int | None = None,
         models: Sequence[str] = ("fake-model",),
         strict: Strict = (),
+        pages: Mapping[str, Payload] | None = None,
     ) -> None:
         if not callable(replies):
             for index, reply in enumerate(replies):
@@ -125,6 +128,7 @@ class FakeBackend:
         self._received = 0
         self._chunk_size = chunk_size
         self._models = models
+        self.pages = dict(pages or {})
         self._rules = Rulebook(strict)
         self._over = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -171,6 +175,8 @@ class FakeBackend:
         refused_by = refusal.rule.name if refusal is not None else ""
         self.requests.append(ReceivedRequest(request.method, request.path, request.headers, body, refused_by))
         match request.method, request.path:
+            case "GET", path if path in self.pages:
+                answer = _Answer([_bytes(self.pages[path])], headers={"Content-Type": "application/json"})
             case "GET", "/v1/models":
                 answer = _json(200, {"object": "list", "data": [_model(name) for name in self._models]})
             case "POST", _ if refusal is not None:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedServer
 
 from callboard.core import (
     InvocationEnded,
@@ -19,10 +20,12 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
+from callboard.servers.gateway.doctor.budget import DoctorBudget
 from callboard.servers.gateway.doctor.checks import QUESTIONS
 from callboard.servers.gateway.doctor.probes import CLIENTS
+from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS
 from callboard.servers.gateway.doctor.run import examine
-from callboard.testing import FakeBackend, Html, StatusReply
+from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 ARGUMENTS = {
@@ -82,7 +85,7 @@ def report(model, **settings):
     async def scenario():
         async with FakeBackend(model) as backend:
             given = BackendSettings(url=backend.url, **settings)
-            told = await examine(given, "", started.append, rows.append)
+            told = await examine(given, "", started.append, rows.append, groups=["clients"])
             return told, backend
 
     told, backend = asyncio.run(scenario())
@@ -280,3 +283,109 @@ def test_no_model():
 
     with pytest.raises(CallerError, match="--model"):
         asyncio.run(scenario())
+
+
+def examine_itself(server, *, pages=None, budget=None, groups=("backend",)):
+    """A backend that streams as `Model` does, and answers whole as the server does."""
+    streams = Model()
+    rows = []
+
+    def reply(body):
+        if body.get("stream"):
+            return streams(body)
+        answer = server(body)
+        return Raw([answer[1]]) if isinstance(answer, tuple) and answer[0] == 200 else answer_of(answer)
+
+    async def scenario():
+        async with FakeBackend(reply, pages=pages) as backend:
+            settings = BackendSettings(url=backend.url)
+            return await examine(settings, "", lambda _: None, rows.append, groups=groups, budget=budget)
+
+    told = asyncio.run(scenario())
+    assert [*told.backend, *told.itself, *told.clients] == rows
+    return told, {row.name: row for row in told.itself}
+
+
+def answer_of(answer):
+    return StatusReply(*answer) if isinstance(answer, tuple) else answer
+
+
+def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence():
+    props = {"build_info": "b1", "default_generation_settings": {"n_ctx": 4096}}
+    told, rows = examine_itself(ScriptedServer(EVERYTHING - {"grammar"}), pages={"/props": props})
+    assert list(rows) == [check.name for check in RAW_CHECKS]
+    assert told.facts == {
+        "supports_tools": True,
+        "uses_tools": True,
+        "supports_json_schema": True,
+        "grammar_format": "structural_tag",
+        "supports_logprobs": True,
+        "supports_forced_calls": True,
+        "context_tokens": 4096,
+        "supports_system_role": True,
+        "merge_system_messages": False,
+        "parses_special_tokens": True,
+        "prefill": "last",
+    }
+    assert told.evidence["supports_json_schema"] == "schema held: a schema was held against the question"
+    assert told.evidence.keys() == told.facts.keys()
+    assert {*told.asked_facts} > {*told.facts}
+    assert "b1, context 4096" in told.version
+    assert rows["end of a stream"].state == "yes"
+
+
+def test_of_another_wire_these_questions_are_not_asked():
+    async def scenario():
+        async with FakeBackend(lambda body: "ready") as backend:
+            settings = BackendSettings(url=backend.url, wire="responses")
+            budget = DoctorBudget(100, 1)
+            return await examine(settings, "", lambda _: None, lambda _: None, groups=["backend"], budget=budget)
+
+    (row,) = asyncio.run(scenario()).itself
+    assert (row.state, row.detail) == ("not asked", "these questions are of the wire chat")
+
+
+def test_nothing_follows_from_a_server_that_has_broken_down():
+    """After its first replies it answers every question with 500, the control question as well."""
+
+    def broken(body):
+        return (
+            (500, "out of memory") if body["max_tokens"] == 1 or "response_format" in body else ScriptedServer()(body)
+        )
+
+    told, rows = examine_itself(broken)
+    assert rows["schema held"].detail == "the backend fails: 500: out of memory"
+    assert not told.facts.keys() & {"supports_json_schema", "supports_logprobs", "supports_system_role"}
+    assert "supports_json_schema" not in told.asked_facts
+    assert told.facts["uses_tools"] is True
+
+
+def test_what_the_budget_does_not_suffice_for_is_not_asked():
+    told, rows = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 20))
+    states = [row.state for row in rows.values()]
+    first = states.index("not asked")
+    assert first > 0
+    assert {*states[first:]} == {"not asked"}
+    assert [row.detail for row in rows.values()][-1] == "20 requests sent"
+    assert "prefill" not in told.asked_facts
+    assert "supports_tools" in told.facts
+
+
+def test_clients_that_were_not_asked_are_not_known_to_work():
+    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 16), groups=("clients",))
+    assert not told.works
+    assert told.clients[-1].state == "not asked"
+
+
+def test_a_backend_that_hangs_is_left_in_time():
+    told, rows = examine_itself(lambda body: Silence(), budget=DoctorBudget(0.6))
+    assert (told.backend[0].state, told.backend[0].detail) == ("no", "no answer within 0.2 s")
+    assert rows == {}
+
+
+def test_a_reply_without_an_end_is_left():
+    def endless(body):
+        return [ReplyStarted(), *[TextPiece("x" * 1000)] * 200, ReplyEnded("stop")] if body.get("stream") else None
+
+    _, rows, _ = report(Model(endless))
+    assert (rows["streams"].state, rows["streams"].detail) == ("no", "its reply does not end where it was to")

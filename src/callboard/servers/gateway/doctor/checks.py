@@ -24,8 +24,9 @@ from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
 from callboard.servers.gateway.settings import BackendSettings
 
-State: TypeAlias = Literal["no", "partly", "yes"]
+State: TypeAlias = Literal["no", "partly", "yes", "not asked"]
 STATES: tuple[State, ...] = ("no", "partly", "yes")
+"""From worst to best."""
 _MAX_DIALECTS = 3
 """Dialects that are tried for a text that could be a call in several."""
 

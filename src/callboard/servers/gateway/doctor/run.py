@@ -1,21 +1,31 @@
-"""Examine a backend as clients would use it.
+"""Examine a backend as clients would use it, and by itself.
 
-Laws: every question goes the way of a client's request; a flag is named only if it was tried and cured the fault.
+Laws: every question of a client goes the way of a client's request; a flag is named only if it was tried and cured the
+fault. What the time does not suffice for is reported as not asked, and nothing follows from it.
+
+The questions stand in three groups. The first asks through the gateway for what clients need, and tries cures; the
+second sends what the clients themselves send; the third asks the backend without the gateway, which would mend on the
+way what is looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Event, ReasoningPiece
+from callboard.core import Event, ReasoningPiece, ReplyFailed
 from callboard.errors import CallerError
+from callboard.providers import HttpModel, Transport
+from callboard.providers.backend_info import BackendInfo, embedded_version, read_backend_info
 from callboard.servers.gateway.backend import format_flags
-from callboard.servers.gateway.doctor import probes
+from callboard.servers.gateway.doctor import probes, raw_bodies
+from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
 from callboard.servers.gateway.doctor.checks import (
     QUESTIONS,
     STATES,
@@ -28,6 +38,8 @@ from callboard.servers.gateway.doctor.checks import (
     judge_reply,
     readable_dialects,
 )
+from callboard.servers.gateway.doctor.raw_backend import RawBackend, RawReply
+from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS, Conclusion, RawCheck, Subject
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
@@ -37,8 +49,13 @@ from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[["ReportRow"], None]
-_MANY_FAILURES = 1_000_000
+Group: TypeAlias = Literal["clients", "backend"]
+GROUPS: Final[tuple[Group, ...]] = ("clients", "backend")
+_MANY_FAILURES: Final = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
+_MAX_REPLY: Final = 100_000
+"""Characters and events of one reply; a few hundred tokens are asked for."""
+_CONNECT_SECONDS: Final = 5.0
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -52,9 +69,11 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
-    """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to. `facts`
-    are what was found out of the model, as a profile: what cured a fault, and what the gateway learned by itself;
-    `evidence` says of each what showed it.
+    """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to.
+
+    `facts` are what was found out of the model, as a profile: what cured a fault, what the gateway learned by itself,
+    and what the backend did (`itself`); `evidence` says of each what showed it. `asked_facts` are those that questions
+    were asked about, whatever came of them. `version` is what the backend says of its own.
     """
 
     model: str
@@ -63,6 +82,9 @@ class DoctorReport(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
     facts: Mapping[str, Any] = {}
     evidence: Mapping[str, str] = {}
+    itself: tuple[ReportRow, ...] = ()
+    asked_facts: tuple[str, ...] = ()
+    version: str = ""
 
     @property
     def works(self) -> bool:
@@ -70,12 +92,28 @@ class DoctorReport(msgspec.Struct, frozen=True):
 
 
 async def examine(
-    settings: BackendSettings, model: str, started: Started, ended: Ended, *, quick: bool = False
+    settings: BackendSettings,
+    model: str,
+    started: Started,
+    ended: Ended,
+    *,
+    quick: bool = False,
+    groups: Sequence[Group] = GROUPS,
+    budget: DoctorBudget | None = None,
 ) -> DoctorReport:
-    """Asks the backend what clients would ask; `model` "" is the first that it lists. With `quick` it is asked whether
-    it answers, and then what the clients themselves ask: enough to know who can work, not what else is lost.
+    """Ask a backend what clients would ask, and what it does by itself.
 
-    `started` is called before each question, `ended` after each answer. Raises CallerError where no model is known.
+    Args:
+        settings: The backend.
+        model: The model; "" is the first that it lists.
+        started: Called before each question.
+        ended: Called after each answer.
+        quick: Ask only whether it answers, and what the clients themselves ask: enough to know who can work.
+        groups: What is asked behind the first questions, in this order.
+        budget: How long and how often it is asked.
+
+    Raises:
+        CallerError: No model is known.
     """
     async with _gateway(settings) as gateway:
         model = model or next(iter(await gateway.models()), "")
@@ -83,76 +121,106 @@ async def examine(
             raise CallerError(
                 "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"
             )
-        questions = QUESTIONS[:1] if quick else QUESTIONS
-        return await _Examination(settings, model, gateway, started, ended, questions).run()
+        examination = _Examination(settings, model, gateway, _Listeners(started, ended), budget or DoctorBudget())
+        return await examination.run(quick=quick, groups=groups)
+
+
+class _Listeners(msgspec.Struct, frozen=True):
+    started: Started
+    ended: Ended
 
 
 class _Examination:
-    """`_cured` are the settings with what turned out to be needed so far, `_flags` what differs."""
+    """`_cured_settings` are the settings with what turned out to be needed so far, `_flags` what differs."""
 
-    def __init__(  # noqa: PLR0917  # made above only
-        self,
-        settings: BackendSettings,
-        model: str,
-        gateway: Gateway,
-        started: Started,
-        ended: Ended,
-        questions: Sequence[Question],
+    def __init__(
+        self, settings: BackendSettings, model: str, gateway: Gateway, listeners: _Listeners, budget: DoctorBudget
     ) -> None:
         self._settings = self._cured_settings = settings
         self._model = model
         self._gateway = gateway
-        self._started = started
-        self._ended = ended
-        self._questions = questions
+        self._listeners = listeners
+        self._budget = budget
         self._rows: list[ReportRow] = []
+        self._clients: list[ReportRow] = []
+        self._itself: list[ReportRow] = []
         self._flags: list[str] = []
         self._facts: dict[str, Any] = {}
         self._evidence: dict[str, str] = {}
+        self._asked_facts: set[str] = set()
+        self._version = ""
         self._reasons = False
         self._step = 0
+        self._steps = 0
 
-    async def run(self) -> DoctorReport:
-        for question in self._questions:
-            await self._examine_question(question)
-            if self._rows[0].state == "no" and not self._rows[0].fix:
-                return DoctorReport(self._model, tuple(self._rows), (), ())
-        if len(self._questions) > 1:
+    async def run(self, *, quick: bool, groups: Sequence[Group]) -> DoctorReport:
+        questions = QUESTIONS[:1] if quick else QUESTIONS
+        groups = ["clients"] if quick else groups
+        sizes = {"clients": len(probes.CLIENTS), "backend": len(RAW_CHECKS)}
+        self._steps = len(questions) + sum([sizes[group] for group in groups])
+        for question in questions:
+            await self._add(self._rows, question.name, partial(self._examine_question, question))
+            if self._rows[0].state in {"no", "not asked"} and not self._rows[0].fix:
+                return self._report()
+        if not quick:
             thinks = ReportRow(
                 "tells thoughts apart", "yes" if self._reasons else "partly", "" if self._reasons else "none came"
             )
             self._add_row(thinks, self._rows)
-        clients: list[ReportRow] = []
-        for name, (front, bodies) in probes.CLIENTS.items():
-            await self._examine_client(name, front, bodies, clients)
-        needed = self._flags if any(row.state == "no" or row.fix for row in clients) else []
-        return DoctorReport(self._model, tuple(self._rows), tuple(clients), tuple(needed), self._facts, self._evidence)
+        for group in groups:
+            await (self._examine_clients() if group == "clients" else self._examine_backend())
+        return self._report()
+
+    def _report(self) -> DoctorReport:
+        needed = self._flags if any(row.state == "no" or row.fix for row in self._clients) else []
+        return DoctorReport(
+            self._model,
+            tuple(self._rows),
+            tuple(self._clients),
+            tuple(needed),
+            self._facts,
+            self._evidence,
+            tuple(self._itself),
+            tuple(sorted(self._asked_facts | self._facts.keys())),
+            self._version,
+        )
+
+    async def _add(self, rows: list[ReportRow], name: str, examine_one: Callable[[], Awaitable[ReportRow]]) -> None:
+        """Add the row of one question, which is not asked once the budget is spent."""
+        self._step += 1
+        row = ReportRow(name, "not asked", self._budget.reason)
+        if not self._budget.is_spent:
+            self._listeners.started(f"{self._step}/{self._steps} {name}")
+            try:
+                row = await examine_one()
+            except BudgetSpent:
+                row = replace(row, detail=self._budget.reason)
+        self._add_row(row, rows)
+
+    def _add_row(self, row: ReportRow, rows: list[ReportRow]) -> None:
+        rows.append(row)
+        self._listeners.ended(row)
 
     def _add_facts(self, facts: Mapping[str, Any], evidence: str) -> None:
         self._facts |= facts
         self._evidence |= dict.fromkeys(facts, evidence)
 
-    def _announce(self, name: str) -> None:
-        self._step += 1
-        self._started(f"{self._step}/{len(self._questions) + len(probes.CLIENTS)} {name}")
-
-    def _add_row(self, row: ReportRow, rows: list[ReportRow]) -> None:
-        rows.append(row)
-        self._ended(row)
-
-    async def _examine_question(self, question: Question) -> None:
-        self._announce(question.name)
+    async def _examine_question(self, question: Question) -> ReportRow:
         reply = await self._send_with(self._cured_settings, "chat", question.body)
+        self._asked_facts |= {fact for remedy in question.remedies for fact in remedy.as_profile}
         self._reasons = self._reasons or reply.has(ReasoningPiece)
         state, detail = judge_reply(question, reply)
         fix = format_flags(reply.learned)
-        self._add_facts(reply.learned, f"a request was refused without it and taken with it ({question.name})")
+        self._add_facts(reply.learned, f"{question.name}: a request was refused without it and taken with it")
         dialect_remedies = readable_dialects(reply) if question.judge is judge_call else []
         for remedy in [] if state == "yes" else [*dialect_remedies, *question.remedies]:
             settings = remedy.apply(self._cured_settings)
             if settings == self._cured_settings:
                 continue
-            again = await self._send_with(settings, "chat", question.body)
+            try:
+                again = await self._send_with(settings, "chat", question.body)
+            except BudgetSpent:
+                break
             if STATES.index(judge_reply(question, again)[0]) > STATES.index(state):
                 fix = remedy.flag
                 if state == "no":
@@ -160,28 +228,83 @@ class _Examination:
                     self._flags.append(fix)
                     self._add_facts(remedy.as_profile, f"{question.name}: {detail}; with this fact it works")
                 break
-        self._add_row(ReportRow(question.name, state, detail, fix), self._rows)
+        return ReportRow(question.name, state, detail, fix)
 
-    async def _examine_client(
-        self, name: str, front: str, bodies: tuple[probes.Body, probes.Body], rows: list[ReportRow]
-    ) -> None:
+    async def _examine_clients(self) -> None:
+        for name, (front, bodies) in probes.CLIENTS.items():
+            await self._add(self._clients, name, partial(self._examine_client, name, front, bodies))
+
+    async def _examine_client(self, name: str, front: str, bodies: tuple[probes.Body, probes.Body]) -> ReportRow:
         """A client's two requests, and again with what was found to be needed where they fail."""
-        self._announce(name)
         row = await self._run_client(self._settings, name, front, bodies)
-        if row.state != "yes":
-            tries = [
-                (self._cured_settings, self._flags),
-                (TOOLS_IN_PROMPT.apply(self._cured_settings), [*self._flags, TOOLS_IN_PROMPT.flag]),
-            ]
-            for settings, flags in tries:
-                if settings == self._settings:
-                    continue
+        if row.state == "yes":
+            return row
+        tries = [
+            (self._cured_settings, self._flags),
+            (TOOLS_IN_PROMPT.apply(self._cured_settings), [*self._flags, TOOLS_IN_PROMPT.flag]),
+        ]
+        for settings, flags in tries:
+            if settings == self._settings:
+                continue
+            try:
                 again = await self._run_client(settings, name, front, bodies)
-                if again.state == "yes":
-                    row = replace(row, fix=" ".join(flags), dropped=again.dropped)
-                    self._flags = list(flags)
-                    break
-        self._add_row(row, rows)
+            except BudgetSpent:
+                break
+            if again.state == "yes":
+                self._flags = list(flags)
+                return replace(row, fix=" ".join(flags), dropped=again.dropped)
+        return row
+
+    async def _examine_backend(self) -> None:
+        """The backend without the gateway."""
+        if self._settings.wire != "chat":
+            row = ReportRow("the backend itself", "not asked", "these questions are of the wire chat")
+            self._add_row(row, self._itself)
+            return
+        backend = self._gateway.backends[0]
+        name = backend.correct_name(self._model)
+        model = backend.model(name)
+        if not isinstance(model, HttpModel):  # a plug-in's, say
+            return
+        headers = {**model.headers, **backend.headers("")}
+        transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=0, statuses=())
+        try:
+            info = await self._read_info(transport, model.base_url, headers, name)
+            raw = RawBackend(transport, model.base_url, headers, name, self._budget)
+            if field := self._facts.get("max_tokens_field"):
+                raw.renamed_fields["max_tokens"] = field
+            replies: dict[str, Sequence[RawReply]] = {}
+            subject = Subject(model.resolution.profile, info)
+            for check in RAW_CHECKS:
+                await self._add(self._itself, check.name, partial(self._examine_itself, check, raw, subject, replies))
+        finally:
+            await transport.aclose()
+
+    async def _read_info(self, transport: Transport, url: str, headers: Mapping[str, str], name: str) -> BackendInfo:
+        info = await read_backend_info(transport, url, headers, name)
+        self._version = embedded_version() if self._settings.local else info.version
+        return info
+
+    async def _examine_itself(
+        self, check: RawCheck, raw: RawBackend, subject: Subject, earlier: dict[str, Sequence[RawReply]]
+    ) -> ReportRow:
+        if check.of and check.of not in earlier:
+            raise BudgetSpent
+        replies = list(earlier.get(check.of, ()))
+        for body in check.requests(subject):
+            replies.append(await raw.ask(body))
+            if check.stops and check.read(replies, subject).state == "yes":
+                break
+        earlier[check.name] = replies
+        conclusion = check.read(replies, subject)
+        if conclusion.facts and any(reply.status >= 500 for reply in replies):
+            # A server that has broken down refuses everything, and that shows nothing.
+            control = await raw.ask(raw_bodies.CONTROL)
+            conclusion = Conclusion("no", f"the backend fails: {control.fault}") if control.fault else conclusion
+        else:
+            self._asked_facts |= {*check.facts}
+        self._add_facts(conclusion.facts, f"{check.name}: {conclusion.detail}")
+        return ReportRow(check.name, conclusion.state, conclusion.detail)
 
     async def _run_client(
         self, settings: BackendSettings, name: str, front: str, bodies: tuple[probes.Body, probes.Body]
@@ -199,10 +322,15 @@ class _Examination:
         return ReportRow(name, "yes", judge_call(first)[1], dropped=dropped)
 
     async def _send_with(self, settings: BackendSettings, front: str, body: probes.Body) -> ProbeReply:
-        if settings == self._settings:
-            return await _send(self._gateway, self._model, front, body)
-        async with _gateway(settings) as gateway:
-            return await _send(gateway, self._model, front, body)
+        seconds = self._budget.take()
+        try:
+            async with asyncio.timeout(seconds):
+                if settings == self._settings:
+                    return await _send(self._gateway, self._model, front, body)
+                async with _gateway(settings) as gateway:
+                    return await _send(gateway, self._model, front, body)
+        except TimeoutError:
+            return ProbeReply([ReplyFailed("provider", "timeout", f"no answer within {seconds:.1f} s")])
 
 
 @asynccontextmanager
@@ -225,11 +353,15 @@ async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> 
     before = backend.learned_facts(exchange.record.owner).get(name, {})
     events: list[Event] = []
     encoder = exchange.encoder()
+    size = 0
     async with aclosing(exchange.batches()) as batches:
         async for batch in batches:
             for event in take_notes(exchange, batch):
                 encoder.feed(event)
             events += batch
+            size += sum([1 + len(getattr(event, "text", "")) for event in batch])
+            if size > _MAX_REPLY:
+                return ProbeReply([ReplyFailed("provider", "too_large", "its reply does not end where it was to")])
     encoder.finish()
     record = exchange.record
     mode = backend.model(name, record.owner).plan.mode.name

@@ -1,0 +1,137 @@
+"""What a server says of itself beside its replies: its version, how much it reads, its chat template.
+
+Servers have no common way to say it, so the paths of several are asked at once, with short answers: the list of models,
+`/props` (llama.cpp), `/version` (vLLM), `/api/version` (Ollama) and `/get_server_info` (SGLang). What is missing stays
+empty; nothing that a server answers is a fault here.
+
+Laws: the version is one printable line. It is the same for two answers that differ only in what changes with every
+answer, such as `created`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callboard.errors import CallboardError
+from callboard.profiles import Examination, normalise
+from callboard.providers.transport import HttpResponse, Transport
+from callboard.text.display import display
+
+_SECONDS: Final = 3.0
+"""For each answer: a command waits for all of them before it begins."""
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_NAME: Final = 80
+_PATHS: Final = ("/props", "/version", "/api/version", "/get_server_info")
+_VERSIONS: Final = ("build_info", "version")
+_CONTEXTS: Final = ("max_model_len", "context_length", "context_window", "max_context_length")
+_IDENTITY: Final = ("root", "owned_by", "quantization", "digest", *_CONTEXTS)
+"""Fields of a model's entry that say which model it is."""
+_META: Final = ("n_params", "size", "n_ctx_train", "n_vocab")
+"""The same of llama.cpp's `meta`."""
+
+
+class BackendInfo(msgspec.Struct, frozen=True):
+    """What a server says of itself and of one model; empty where it says nothing."""
+
+    version: str = ""
+    context_tokens: int = 0
+    context_source: str = ""
+    """Where the length of the context stands."""
+    chat_template: str = ""
+
+
+async def read_backend_info(
+    transport: Transport, base_url: str, headers: Mapping[str, str], model: str = ""
+) -> BackendInfo:
+    """Ask a server of the Chat Completions wire for its version; `model` "" is the first that it lists."""
+    base = base_url.rstrip("/")
+    root = base.removesuffix("/v1")
+    urls = [f"{base}/models", *(root + path for path in _PATHS)]
+    (server, models), *others = await asyncio.gather(*[_get(transport, url, headers) for url in urls])
+    return _describe(server, models, [body for _, body in others], model)
+
+
+def embedded_version() -> str:
+    """The version of the engine that runs models of this machine, "" without one."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # for such models only
+
+    try:
+        return f"xllamacpp {version('xllamacpp')}"
+    except PackageNotFoundError:
+        return ""
+
+
+def describe_change(examined: Examination, url: str, version: str) -> str:
+    """Why facts that were found out of a backend may not hold for the one that is asked now; "" if they do."""
+    if examined.url and examined.url.rstrip("/") != url.rstrip("/"):
+        return f"they were found out of {examined.url}, and {url} is asked"
+    if examined.version and version and examined.version != version:
+        return f"the backend has changed since {examined.date}: it was {examined.version}, and is {version}"
+    return ""
+
+
+async def _get(transport: Transport, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    """The Server header and the JSON object at the URL, as far as there are any."""
+    server = ""
+    try:
+        async with asyncio.timeout(_SECONDS), transport.get(url, headers=headers) as answer:
+            server = answer.headers.get("Server", "")
+            return server, await _read_object(answer)
+    except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError):
+        return server, {}
+
+
+async def _read_object(answer: HttpResponse) -> Mapping[str, Any]:
+    if answer.status != 200:
+        return {}
+    body = msgspec.json.decode(await answer.read(_MAX_BYTES))
+    return body if isinstance(body, dict) else {}
+
+
+def _describe(server: str, models: Mapping[str, Any], others: list[Mapping[str, Any]], model: str) -> BackendInfo:
+    entry = _find_entry(models, model)
+    props = others[0]
+    settings = props.get("default_generation_settings")
+    served = _count(settings.get("n_ctx")) if isinstance(settings, dict) else 0
+    listed = next((tokens for key in _CONTEXTS if (tokens := _count(entry.get(key)))), 0)
+    template = props.get("chat_template")
+    template = template if isinstance(template, str) else ""
+    names = [each[key] for each in others for key in _VERSIONS if isinstance(each.get(key), str)]
+    context = served or listed
+    parts = [
+        " ".join([display(name, _MAX_NAME) for name in (server, *names[:1]) if name]),
+        f"context {context}" if context else "",
+        f"template {_digest(template)}" if template else "",
+        f"model {_digest(_identity(entry))}" if _identity(entry) else "",
+    ]
+    source = "/props" if served else "the list of models" if listed else ""
+    return BackendInfo(", ".join(filter(None, parts)), context, source, template)
+
+
+def _find_entry(models: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    data = models.get("data")
+    entries = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
+    first: Mapping[str, Any] = entries[0] if entries and not model else {}
+    plain = normalise(model)
+    return next((each for each in entries if model and normalise(str(each.get("id"))) == plain), first)
+
+
+def _identity(entry: Mapping[str, Any]) -> str:
+    meta = entry.get("meta")
+    values = {key: entry[key] for key in _IDENTITY if isinstance(entry.get(key), str | int)}
+    if isinstance(meta, dict):
+        values |= {key: meta[key] for key in _META if isinstance(meta.get(key), int)}
+    return msgspec.json.encode(values, order="sorted").decode() if values else ""
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 32 else 0
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]

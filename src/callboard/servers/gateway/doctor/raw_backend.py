@@ -1,0 +1,194 @@
+"""Ask a backend on the Chat Completions wire without anything of the gateway's in between.
+
+What is sent is what the backend gets, and what it answers is read as it is: here the doctor looks for what the gateway
+would mend on the way. Whatever comes is a `RawReply`: nothing raises but a spent budget, and no answer is read beyond
+`MAX_BYTES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callboard.errors import CallboardError
+from callboard.providers import Transport
+from callboard.providers.lessons import STATUSES
+from callboard.providers.transport import HttpResponse
+from callboard.servers.gateway.doctor.budget import DoctorBudget
+from callboard.servers.gateway.doctor.probes import Body
+from callboard.text.display import collapse
+from callboard.text.sse import SSEDecoder
+
+MAX_BYTES: Final = 256 * 1024
+"""Of one answer: hundreds of times what is asked for."""
+_EXCERPT: Final = 160
+_DONE: Final = "[DONE]"
+
+
+def dig(value: Any, *path: str | int) -> Any:
+    """What stands at the path in a JSON value; None where the path leads nowhere."""
+    for key in path:
+        if isinstance(key, str):
+            value = value.get(key) if isinstance(value, dict) else None
+        else:
+            value = value[key] if isinstance(value, list) and -len(value) <= key < len(value) else None
+    return value
+
+
+class RawReply(msgspec.Struct, frozen=True):
+    """What came: a JSON object as `body`, or the `chunks` of a stream. `fault` says why it is no reply, if it is none."""
+
+    status: int = 0
+    body: Mapping[str, Any] = {}
+    chunks: tuple[Any, ...] = ()
+    is_done: bool = False
+    """The stream ended with its marker."""
+    fault: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """The status and the words of a refusal for what is in the request; "" for a reply, and for other failures."""
+        return self.fault if self.status in STATUSES else ""
+
+    @property
+    def text(self) -> str:
+        content = dig(self.body, "choices", 0, "message", "content")
+        return content if isinstance(content, str) else ""
+
+    @property
+    def calls(self) -> list[str]:
+        """The names of the calls, in the wire's field; of a stream, too."""
+        whole = dig(self.body, "choices", 0, "message", "tool_calls")
+        pieces = [each for chunk in self.chunks for each in _list(dig(chunk, "choices", 0, "delta", "tool_calls"))]
+        names = [dig(each, "function", "name") for each in (*_list(whole), *pieces)]
+        return [name for name in names if isinstance(name, str) and name]
+
+    @property
+    def argument_pieces(self) -> list[str]:
+        """The arguments of the first call, as they came in a stream."""
+        calls = [each for chunk in self.chunks for each in _list(dig(chunk, "choices", 0, "delta", "tool_calls"))]
+        pieces = [dig(each, "function", "arguments") for each in calls if dig(each, "index") in (0, None)]
+        return [piece for piece in pieces if isinstance(piece, str) and piece]
+
+    @property
+    def finish_reason(self) -> str:
+        reasons = [dig(each, "choices", 0, "finish_reason") for each in (*self.chunks, self.body)]
+        return next((reason for reason in reasons if isinstance(reason, str)), "")
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """As the backend counts them; None where it does not."""
+        counts = [dig(each, "usage", "prompt_tokens") for each in (*self.chunks, self.body)]
+        return next(
+            (each for each in counts if isinstance(each, int) and not isinstance(each, bool) and each > 0), None
+        )
+
+    @property
+    def first_token(self) -> list[tuple[str, float]]:
+        """The likeliest first tokens with their log-probabilities."""
+        tokens = _list(dig(self.body, "choices", 0, "logprobs", "content", 0, "top_logprobs"))
+        pairs = [(dig(each, "token"), dig(each, "logprob")) for each in tokens]
+        return [
+            (token, float(number))
+            for token, number in pairs
+            if isinstance(token, str) and isinstance(number, int | float) and not isinstance(number, bool)
+        ]
+
+
+class RawBackend:
+    """A backend, asked at `url` with these headers for one model; each request is counted by the budget."""
+
+    def __init__(
+        self, transport: Transport, url: str, headers: Mapping[str, str], model: str, budget: DoctorBudget
+    ) -> None:
+        self._transport = transport
+        self._url = f"{url.rstrip('/')}/chat/completions"
+        self._headers = headers
+        self._model = model
+        self._budget = budget
+        self._sampling: dict[str, Any] = {"temperature": 0}
+        self.renamed_fields: dict[str, str] = {}
+        """Fields of the body that this backend calls otherwise."""
+
+    async def ask(self, body: Body) -> RawReply:
+        """The reply to the body. Raises BudgetSpent."""
+        reply = await self._send(body)
+        if self._sampling and reply.status == 400 and "temperature" in reply.fault:
+            self._sampling = {}
+            reply = await self._send(body)
+        return reply
+
+    async def _send(self, body: Body) -> RawReply:
+        seconds = self._budget.take()
+        fields = {self.renamed_fields.get(key, key): value for key, value in body.items()}
+        content = msgspec.json.encode({"model": self._model, **self._sampling, **fields})
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._transport.post(self._url, headers=self._headers, body=content) as response,
+            ):
+                return await _read(response)
+        except TimeoutError:
+            return RawReply(fault=f"no answer within {seconds:.1f} s")
+        except CallboardError as error:
+            return RawReply(fault=collapse(error.message, _EXCERPT))
+
+
+async def _read(response: HttpResponse) -> RawReply:
+    if response.status < 400 and response.content_type == "text/event-stream":
+        return await _read_stream(response)
+    content = await response.read(MAX_BYTES)
+    body = _decode(content)
+    if response.status >= 400:
+        return RawReply(response.status, fault=_describe_refusal(response.status, body, content))
+    if not isinstance(body, dict):
+        return RawReply(response.status, fault=f"no JSON object: {collapse(_text_of(content), _EXCERPT)}")
+    return RawReply(response.status, body)
+
+
+async def _read_stream(response: HttpResponse) -> RawReply:
+    decoder = SSEDecoder(limit=MAX_BYTES)
+    frames: list[str] = []
+    size = 0
+    while chunk := await response.next_chunk():
+        size += len(chunk)
+        if size > MAX_BYTES:
+            return RawReply(response.status, chunks=_chunks(frames), fault=f"more than {MAX_BYTES} bytes came")
+        frames += [frame.data for frame in decoder.feed(chunk)]
+    frames += [frame.data for frame in decoder.finish()]
+    return RawReply(response.status, chunks=_chunks(frames), is_done=_DONE in frames[-1:])
+
+
+def _chunks(frames: list[str]) -> tuple[Any, ...]:
+    return tuple([value for frame in frames if isinstance(value := _decode(frame.encode()), dict)])
+
+
+def _decode(content: bytes) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def _describe_refusal(status: int, body: Any, content: bytes) -> str:
+    words = next(_messages(body), "") or _text_of(content)
+    return f"{status}: {collapse(words, _EXCERPT)}"
+
+
+def _messages(body: Any) -> Iterator[str]:
+    """Where servers write what is wrong."""
+    for path in (("error", "message"), ("message",), ("error",), ("detail",)):
+        value = dig(body, *path)
+        if isinstance(value, str):
+            yield value
+
+
+def _text_of(content: bytes) -> str:
+    return content[: 4 * _EXCERPT].decode("utf-8", "replace")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

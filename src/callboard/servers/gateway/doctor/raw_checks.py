@@ -1,0 +1,341 @@
+"""What a backend does by itself: one row a question, with what is sent, how the replies are read, and what follows.
+
+Laws: a fact follows from what came back, never from a status alone: a backend that takes a field and ignores it does
+not have the feature. Where the replies leave it open, no fact follows. Every fact has the sentence that `explain`
+shows.
+
+The rows stand in the order of their worth, for the time may not suffice for all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from callboard.core import InvocationEnded, ToolDeclaration
+from callboard.dialects import DIALECTS, Parser, get_dialect
+from callboard.profiles import Profile
+from callboard.profiles.control_tokens import token_table
+from callboard.providers.backend_info import BackendInfo
+from callboard.servers.gateway.doctor import raw_bodies
+from callboard.servers.gateway.doctor.checks import State
+from callboard.servers.gateway.doctor.probes import TOOL, Body
+from callboard.servers.gateway.doctor.raw_backend import RawReply
+from callboard.text.display import collapse
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What is known before anything is asked: `profile` is without what the user's own file says."""
+
+    profile: Profile
+    info: BackendInfo = BackendInfo()
+
+
+class Conclusion(msgspec.Struct, frozen=True):
+    """`detail` is the line of the report and the evidence of the facts."""
+
+    state: State
+    detail: str = ""
+    facts: Mapping[str, Any] = {}
+
+
+Reader: TypeAlias = Callable[[Sequence[RawReply], Subject], Conclusion]
+BodyMaker: TypeAlias = Callable[[Subject], Sequence[Body]]
+
+
+class RawCheck(msgspec.Struct, frozen=True):
+    """One row. The replies to all `bodies` are read together; with `stops` no further body is sent once they say yes.
+
+    `facts` are all that can follow. A row without bodies of its own reads the replies to those of the row `of`.
+    """
+
+    name: str
+    bodies: Sequence[Body] | BodyMaker
+    read: Reader
+    facts: tuple[str, ...] = ()
+    stops: bool = False
+    of: str = ""
+
+    def requests(self, subject: Subject) -> Sequence[Body]:
+        return self.bodies(subject) if callable(self.bodies) else self.bodies
+
+
+# How much it reads.
+
+_CONTEXT_WORDS: Final = re.compile(
+    r"(?:context (?:length|window|size)|max_model_len|n_ctx)[^\d]{0,40}?(\d{3,9})|(\d{3,9})[^\d]{0,12}context",
+    re.IGNORECASE,
+)
+
+
+def _context_bodies(subject: Subject) -> Sequence[Body]:
+    return () if subject.info.context_tokens else raw_bodies.CONTEXT
+
+
+def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
+    info = subject.info
+    if info.context_tokens:
+        detail = f"{info.context_tokens} tokens, by {info.context_source}"
+        return Conclusion("yes", detail, {"context_tokens": info.context_tokens})
+    match = _CONTEXT_WORDS.search(replies[0].refusal)
+    if match is None:
+        return Conclusion("partly", "the backend does not say it")
+    tokens = int(match[1] or match[2])
+    return Conclusion("yes", f"{tokens} tokens, by the refusal of a longer reply", {"context_tokens": tokens})
+
+
+# Calls.
+
+_FUNCTION: Final = TOOL["function"]
+_TOOLS: Final = (ToolDeclaration(_FUNCTION["name"], _FUNCTION["description"], _FUNCTION["parameters"]),)
+_TOOL_WORDS: Final = re.compile(r"\btool|\bfunction", re.IGNORECASE)
+
+
+def _read_calls(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
+    reply = replies[0]
+    if _FUNCTION["name"] in reply.calls:
+        facts = {"supports_tools": True, "uses_tools": True}
+        return Conclusion("yes", "a call came in the wire's own field", facts)
+    if reply.refusal and _TOOL_WORDS.search(reply.refusal):
+        return Conclusion("no", f"tools are refused: {reply.refusal}", {"supports_tools": False})
+    if reply.fault:
+        return Conclusion("no", reply.fault)
+    dialect = next((name for name in DIALECTS if name not in _GENERIC and _has_call(reply.text, name)), "")
+    if dialect:
+        detail = f"the call stood in the text, in the dialect {dialect}: {collapse(reply.text, 80)}"
+        is_watched = any(name in DIALECTS and _has_call(reply.text, name) for name in subject.profile.watched)
+        return Conclusion("partly", detail, {"uses_tools": True, **({} if is_watched else {"watch": dialect})})
+    return Conclusion("partly", "the model did not call")
+
+
+_GENERIC: Final = frozenset({"auto", "action"})
+"""Dialects that no model is taught: all of them at once, and that of the structured mode."""
+
+
+def _has_call(text: str, dialect: str) -> bool:
+    parser = Parser(_TOOLS, get_dialect(dialect))
+    events = [*parser.feed(text), *parser.finish()]
+    return any(isinstance(each, InvocationEnded) and each.arguments is not None for each in events)
+
+
+def _read_forced(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    kinds = ("required", "a named tool")
+    forced = [kind for kind, reply in zip(kinds, replies, strict=True) if reply.calls]
+    if len(forced) == len(kinds):
+        return Conclusion("yes", "a greeting was answered with a call", {"supports_forced_calls": True})
+    others = [
+        f"{kind} is refused: {reply.refusal}" if reply.refusal else reply.fault or f"{kind} is taken and ignored"
+        for kind, reply in zip(kinds, replies, strict=True)
+        if not reply.calls
+    ]
+    detail = "; ".join(others)
+    if forced or not all(reply.refusal or not reply.fault for reply in replies):
+        return Conclusion("partly", detail)
+    return Conclusion("no", detail, {"supports_forced_calls": False})
+
+
+def _read_pieces(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    reply = replies[0]
+    pieces = len(reply.argument_pieces)
+    if reply.fault:
+        return Conclusion("no", reply.fault)
+    if not pieces:
+        return Conclusion("partly", "no arguments came in a stream")
+    return Conclusion("yes", f"in {pieces} pieces") if pieces > 1 else Conclusion("partly", "they come at once")
+
+
+def _read_end(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    reply = replies[0]
+    if reply.fault or not reply.chunks:
+        return Conclusion("no", reply.fault or "no chunks came in a stream")
+    missing = [name for name, has in (("finish_reason", reply.finish_reason), ("[DONE]", reply.is_done)) if not has]
+    if missing:
+        return Conclusion("partly", f"without {' and '.join(missing)}: a stream that is cut looks the same")
+    return Conclusion("yes", f"finish_reason ({collapse(reply.finish_reason, 40)}) and [DONE]: one that is cut shows")
+
+
+def _read_usage(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    tokens = replies[0].prompt_tokens
+    return (
+        Conclusion("yes", f"{tokens} tokens of a prompt") if tokens else Conclusion("partly", "no tokens are counted")
+    )
+
+
+# Constraints.
+
+
+def _read_schema(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    reply = replies[0]
+    if reply.refusal:
+        return Conclusion("no", f"refused: {reply.refusal}", {"supports_json_schema": False})
+    if reply.fault:
+        return Conclusion("no", reply.fault)
+    try:
+        held = json.loads(reply.text) == {"animal": raw_bodies.WORD}
+    except (ValueError, RecursionError):
+        held = False
+    if held:
+        return Conclusion("yes", "a schema was held against the question", {"supports_json_schema": True})
+    return Conclusion("no", f"taken and ignored: {collapse(reply.text, 60)!r} came", {"supports_json_schema": False})
+
+
+def _read_grammars(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    details = []
+    best = ""
+    for name, reply in zip(raw_bodies.GRAMMARS, replies, strict=True):
+        obeyed = reply.text.strip() == raw_bodies.WORD
+        best = best or (name if obeyed else "")
+        ignored = f"taken and ignored ({collapse(reply.text, 40)!r} came)"
+        details.append(f"{name}: {'obeyed' if obeyed else reply.fault or ignored}")
+    open_question = not best and any(reply.fault and not reply.refusal for reply in replies)
+    return Conclusion("yes" if best else "no", "; ".join(details), {} if open_question else {"grammar_format": best})
+
+
+def _read_logprobs(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    plain, constrained = replies
+    if plain.refusal:
+        return Conclusion("no", f"refused: {plain.refusal}", {"supports_logprobs": False})
+    if plain.fault:
+        return Conclusion("no", plain.fault)
+    if not plain.first_token:
+        return Conclusion("no", "taken and ignored", {"supports_logprobs": False})
+    detail = f"{len(plain.first_token)} of 5 came for the first token"
+    if constrained.first_token and constrained.text and raw_bodies.WORD.startswith(constrained.text.strip()):
+        others = [token for token, _ in constrained.first_token if not raw_bodies.WORD.startswith(token.strip() or "-")]
+        detail += "; those of before a grammar" if others else "; those of behind a grammar"
+    return Conclusion("yes", detail, {"supports_logprobs": True})
+
+
+# What a conversation may hold.
+
+
+def _read_prefill(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    faults = []
+    for way, reply in zip(CHAT_PREFILLS, replies, strict=False):
+        if reply.text.lstrip().startswith(raw_bodies.CONTINUED):
+            return Conclusion("yes", f"the reply went on in the middle of a word ({way})", {"prefill": way})
+        faults.append(f"{way}: {reply.refusal or reply.fault or 'taken and ignored'}")
+    unknown = any(reply.fault and not reply.refusal for reply in replies)
+    return Conclusion("no", "; ".join(faults), {} if unknown else {"prefill": "none"})
+
+
+_SYSTEM_FACTS: Final = ("supports_system_role", "merge_system_messages")
+
+
+def _read_systems(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    short, counted, long, second, plain, late = replies
+    counts = _arrives(short, counted) == (True, "")
+    alone = _arrives(short, long, counts=counts)
+    if alone is not None and not alone[0]:
+        return Conclusion("no", f"a system message {alone[1]}", {"supports_system_role": False})
+    outcomes = {
+        "a second system message": _arrives(short, second, counts=counts),
+        "a later one": _arrives(plain, late, counts=counts),
+    }
+    dropped = [f"{what} {outcome[1]}" for what, outcome in outcomes.items() if outcome is not None and not outcome[0]]
+    if dropped:
+        return Conclusion("no", "; ".join(dropped), {"merge_system_messages": True})
+    if alone is None or None in outcomes.values():
+        return Conclusion("partly", "they are taken; whether they arrive is open, for no tokens are counted")
+    facts = {"supports_system_role": True, "merge_system_messages": False}
+    return Conclusion("yes", "a second and a later one arrive", facts)
+
+
+def _arrives(without: RawReply, reply: RawReply, *, counts: bool = True) -> tuple[bool, str] | None:
+    """Whether what `reply`'s request has more than the other's arrives at the model, and what shows that it does not.
+
+    None where that is open: nothing is counted, or another fault came.
+    """
+    if reply.refusal:
+        return False, f"is refused: {reply.refusal}"
+    fewer, tokens = without.prompt_tokens, reply.prompt_tokens
+    if reply.fault or fewer is None or tokens is None or not counts:
+        return None
+    if tokens - fewer >= raw_bodies.GROWTH:
+        return True, ""
+    return False, f"is taken and dropped ({fewer} tokens without it, {tokens} with it)"
+
+
+_ALL_FAMILIES: Final = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "</s>", "<|end|>", "<｜end▁of▁sentence｜>")
+"""What ends a turn in the templates of the largest families."""
+_MAX_TOKENS: Final = 3
+_ONE_TOKEN: Final = 1.6
+"""Tokens that a copy has at the most where it is read as the control token; spelled it has three or more."""
+
+
+def _candidates(subject: Subject) -> tuple[str, ...]:
+    """The control tokens that are tried: the family's, or those of the template, or those of every large family."""
+    names = subject.profile.control_tokens
+    names = (names,) if isinstance(names, str) else names
+    table = token_table()
+    family = [token for name in names if name in table for token in table[name]["turns"] if "{n}" not in token]
+    template = subject.info.chat_template
+    in_template = [token for token in family or _ALL_FAMILIES if token in template]
+    return tuple(in_template or family or _ALL_FAMILIES)[: _MAX_TOKENS if family or in_template else None]
+
+
+def _control_token_bodies(subject: Subject) -> Sequence[Body]:
+    return raw_bodies.control_tokens(_candidates(subject))
+
+
+def _read_control_tokens(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
+    base, *others = [reply.prompt_tokens or 0 for reply in replies]
+    counts = {
+        token: (tokens - base) / raw_bodies.COPIES for token, tokens in zip(_candidates(subject), others, strict=True)
+    }
+    if not base or any(count <= 0 for count in counts.values()):
+        return Conclusion("partly", "open: no tokens are counted")
+    for token, count in counts.items():
+        if count <= _ONE_TOKEN:
+            detail = f"{token} in a message is one token: such tokens are escaped"
+            return Conclusion("partly", detail, {"parses_special_tokens": True})
+    # Of a model whose family is not known, another token may be one.
+    facts = {} if subject.profile.control_tokens == "all" else {"parses_special_tokens": False}
+    return Conclusion("yes", f"{', '.join(counts)} in a message are several tokens each", facts)
+
+
+_REASONING_WORDS: Final = re.compile(r"reasoning|thinking|thought", re.IGNORECASE)
+
+
+def _read_reasoning(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    without, with_reasoning = replies
+    if not without.fault:
+        # No fact: an endpoint may want it only while it thinks.
+        return Conclusion("yes", "a past call is taken without")
+    if without.refusal and not with_reasoning.fault and _REASONING_WORDS.search(without.refusal):
+        facts = {"requires_reasoning_history": True, "reasoning_history": "tools"}
+        return Conclusion("partly", f"a past call is refused without it: {without.refusal}", facts)
+    return Conclusion("partly", f"a past call is refused: {without.fault}")
+
+
+def _read_broken_arguments(replies: Sequence[RawReply], _: Subject) -> Conclusion:
+    fault = replies[0].fault
+    return Conclusion("partly", f"{fault}; an object is always sent") if fault else Conclusion("yes", "taken")
+
+
+RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
+    RawCheck("calls", raw_bodies.CALLS, _read_calls, ("supports_tools", "uses_tools", "watch")),
+    RawCheck("schema held", raw_bodies.SCHEMA, _read_schema, ("supports_json_schema",)),
+    RawCheck("grammar held", raw_bodies.GRAMMAR, _read_grammars, ("grammar_format",)),
+    RawCheck("log-probabilities", raw_bodies.LOGPROBS, _read_logprobs, ("supports_logprobs",)),
+    RawCheck("forced calls", raw_bodies.FORCED, _read_forced, ("supports_forced_calls",)),
+    RawCheck("context length", _context_bodies, _read_context, ("context_tokens",)),
+    RawCheck("system messages arrive", raw_bodies.SYSTEMS, _read_systems, _SYSTEM_FACTS),
+    RawCheck("control tokens as text", _control_token_bodies, _read_control_tokens, ("parses_special_tokens",)),
+    RawCheck(
+        "reasoning may be left out",
+        raw_bodies.REASONING,
+        _read_reasoning,
+        ("requires_reasoning_history", "reasoning_history"),
+    ),
+    RawCheck("prefill", raw_bodies.PREFILL, _read_prefill, ("prefill",), stops=True),
+    RawCheck("arguments piecewise", raw_bodies.STREAM, _read_pieces),
+    RawCheck("end of a stream", (), _read_end, of="arguments piecewise"),
+    RawCheck("usage of a stream", (), _read_usage, of="arguments piecewise"),
+    RawCheck("broken past arguments", raw_bodies.BROKEN_ARGUMENTS, _read_broken_arguments),
+)

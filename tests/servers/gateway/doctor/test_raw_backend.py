@@ -1,0 +1,139 @@
+"""What is read of a backend that is asked without the gateway, whatever it answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
+from callboard.providers import Transport
+from callboard.servers.gateway.doctor import raw_bodies
+from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
+from callboard.servers.gateway.doctor.raw_backend import MAX_BYTES, RawBackend
+from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
+
+HELLO = {"choices": [{"message": {"content": "ready"}}], "usage": {"prompt_tokens": 3}}
+CALL = [
+    ReplyStarted(),
+    InvocationStarted(0, "c", "read_file"),
+    InvocationEnded(0, "c", "read_file", {"path": "a"}, '{"path": "a"}'),
+    Usage(input=5, output=1),
+    ReplyEnded("invocations"),
+]
+
+
+def ask(replies, body=raw_bodies.CONTROL, *, budget=None, renamed=None):
+    async def scenario():
+        transport = Transport(retries=0, statuses=())
+        try:
+            async with FakeBackend(replies) as backend:
+                raw = RawBackend(transport, backend.url, {}, "m", budget or DoctorBudget())
+                raw.renamed_fields.update(renamed or {})
+                return await raw.ask(body), backend.requests
+        finally:
+            await transport.aclose()
+
+    return asyncio.run(scenario())
+
+
+def test_a_reply_is_read_as_it_is():
+    reply, (request,) = ask([Raw([HELLO])])
+    assert (reply.text, reply.prompt_tokens, reply.fault, reply.calls) == ("ready", 3, "", [])
+    assert request.body == {"model": "m", "temperature": 0, **raw_bodies.CONTROL}
+
+
+def test_a_stream_is_read_as_it_is():
+    reply, _ = ask([CALL], raw_bodies.STREAM[0])
+    assert (reply.calls, reply.finish_reason, reply.is_done, reply.prompt_tokens) == (
+        ["read_file"],
+        "tool_calls",
+        True,
+        5,
+    )
+    assert "".join(reply.argument_pieces) == '{"path":"a"}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault", "refusal"),
+    [
+        (Html(), "no JSON object: <!doctype html>", False),
+        (Raw(["[1]"]), "no JSON object: [1]", False),
+        (StatusReply(400, {"error": {"message": "no\nsuch field"}}), "400: no such field", True),
+        (StatusReply(500, {"detail": "template"}), "500: template", True),
+        (StatusReply(429, "slow down"), "429: slow down", False),
+        (StatusReply(401, b"\xff\x00"), "401: \ufffd", False),
+        (StatusReply(400, {"error": {"message": {"a": 1}}}), '400: {"error":', True),
+    ],
+)
+def test_what_is_no_reply_says_why(answer, fault, refusal):
+    reply, _ = ask([answer])
+    assert reply.fault.startswith(fault)
+    assert bool(reply.refusal) == refusal
+
+
+def test_a_stream_of_ten_megabytes_is_left():
+    frame = {"choices": [{"index": 0, "delta": {"content": "x" * 10_000}}]}
+    reply, _ = ask([Raw([frame] * 1000)], raw_bodies.STREAM[0])
+    assert reply.fault == f"more than {MAX_BYTES} bytes came"
+    assert not reply.is_done
+
+
+def test_so_are_a_body_and_a_frame_of_ten_megabytes():
+    content = "x" * 10_000_000
+    assert ask([Raw([content])])[0].fault == f"the answer has more than {MAX_BYTES} bytes"
+    assert ask([Raw([content])], raw_bodies.STREAM[0])[0].fault
+
+
+def test_a_backend_that_hangs_is_waited_for_as_long_as_the_budget_says():
+    reply, _ = ask([Silence()], budget=DoctorBudget(0.3))
+    assert reply.fault == "no answer within 0.1 s"
+    assert reply.refusal == ""
+
+
+def test_one_that_is_not_there():
+    async def scenario():
+        transport = Transport(retries=0, statuses=())
+        try:
+            return await RawBackend(transport, "http://127.0.0.1:9/v1", {}, "m", DoctorBudget()).ask(raw_bodies.CONTROL)
+        finally:
+            await transport.aclose()
+
+    assert asyncio.run(scenario()).fault
+
+
+def test_a_model_that_takes_no_temperature_is_asked_without():
+    refusal = StatusReply(400, {"error": {"message": "Unsupported value: 'temperature'"}})
+    reply, requests = ask([refusal, Raw([HELLO])], renamed={"max_tokens": "max_completion_tokens"})
+    assert reply.text == "ready"
+    assert [sorted(each.body) for each in requests] == [
+        ["max_completion_tokens", "messages", "model", "temperature"],
+        ["max_completion_tokens", "messages", "model"],
+    ]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_no_request_begins_once_the_seconds_are_spent():
+    clock = Clock()
+    budget = DoctorBudget(90, 10, clock)
+    assert budget.take() == 30.0
+    clock.now = 80.0
+    assert budget.take() == 10.0
+    clock.now = 90.0
+    assert (budget.is_spent, budget.reason) == (True, "90 s passed")
+    with pytest.raises(BudgetSpent):
+        budget.take()
+
+
+def test_nor_once_the_requests_are():
+    budget = DoctorBudget(90, 1, Clock())
+    budget.take()
+    assert (budget.is_spent, budget.reason) == (True, "1 request sent")
+    with pytest.raises(BudgetSpent):
+        budget.take()
