@@ -12,6 +12,7 @@ hold were made from right ones (`bench/bfcl.py`), which also asks the official c
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -59,7 +60,7 @@ def match_call(call: InvocationCanister, expected: ExpectedCall, tool: ToolDecla
         return Mismatch("wrong_tool", f"{expected.name} was to be called, not {_excerpt(call.name)}")
     try:
         return next(_mismatches(call.arguments, expected, tool.schema), None)
-    except (RecursionError, OverflowError):  # a whole number can be too large for a fraction
+    except (RecursionError, OverflowError, ValueError):  # a number can be too large to be a fraction, or to be shown
         return Mismatch(
             "schema_violation", f"the arguments of {expected.name} are too large or too deep to be compared"
         )
@@ -73,9 +74,10 @@ def explain_malformed(call: InvocationCanister) -> Mismatch:
 
 
 def _mismatches(arguments: Mapping[str, Any], expected: ExpectedCall, schema: Mapping[str, Any]) -> Iterator[Mismatch]:
-    properties = schema.get("properties", {})
-    for name in schema.get("required", ()):
-        if name not in arguments:
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, Mapping) else {}
+    for name in required if isinstance(required, list) else ():
+        if isinstance(name, str) and name not in arguments:
             yield Mismatch("missing_required", f"{expected.name} needs the argument {name}")
     for name, value in arguments.items():
         if name not in properties:
@@ -226,15 +228,19 @@ def _other_types(item: Any) -> tuple[Any, Any]:
 
 
 def _decode(text: str) -> Iterator[Any]:
-    with suppress(msgspec.MsgspecError):
-        yield msgspec.json.decode(text)
-    with suppress(msgspec.MsgspecError):
-        yield msgspec.json.decode(text.lower())  # Python's True and False
+    for spelling in (text, text.lower()):  # Python's True and False
+        with suppress(ValueError):
+            yield json.loads(spelling)
 
 
 def _spell(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else _encode(value)
 
 
 def _excerpt(value: Any) -> str:
-    return display(msgspec.json.encode(value).decode(), _LENGTH)
+    return display(_encode(value), _LENGTH)
+
+
+def _encode(value: Any) -> str:
+    """JSON, also of halves of surrogate pairs and of numbers beyond 64 bits, which msgspec refuses."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
