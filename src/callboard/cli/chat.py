@@ -67,7 +67,7 @@ def chat(
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.line_editor import open_editor  # noqa: PLC0415
-    from callboard.cli.models import check_reachable, open_model  # noqa: PLC0415
+    from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
@@ -82,7 +82,7 @@ def chat(
     settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
     request = JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=no_sandbox, **options)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
-    accessed = open_model(settings, display.tell)
+    accessed = open_model(settings, display.tell, UNGATED)
     if settings.model.startswith("local:"):
         display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
 

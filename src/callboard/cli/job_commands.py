@@ -199,7 +199,7 @@ def _run(
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.approvals import Approvals  # noqa: PLC0415
     from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome  # noqa: PLC0415
-    from callboard.cli.models import check_reachable, open_model  # noqa: PLC0415
+    from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
     from callboard.coding.agents.job_runner import run_job  # noqa: PLC0415
@@ -231,7 +231,7 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
-    model = open_model(settings, display.tell)
+    model = open_model(settings, display.tell, UNGATED)
     approvals = Approvals(directory, jobs_directory().parent, display)
     started: list[Job] = []
 

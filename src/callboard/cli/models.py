@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Annotated, cast
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -202,10 +204,21 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-def open_model(settings: Settings, tell: Callable[[str], None]) -> PlannedModel:
+UNGATED: Mapping[str, Any] = MappingProxyType({"gate": ""})
+"""Facts for agents of many steps: what a step needs is rarely said by anybody, so a gate would stop it."""
+
+
+def open_model(
+    settings: Settings, tell: Callable[[str], None], facts: Mapping[str, Any] = MappingProxyType({})
+) -> PlannedModel:
     """The model of the settings, or a chain of them.
 
     A file of a local model that is not here is pulled, once all that can be refused without it was not.
+
+    Args:
+        settings: The user's.
+        tell: Called with a line of text before a request is repeated.
+        facts: What holds unless the user's settings say otherwise.
     """
     from callboard.errors import ModelFileError, NoSuchModel  # noqa: PLC0415  # not for --help
     from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
@@ -217,7 +230,7 @@ def open_model(settings: Settings, tell: Callable[[str], None]) -> PlannedModel:
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
             mode=cast("ModeName", settings.mode),  # it is checked where it is used
-            profile=settings.profile(name),
+            profile={**facts, **settings.profile(name)},
             tell=tell,
         )
 
