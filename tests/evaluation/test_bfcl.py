@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from callboard.core import AssistantCanister, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
 from callboard.evaluation import ExpectedCall, load_bfcl
-from callboard.evaluation.bfcl import CATEGORIES, REFUSED, decode_bfcl, has_answers
+from callboard.evaluation.bfcl import CATEGORIES, REFUSED, decode_bfcl, find_categories, has_answers
 from callboard.schema.json_schema import compile_schema
 
 FUNCTION = {
@@ -124,7 +124,14 @@ def test_a_directory_is_read_category_by_category(tmp_path):
     assert {task.category for task in load_bfcl(tmp_path, [category])} == {category}
 
 
+def test_of_two_versions_the_newer_is_read(tmp_path):
+    for version in (4, 10):
+        (tmp_path / f"BFCL_v{version}_irrelevance.json").write_bytes(question(f"irrelevance_{version}"))
+    assert [task.identifier for task in load_bfcl(tmp_path, ["irrelevance"])] == ["irrelevance_10"]
+
+
 def test_a_directory_without_the_file_is_refused(tmp_path):
     (tmp_path / "BFCL_v4_live_irrelevance.json").write_bytes(question())
     with pytest.raises(CallerError, match=r"no BFCL_v4_irrelevance\.json"):
         load_bfcl(tmp_path, ["irrelevance"])
+    assert find_categories(tmp_path) == ["live_irrelevance"]

@@ -1,10 +1,13 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard.core import UserCanister
 from callboard.errors import CallerError
 from callboard.evaluation import load_when2call
+from callboard.evaluation.when2call import decode_when2call
 
 TOOL = {
     "name": "rooms.find",
@@ -60,3 +63,9 @@ def test_what_is_not_as_when2call_writes_it_is_refused_by_its_line(answer, tool,
 def test_where_there_is_no_file_the_error_says_where_to_get_it(tmp_path):
     with pytest.raises(CallerError, match=r"github\.com/NVIDIA/When2Call"):
         load_when2call(tmp_path)
+
+
+@given(st.lists(st.binary(max_size=20) | st.sampled_from([b"{}", b"[]", b'{"uuid": "1"}', b"[" * 5000]), min_size=1))
+def test_lines_of_any_bytes_are_refused_by_the_first(lines):
+    with pytest.raises(CallerError, match=r"some\.jsonl:1"):
+        [*decode_when2call(lines, path="some.jsonl")]

@@ -192,12 +192,23 @@ def _schema(described: Any, path: str, depth: int = 0) -> dict[str, Any]:
     return schema
 
 
+def find_categories(directory: Path) -> list[str]:
+    """The categories that the directory has files of questions of."""
+    return [category for category in CATEGORIES if _files(directory, category)]
+
+
 def _file(directory: Path, category: str) -> Path:
-    name = re.compile(rf"BFCL_v\d+_{category}\.json")
-    files = sorted(file for file in directory.glob("BFCL_v*.json") if name.fullmatch(file.name))
+    files = _files(directory, category)
     if not files:
         raise CallerError(f"there is no BFCL_v4_{category}.json", path=str(directory), hint="give BFCL's folder `data`")
     return files[-1]
+
+
+def _files(directory: Path, category: str) -> list[Path]:
+    """The category's file in each version of BFCL; `irrelevance` is also how `live_irrelevance` ends."""
+    name = re.compile(rf"BFCL_v\d+_{category}\.json")
+    files = [file for file in directory.glob("BFCL_v*.json") if name.fullmatch(file.name)]
+    return sorted(files, key=lambda file: (len(file.name), file.name))  # version 10 after version 4
 
 
 def read_lines(file: Path) -> list[bytes]:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.evaluation.bfcl import CATEGORIES, load_bfcl
+from callboard.evaluation.bfcl import CATEGORIES, find_categories, load_bfcl
 from callboard.evaluation.bfcl_wheel import pull_bfcl
 from callboard.evaluation.own_tasks import load_own_tasks
 from callboard.evaluation.records import evaluation_directory
@@ -54,8 +54,7 @@ def _load_path(suite: str, categories: Sequence[str]) -> list[Task]:
     if path.name in FILES or any((path / name).is_file() for name in FILES):
         return load_when2call(path)
     if path.is_dir():
-        there = [name for name in CATEGORIES if any(path.glob(f"BFCL_v*_{name}.json"))]
-        return load_bfcl(path, categories or there or CATEGORIES)
+        return load_bfcl(path, categories or find_categories(path) or CATEGORIES)
     return load_file(path)
 
 
