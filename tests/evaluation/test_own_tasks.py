@@ -1,11 +1,14 @@
+import asyncio
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from callboard.core import InvocationCanister, UserCanister
-from callboard.evaluation import Attempt, check_step, load_own_tasks
+from callboard.core import InvocationCanister
+from callboard.evaluation import Attempt, Judgement, check_step, load_own_tasks
+from callboard.evaluation.runner import attempt_task
 from callboard.schema.json_schema import compile_schema
+from callboard.testing import Call, ScriptedModel
 
 TASKS = load_own_tasks()
 every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.identifier)
@@ -53,13 +56,16 @@ def test_the_right_arguments_fit_the_schemas(task):
 
 
 @every_task
-def test_the_steps_can_be_played(task):
-    """A user speaks first; a step that goes on has results before it; results belong to calls of the step."""
-    assert isinstance(task.steps[0].canisters[0], UserCanister) or len(task.steps[0].canisters) > 1
+def test_a_model_that_answers_rightly_is_asked_for_every_step(task):
+    """By the runner, so the tools can be declared, and a step that goes on has results before it."""
+    attempts = [right_attempt(step) for step in task.steps]
+    replies = [[each.text or "Done.", *[Call(call.name, call.arguments) for call in each.calls]] for each in attempts]
+    played = asyncio.run(attempt_task(ScriptedModel(replies), task))
+    assert [check_step(task, *pair) for pair in zip(task.steps, played, strict=True)] == [Judgement(True)] * len(
+        attempts
+    )
     for step, following in pairwise(task.steps):
-        assert following.canisters or step.expected
-        if step.expected:
-            assert step.results.keys() == {call.name for call in step.expected}
+        assert following.canisters or step.results.keys() == {call.name for call in step.expected} != set()
 
 
 def test_the_suite_has_what_the_page_says():
