@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tomllib
 
 import pytest
 from typer.testing import CliRunner
@@ -110,6 +111,35 @@ def test_a_client_sees_the_outcome(measure, via):
     assert result.exit_code == 0, result.output
     assert "of 2" in result.stdout
     assert "tools" in backend.requests[-1].body
+
+
+def test_a_page_is_written(measure, tmp_path):
+    page = tmp_path / "page.html"
+    result, _ = measure("--count", "4", "--variants", "native", "--report", str(page))
+    assert str(page) in result.stderr
+    assert "How well fake-model calls tools" in page.read_text("utf-8")
+
+
+@pytest.fixture
+def own_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "callboard" / "callboard.toml"
+
+
+def test_the_best_variant_becomes_the_profile(measure, own_settings):
+    result, _ = measure("--count", "8", "--variants", "validated|native", "--write-profile")
+    assert "mode of fake-model are in" in result.stderr
+    facts = tomllib.loads(own_settings.read_text())["profiles"]["fake-model"]
+    assert facts["mode"] == "native"
+    assert facts["mode_evidence"].startswith("eval: 6 of 8 solved (41-93 %)")
+    again, _ = measure("--count", "8", "--write-profile", "--variants", "default|validated")
+    assert "is best asked as it is" in again.stderr
+
+
+def test_without_a_comparison_nothing_is_written(measure, own_settings):
+    result, _ = measure("--count", "8", "--variants", "native", "--write-profile")
+    assert "nothing is written" in result.stderr
+    assert not own_settings.exists()
 
 
 def test_what_is_excluded_is_not_asked(measure, tmp_path):

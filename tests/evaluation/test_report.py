@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callboard.core import InvocationCanister, ToolDeclaration, Usage, UserCanister, contents
+from callboard.evaluation.html_report import render_html
 from callboard.evaluation.records import Record
 from callboard.evaluation.report import format_report, make_report
 from callboard.evaluation.runner import TaskOutcome
@@ -100,3 +107,73 @@ def test_a_report_is_json(report):
     value = msgspec.json.decode(msgspec.json.encode(report))
     assert value["variants"][0]["solved"] == 4
     assert value["variants"][1]["facts"] == {"max_tokens": 64}
+
+
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """The page's tags, its words, and every address in it; refuses tags that do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.words, self.attributes = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_page_has_the_figures_as_text_and_as_plots(report):
+    text = render_html(report, subtitle="seed 7")
+    page = Page(text)
+    words = " ".join(page.words)
+    assert "How well local:m calls tools" in words
+    assert "22-78 %" in words
+    assert "seed 7" in words
+    plots = [ET.fromstring(each) for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+    assert len(plots) == 3
+    intervals = plots[0]
+    assert len(intervals.findall("circle")) == len(report.variants)
+    assert len(intervals.findall("line[@class='whisker']")) == 3 * len(report.variants)
+    widths = [float(each.get("width")) for each in plots[1].findall("rect")]
+    assert sum(widths) == pytest.approx(2 * 470), "each bar is whole"
+    assert page.tags.count("details") == len(report.misses)
+
+
+def test_the_page_needs_nothing_else(report):
+    page = Page(render_html(report))
+    assert not {"script", "link", "img", "iframe", "a"} & {*page.tags}
+    assert not {"src", "href", "onload"} & {name for name, _ in page.attributes}
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
+
+
+@given(st.text(max_size=60))
+def test_what_a_model_wrote_is_text(text):
+    hostile = f"{text}</dd></svg><script>alert(1)</script><img src=x onerror=y>&'\""
+    task = make_task(hostile)
+    variant = Variant(hostile)
+    report = make_report(hostile, [task], [make_outcome(variant, task, Attempt(text=hostile, seconds=1.0))])
+    page = Page(render_html(report))
+    assert not {"script", "img"} & {*page.tags}
+
+
+def test_a_page_of_nothing_is_a_page():
+    Page(render_html(make_report("m", TASKS, [])))
+    failed = [make_outcome(PLAIN, TASKS[0], Attempt(failure="refused"))]
+    assert "refused" in Page(render_html(make_report("m", TASKS, failed))).words

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from callboard.cli.options import takes_options
 from callboard.errors import CallboardError, CallerError
 
 if TYPE_CHECKING:
+    from callboard.cli.eval_model import MeasuredModel
     from callboard.evaluation.report import Report
     from callboard.evaluation.runner import TaskOutcome
     from callboard.evaluation.task import Task
@@ -100,6 +103,17 @@ that is asked as a plain client would."
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks under way at once.")] = 1
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds of a reply.")] = TIMEOUT
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a reply.")] = MAX_TOKENS
+    report: Annotated[
+        str, typer.Option(help="Write a page with plots, and every miss with its conversation.", show_default=False)
+    ] = ""
+    write_profile: Annotated[
+        bool,
+        typer.Option(
+            "--write-profile",
+            help="Write the facts of the best variant into your own callboard.toml; compares all presets unless "
+            "--variants says which.",
+        ),
+    ] = False
     fresh: Annotated[bool, typer.Option("--fresh/--resume", help="Ask again, or go on with what is done already.")] = (
         False
     )
@@ -119,10 +133,10 @@ def run(options: EvalOptions) -> None:
     from callboard.evaluation.records import RecordFile  # noqa: PLC0415
     from callboard.evaluation.report import make_report  # noqa: PLC0415
     from callboard.evaluation.runner import RunnerOptions, run_tasks  # noqa: PLC0415
-    from callboard.evaluation.variants import make_variants  # noqa: PLC0415
+    from callboard.evaluation.variants import ALL, make_variants  # noqa: PLC0415
 
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
-    variants = make_variants(options.model, options.variants or (), model.facts)
+    variants = make_variants(options.model, options.variants or ([ALL] if options.write_profile else []), model.facts)
     tasks = asyncio.run(choose_tasks(options))
     model.prepare()
     outcomes: list[TaskOutcome] = []
@@ -154,21 +168,51 @@ def run(options: EvalOptions) -> None:
             interrupt.run(ask(), show_partial)
     except CallboardError as error:
         failure = error
+    report = make_report(options.model, tasks, outcomes)
     if outcomes or failure is None:
-        _print_report(make_report(options.model, tasks, outcomes), options)
+        _print_report(report, options)
     if failure is not None:
         raise failure
+    if options.write_profile:
+        typer.echo(_write_choice(report, model), err=True)
 
 
 def _print_report(report: Report, options: EvalOptions) -> None:
     from callboard.evaluation.report import format_report  # noqa: PLC0415  # not for --help
 
+    if options.report:
+        from callboard.evaluation.html_report import render_html  # noqa: PLC0415  # for this option only
+
+        subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
+        Path(options.report).write_text(render_html(report, subtitle=subtitle), "utf-8", "xmlcharrefreplace")
+        typer.echo(f"the page is {options.report}", err=True)
     if options.as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo(format_report(report))
+
+
+def _write_choice(report: Report, model: MeasuredModel) -> str:
+    """Write the facts of the best variant, and return a line about it. Raises CallerError."""
+    from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
+    from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
+    from callboard.evaluation.profile_choice import choose_profile  # noqa: PLC0415
+    from callboard.profiles import resolve  # noqa: PLC0415
+
+    resolution = resolve(model.name, model.facts)
+    chosen = choose_profile(report, resolution.mode)
+    if chosen is None:
+        return "nothing is written: fewer than two variants answered every task"
+    if not chosen.facts:
+        return f"{model.name} is best asked as it is: {chosen.evidence}"
+    path = user_file(os.environ)
+    facts = {fact: FactEvidence(value, chosen.evidence) for fact, value in chosen.facts.items()}
+    personal = write_profile(path, resolution.model, facts, author="eval")
+    names = ", ".join([fact for fact in facts if fact not in personal]) or "no facts"
+    line = f"{names} of {model.name} are in {path}: {chosen.evidence}"
+    return f"{line}; your own {', '.join(personal)} stays as it is" if personal else line
 
 
 async def choose_tasks(options: EvalOptions) -> list[Task]:

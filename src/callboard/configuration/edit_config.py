@@ -12,7 +12,7 @@ import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,8 +27,10 @@ from callboard.tools.descriptors import below, dotted_path
 
 KeyPath: TypeAlias = tuple[str, ...]
 
-AUTHOR: Final = "doctor: "
-"""The beginning of the evidence of facts that `callboard doctor` wrote."""
+Author: TypeAlias = Literal["doctor", "eval"]
+"""Which command writes facts; the evidence of each begins with its name and a colon."""
+_REPLACEABLE: Final[Mapping[Author, tuple[str, ...]]] = {"doctor": ("doctor: ",), "eval": ("eval: ", "doctor: ")}
+"""The beginnings of the evidence of facts that a command replaces: what was measured goes above what was asked."""
 _MAX_EVIDENCE: Final = 300
 """Characters."""
 
@@ -160,22 +162,24 @@ def write_profile(
     model: str,
     facts: Mapping[str, FactEvidence],
     *,
-    examined: Examination,
+    examined: Examination | None = None,
     questions: Collection[str] = (),
+    author: Author = "doctor",
 ) -> tuple[str, ...]:
     """Write facts with their evidence into `[profiles.MODEL]`, beside those that are there.
 
-    A fact that a person wrote is left as it is; one is this function's own if its evidence begins with `AUTHOR`.
+    A fact that a person wrote is left as it is; one is the author's own if its evidence begins with that one's name.
 
     Args:
         path: The file, which need not exist.
         model: The model's name, which is the pattern.
         facts: Facts of a profile.
-        examined: The backend that they were found out of.
-        questions: Facts that were asked for. Of those, earlier ones of this function's own that are not in `facts` go.
+        examined: The backend that they were found out of; None leaves what is written of it.
+        questions: Facts that were asked for. Of those, earlier ones of the author's own that are not in `facts` go.
+        author: Who found them out.
 
     Returns:
-        The facts that a person set to other values, which stay.
+        The facts that a person, or an author whose facts go above, set to other values; they stay.
 
     Raises:
         CallerError: The file is not TOML, or its table of the model is written in a way that cannot be changed.
@@ -190,14 +194,15 @@ def write_profile(
     old = patterns.get(pattern, {}) if isinstance(patterns, Mapping) else None
     if not isinstance(old, Mapping):
         raise CallerError("not a table", path=f"{path}: profiles.{pattern}", hint="write [profiles.PATTERN]")
-    own = {fact for fact in select_facts(old) if str(old.get(f"{fact}{EVIDENCE}", "")).startswith(AUTHOR)}
+    own = {fact for fact in select_facts(old) if str(old.get(f"{fact}{EVIDENCE}", "")).startswith(_REPLACEABLE[author])}
     personal = tuple([fact for fact in facts if fact in old and fact not in own])
     outdated = [fact for fact in own if fact in questions and fact not in facts]
     row: dict[str, Any] = {}
     for fact, (value, evidence) in facts.items():
         if fact not in personal:
-            row |= {fact: value, f"{fact}{EVIDENCE}": f"{AUTHOR}{collapse(evidence, _MAX_EVIDENCE)}"}
-    row[EXAMINED] = msgspec.to_builtins(examined)
+            row |= {fact: value, f"{fact}{EVIDENCE}": f"{author}: {collapse(evidence, _MAX_EVIDENCE)}"}
+    if examined is not None:
+        row[EXAMINED] = msgspec.to_builtins(examined)
     new = {**{key: value for key, value in old.items() if key.removesuffix(EVIDENCE) not in outdated}, **row}
     try:
         document = tomlkit.parse(_end_line(text))

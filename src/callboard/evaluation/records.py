@@ -36,6 +36,8 @@ MAX_LINE: Final = 8 * 1024 * 1024
 _NAME: Final = 80
 """Characters of a file's name."""
 _DIGEST: Final = 32
+_DECIDING: Final = ("decide", "grounding", "guidance")
+"""The beginnings of the modules of `callboard.modes` that ask further questions, or judge calls before they are made."""
 _encode_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=dict).encode
 
 
@@ -148,7 +150,7 @@ def make_key(
 def _digest_sources() -> str:
     """The digest of what asks a model further questions, which the request of the first step does not hold."""
     digest = hashlib.sha256()
-    sources = [each for each in files("callboard.modes").iterdir() if each.name.startswith("decide")]
+    sources = [each for each in files("callboard.modes").iterdir() if each.name.startswith(_DECIDING)]
     for source in sorted(sources, key=lambda each: each.name):
         if source.is_file():
             digest.update(source.read_bytes())
