@@ -88,7 +88,7 @@ def chat(
 
     async def run() -> None:
         try:
-            await check_reachable(accessed)
+            await check_reachable(accessed, display.tell)
             console = ChatConsole(display, open_editor(jobs_directory().parent / HISTORY))
             await console.run(request, accessed, jobs, prompt, resume=earlier)
         finally:

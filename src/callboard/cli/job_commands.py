@@ -237,7 +237,7 @@ def _run(
 
     async def run() -> Job:
         try:
-            await check_reachable(model)
+            await check_reachable(model, display.tell)
             return await run_job(request, model, jobs, display.step, approvals, on_start=started.append)
         finally:
             await model.aclose()

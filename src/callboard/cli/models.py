@@ -250,9 +250,15 @@ def open_model(
     return opened[0] if len(opened) == 1 else FallbackModel(opened)
 
 
-async def check_reachable(model: PlannedModel) -> None:
-    """Raises ProviderError where the one endpoint takes no connection, so that nothing is begun which cannot go on."""
+async def check_reachable(model: PlannedModel, tell: Callable[[str], None]) -> None:
+    """Say what has changed since the model was examined.
+
+    Raises:
+        ProviderError: The one endpoint takes no connection, so that nothing is begun which cannot go on.
+    """
+    from callboard.cli.examined import compare_model  # noqa: PLC0415  # not for --help
     from callboard.providers import HttpModel  # noqa: PLC0415  # not for --help
 
     if isinstance(model, HttpModel):
         await model.connect()
+    await compare_model(model, tell)

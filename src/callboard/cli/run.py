@@ -94,7 +94,8 @@ def run(options: RunCommandOptions) -> None:
     An API key for --base-url is read from CALLBOARD_API_KEY. What is not given here is taken from the
     environment and from callboard.toml.
     """
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # not for --help
+    from callboard.cli.examined import compare_model  # noqa: PLC0415  # not for --help
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
     from callboard.cli.models import open_model  # noqa: PLC0415
     from callboard.cli.settings import settings_here  # noqa: PLC0415
 
@@ -120,6 +121,7 @@ def run(options: RunCommandOptions) -> None:
 
     async def run_agent() -> Run:
         async with toolbox as ensembles:
+            await compare_model(model, display.tell)
             agent = _make_agent(settings, model, ensembles, conversation, display)
             if settings.model.startswith("local:") and not as_json:
                 display.tell(f"{settings.model.partition(',')[0].strip()}: loading", "2")

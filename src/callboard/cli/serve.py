@@ -15,7 +15,7 @@ from callboard.cli.keys import HINT, read_keys
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
-    from callboard.servers.gateway import BackendSettings
+    from callboard.servers.gateway import BackendSettings, GatewaySettings
 
 _CONNECT_SECONDS: Final = 2.0
 """How long each backend has at the start to take a connection."""
@@ -190,7 +190,7 @@ def serve(options: ServeOptions) -> None:
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
-    asyncio.run(_warn_of_unreachable(settings.backends))
+    asyncio.run(_warn_of_backends(settings))
 
     def ready(url: str) -> None:
         names = [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
@@ -206,19 +206,29 @@ def serve(options: ServeOptions) -> None:
     serve_gateway(settings, address, ready, log_level=level)
 
 
-async def _warn_of_unreachable(backends: Sequence[BackendSettings]) -> None:
-    """Name the backends that take no connection: a gateway may start before them, but its user should know."""
-    from callboard.errors import ProviderError  # noqa: PLC0415  # not for --help
+async def _warn_of_backends(settings: GatewaySettings) -> None:
+    """Name the backends that take no connection, and those that have changed since they were examined.
+
+    A gateway may start before them, but its user should know.
+    """
+    from callboard.cli.examined import compare_backend  # noqa: PLC0415  # not for --help
+    from callboard.errors import ProviderError  # noqa: PLC0415
     from callboard.providers import Transport  # noqa: PLC0415
 
-    transport = Transport(connect_timeout=_CONNECT_SECONDS)
-    for backend in backends:
-        if backend.url:
+    def tell(line: str) -> None:
+        typer.echo(f"callboard: warning: {line}", err=True)
+
+    transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=0)
+    try:
+        for backend in settings.backends:
             try:
-                await transport.connect(backend.url)
+                if backend.url:
+                    await transport.connect(backend.url)
+                await compare_backend(backend, settings.profiles, transport, tell)
             except ProviderError as error:
-                hint = f"; {error.hint}" if error.hint else ""
-                typer.echo(f"callboard: warning: {backend.display_url}: {error.message}{hint}", err=True)
+                tell(f"{backend.display_url}: {error.message}{f'; {error.hint}' if error.hint else ''}")
+    finally:
+        await transport.aclose()
 
 
 def parse_facts(options: Sequence[str]) -> dict[str, object]:

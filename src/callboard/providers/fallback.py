@@ -49,16 +49,16 @@ class FallbackModel:
     def __init__(self, models: Sequence[PlannedModel]) -> None:
         if not models:
             raise CallerError("a fallback needs at least one model", path="models")
-        self._models = tuple(models)
+        self.models = tuple(models)
         self.plan = models[0].plan
 
     @property
     def name(self) -> str:
-        return ",".join([model.name for model in self._models])
+        return ",".join([model.name for model in self.models])
 
     def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
         """The reply of the first model that gives one."""
-        rest = list(self._models)
+        rest = list(self.models)
         failing = rest[0]
 
         def attempts() -> Iterator[AsyncGenerator[list[Event]]]:
@@ -74,5 +74,5 @@ class FallbackModel:
 
     async def aclose(self) -> None:
         """Closes the connections of all models."""
-        for model in self._models:
+        for model in self.models:
             await model.aclose()

@@ -1,0 +1,200 @@
+"""What a person is told where facts were found out of another backend, and what the facts change, and when."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from typer.testing import CliRunner
+
+from callboard.cli import app
+from callboard.cli.examined import compare_backend, compare_model
+from callboard.configuration.edit_config import FactEvidence, write_profile
+from callboard.configuration.settings import load_settings
+from callboard.core import Request, ToolDeclaration, UserCanister, contents
+from callboard.profiles import Examination
+from callboard.providers import FallbackModel, Transport, open_model
+from callboard.providers.backend_info import embedded_version
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.exchange import ReplyRequest
+from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.gateway import Gateway
+from callboard.testing import FakeBackend
+
+OLD = {"/version": {"version": "1"}}
+NEW = {"/version": {"version": "2"}}
+TOOL = ToolDeclaration("read_file", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+
+
+def examined_profile(url, version=""):
+    return {"context_tokens": 4096, "examined": {"url": url, "version": version, "date": "2026-11-23"}}
+
+
+async def version_of(backend, model="fake-model"):
+    from callboard.providers.backend_info import read_backend_info
+
+    transport = Transport(retries=0)
+    try:
+        return (await read_backend_info(transport, backend.url, {}, model)).version
+    finally:
+        await transport.aclose()
+
+
+def compare(change=lambda backend, profile: None):
+    """The lines for a model that was examined at this backend, after the change."""
+    lines = []
+
+    async def scenario():
+        async with FakeBackend([], pages=OLD) as backend:
+            profile = examined_profile(backend.url, await version_of(backend))
+            change(backend, profile)
+            model = open_model("fake-model", base_url=backend.url, profile=profile)
+            await compare_model(FallbackModel([model]), lines.append)
+            await model.aclose()
+            transport = Transport(retries=0)
+            settings = BackendSettings(url=backend.url)
+            served = []
+            await compare_backend(settings, {"fake-model": profile, "other": {}}, transport, served.append)
+            await transport.aclose()
+            return backend.url, served
+
+    url, served = asyncio.run(scenario())
+    return lines, served, url
+
+
+def test_of_the_backend_that_was_examined_nothing_is_said():
+    assert compare()[:2] == ([], [])
+
+
+def test_another_version_is_told_with_what_asks_again():
+    lines, served, url = compare(lambda backend, _: backend.pages.update(NEW))
+    (line,) = lines
+    assert line.startswith(
+        "the facts of fake-model in callboard.toml: the backend has changed since 2026-11-23: it was"
+    )
+    assert line.endswith(f"; callboard doctor --backend {url} --model fake-model --write asks again")
+    assert served == lines
+
+
+def test_another_address_is_told_of_a_model_and_not_of_a_gateway_s_backend():
+    """A gateway does not know which models each of its backends will be asked for."""
+    lines, served, url = compare(lambda _, profile: profile["examined"].update(url="http://elsewhere/v1"))
+    assert f"they were found out of http://elsewhere/v1, and {url} is asked" in lines[0]
+    assert served == []
+
+
+def test_a_backend_that_tells_no_version_is_not_suspected():
+    assert compare(lambda _, profile: profile["examined"].update(version=""))[:2] == ([], [])
+
+
+def test_a_password_in_the_url_is_not_shown():
+    lines = []
+    model = open_model("m", base_url="http://ann:secret@host/v1", profile=examined_profile("http://elsewhere/v1"))
+    asyncio.run(compare_model(model, lines.append))
+    assert "secret" not in lines[0]
+    assert "http://host/v1 is asked" in lines[0]
+
+
+def test_a_model_of_this_machine_is_compared_by_the_engine_s_version():
+    lines = []
+    backend = BackendSettings(local="small")
+    transport = Transport()
+    for version in (embedded_version(), "xllamacpp 0"):
+        profiles = {"small": examined_profile("local:small", version)}
+        asyncio.run(compare_backend(backend, profiles, transport, lines.append))
+    assert len(lines) == bool(embedded_version())
+    assert all(line.endswith("callboard doctor --local small --write asks again") for line in lines)
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "callboard/callboard.toml"
+
+
+def test_run_says_it(file):
+    write_profile(file, "fake-model", {}, examined=Examination(url="http://elsewhere/v1"))
+
+    async def scenario():
+        async with FakeBackend(["Hello."]) as backend:
+            given = ["run", "Hi", "--model", "fake-model", "--base-url", backend.url]
+            return await asyncio.to_thread(CliRunner().invoke, app, given)
+
+    result = asyncio.run(scenario())
+    assert (result.exit_code, result.stdout.strip()) == (0, "Hello.")
+    assert "found out of http://elsewhere/v1" in result.stderr
+
+
+def form(body):
+    """How tools were declared."""
+    return "native" if "tools" in body else "structured" if "response_format" in body else "validated"
+
+
+NATIVE = {"uses_tools": FactEvidence(True, "seen")}
+STRUCTURED = {"mode": FactEvidence("structured", "seen"), "supports_json_schema": FactEvidence(True, "seen")}
+
+
+def load(file):
+    return load_settings({}, file.parent, {"XDG_CONFIG_HOME": str(file.parent.parent)})
+
+
+def test_what_the_doctor_writes_holds_from_the_next_model_that_is_opened(file):
+    """A conversation that is under way is asked as before."""
+
+    async def scenario():
+        async with FakeBackend(["One.", "Two.", "Three."]) as backend:
+
+            def access():
+                return open_model("fake-model", base_url=backend.url, profile=load(file).profile("fake-model"))
+
+            async def reply(model):
+                request = Request("fake-model", (UserCanister(contents("Hi")),), tools=(TOOL,))
+                async for _ in model.batches(request):
+                    pass
+
+            write_profile(file, "fake-model", NATIVE, examined=Examination(url=backend.url))
+            model = access()
+            await reply(model)
+            write_profile(file, "fake-model", STRUCTURED, examined=Examination(url=backend.url))
+            await reply(model)
+            later = access()
+            await reply(later)
+            await model.aclose()
+            await later.aclose()
+            return [form(each.body) for each in backend.requests]
+
+    assert asyncio.run(scenario()) == ["native", "native", "structured"]
+
+
+def test_nor_does_a_gateway_that_runs_ask_in_another_way(file):
+    body = {
+        "model": "fake-model",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "function": {"name": "read_file", "parameters": TOOL.schema}}],
+    }
+
+    async def scenario():
+        async with FakeBackend(['{"action": {"answer": "Hi"}}'] * 3) as backend:
+
+            def start():
+                settings = GatewaySettings(backends=(BackendSettings(url=backend.url),), profiles=load(file).profiles)
+                return Gateway(settings)
+
+            async def reply(gateway):
+                exchange = await gateway.exchange(ReplyRequest(front=frontends()["chat"], body=dict(body)))
+                async for _ in exchange.batches():
+                    pass
+
+            write_profile(file, "fake-model", NATIVE, examined=Examination(url=backend.url))
+            gateway = start()
+            await reply(gateway)
+            write_profile(file, "fake-model", STRUCTURED, examined=Examination(url=backend.url))
+            await reply(gateway)
+            restarted = start()
+            await reply(restarted)
+            await gateway.aclose()
+            await restarted.aclose()
+            return [form(each.body) for each in backend.requests if each.method == "POST"]
+
+    assert asyncio.run(scenario()) == ["native", "native", "structured"]
