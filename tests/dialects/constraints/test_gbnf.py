@@ -1,5 +1,6 @@
 """What a grammar writes is read by its dialect as valid calls of declared tools, and as nothing else."""
 
+import json
 from functools import cache
 
 import jsonschema_rs
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.dialects.constraints.sample_gbnf import Sampler
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationIncomplete, InvocationStarted, ToolDeclaration
-from callboard.dialects import DIALECTS, parse
+from callboard.dialects import DIALECTS, NotSpellable, parse
 from callboard.dialects.constraints import write_gbnf
 
 CALL = (InvocationStarted, ArgumentsPiece, InvocationEnded)
@@ -89,8 +90,16 @@ SETS = {
         ToolDeclaration("search_all", "", properties([], q=STRING)),
     ],
 }
-VALIDATORS = {tool.name: jsonschema_rs.validator_for(dict(tool.schema)) for tools in SETS.values() for tool in tools}
-SPELLED = ["hermes", "json"]
+SHELL = [ToolDeclaration("bash", "", properties(["command"], command=STRING))]
+MANY = [ToolDeclaration(f"tool_{at}", "", properties(["a"], a=STRING, b=INTEGER)) for at in range(200)]
+LARGE = {f"argument_{at}": {"enum": [f"value {at} {each}" for each in range(20)]} for at in range(400)}
+VALIDATORS = {
+    tool.name: jsonschema_rs.validator_for(dict(tool.schema))
+    for tools in [*SETS.values(), SHELL, MANY]
+    for tool in tools
+}
+SOME = ["hermes", "json", "kimi_k2", "qwen3_coder", "pythonic", "minimax_m3"]
+SPELLED = sorted(set(DIALECTS) - {"markdown_bash"})
 
 
 def check(text, tools, dialect, *, alone=True):
@@ -113,15 +122,93 @@ def sampler(dialect, tools, **how):
 
 
 @pytest.mark.parametrize("dialect", SPELLED)
-@pytest.mark.parametrize("tools", SETS)
-@settings(max_examples=20)
-@given(st.integers(0, 2**32))
+@settings(max_examples=25)
+@given(st.sampled_from(sorted(SETS)), st.integers(0, 2**32))
 def test_calls_that_the_grammar_writes_are_valid(dialect, tools, seed):
     check(sampler(dialect, tools).text(seed), SETS[tools], dialect)
 
 
 @pytest.mark.parametrize("dialect", SPELLED)
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(st.sampled_from(sorted(SETS)), st.integers(0, 2**32))
 def test_a_call_that_is_begun_in_free_text_is_valid(dialect, tools, seed):
     check(sampler(dialect, tools, lazily=True).text(seed), SETS[tools], dialect, alone=False)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32))
+def test_a_command_that_the_grammar_writes_is_valid(seed):
+    grammar = Sampler(write_gbnf(DIALECTS["markdown_bash"], SHELL).text)
+    check(grammar.text(seed), SHELL, "markdown_bash")
+
+
+@pytest.mark.parametrize("dialect", SOME)
+def test_as_many_tools_as_there_are(dialect):
+    grammar = write_gbnf(DIALECTS[dialect], MANY).text
+    writer = Sampler(grammar)
+    assert len(grammar) < 1000 * len(MANY)
+    for seed in range(5):
+        check(writer.text(seed), MANY, dialect)
+
+
+@pytest.mark.parametrize("dialect", SOME)
+def test_free_text_before_many_tools_stays_bounded(dialect):
+    few, all_of_them = [len(write_gbnf(DIALECTS[dialect], tools, lazily=True).text) for tools in (MANY[:100], MANY)]
+    assert all_of_them < 3 * few
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "pythonic"])
+def test_a_large_schema_is_held_in_part(dialect):
+    """Beyond a limit, an argument is of its type, or any."""
+    schema = properties(list(LARGE)[:3], **LARGE)
+    assert len(json.dumps(schema)) > 100_000
+    tools = [ToolDeclaration("large", "", schema), SETS["scalars"][0]]
+    grammar = write_gbnf(DIALECTS[dialect], tools).text
+    assert len(grammar) < 3 * 256_000
+    writer = Sampler(grammar)
+    for seed in range(3):
+        events = parse(writer.text(seed), tools, dialect)
+        assert [event.name for event in events if isinstance(event, InvocationEnded)]
+        assert not [event for event in events if isinstance(event, InvocationIncomplete)]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "pythonic"])
+def test_references_that_lead_to_each_other_end(dialect):
+    definitions = {f"d{at}": {"anyOf": [{"$ref": f"#/$defs/d{each}"} for each in range(12)]} for at in range(12)}
+    schema = {**properties(["a"], a={"$ref": "#/$defs/d0"}, b={"$ref": "#/$defs/none"}), "$defs": definitions}
+    Sampler(write_gbnf(DIALECTS[dialect], [ToolDeclaration("loop", "", schema)]).text).text(0)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tools", "why"),
+    [
+        ("hermes", [], "no tool is declared"),
+        (
+            "markdown_bash",
+            MANY[:1],
+            "tool_0 is no tool that runs code, so what its commands are cannot be said by rules",
+        ),
+        (
+            "pythonic",
+            [ToolDeclaration("f", "", properties(["a b"], **{"a b": STRING}))],
+            "the argument 'a b' has no spelling",
+        ),
+        (
+            "qwen3_coder",
+            [ToolDeclaration("f", "", properties(["a<"], **{"a<": STRING}))],
+            "the argument 'a<' has no spelling",
+        ),
+        ("qwen3_coder", [ToolDeclaration("two words")], "it would not be read as 1 call and nothing else"),
+    ],
+)
+def test_why_there_is_no_grammar(dialect, tools, why):
+    with pytest.raises(NotSpellable) as raised:
+        write_gbnf(DIALECTS[dialect], tools)
+    assert raised.value.why == why
+
+
+def test_an_argument_that_has_no_spelling_is_left_out_where_it_is_not_required():
+    tools = [ToolDeclaration("f", "", properties([], **{"a b": STRING, "c": INTEGER}))]
+    grammar = write_gbnf(DIALECTS["pythonic"], tools).text
+    assert "a b" not in grammar
+    assert '"c="' in grammar

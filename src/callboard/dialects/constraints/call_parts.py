@@ -1,59 +1,36 @@
 """The parts of a call as a dialect writes it, by the class of its grammar.
 
-A part is text as it stands, white space that may be more or less, the tool's name, its arguments as JSON, or what a
-rule writes. From the same parts a grammar for llama.cpp is made and a structural tag for vLLM and SGLang.
+A part is text as it stands, white space that may be more or less, the tool's name, its arguments as JSON, or what an
+expression says.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import Any
 
 from callboard.core import ToolDeclaration
 from callboard.dialects.call_builder import quote_json
+from callboard.dialects.constraints.code_rules import expression_parts, shell_parts
+from callboard.dialects.constraints.parts import COUNTER, Arguments, Blank, Expression, Name, Part, Parts
 from callboard.dialects.constraints.rules import SPACE, GrammarRules, TooLarge, literal
-from callboard.dialects.constraints.schema_rules import SchemaRules
+from callboard.dialects.constraints.schema_rules import SchemaRules, any_object
+from callboard.dialects.constraints.tag_rules import nested_parts, xml_parts
 from callboard.dialects.grammar import Grammar, NotSpellable
+from callboard.dialects.grammars.code_calls import ShellCommands
 from callboard.dialects.grammars.harmony import HARMONY_CALL, HarmonyChannels
 from callboard.dialects.grammars.json_objects import JsonObjects
 from callboard.dialects.grammars.name_then_json import NameThenJson
+from callboard.dialects.grammars.nested import NestedTags
+from callboard.dialects.grammars.pythonic import PythonicCalls
 from callboard.dialects.grammars.react import REACT_CALL, ReactAction
+from callboard.dialects.grammars.typed_values import keys_of, types_of
+from callboard.dialects.grammars.xml_tags import XmlTags
+from callboard.schema.subschemas import Schema
 
-
-class Blank(msgspec.Struct, frozen=True):
-    """White space that means nothing, as the dialect writes it."""
-
-    text: str = ""
-
-
-class Name(msgspec.Struct, frozen=True):
-    """The name of the tool, as it stands in the call."""
-
-    text: str
-
-
-class Arguments(msgspec.Struct, frozen=True):
-    """The arguments as a JSON object."""
-
-    tool: ToolDeclaration
-
-
-class Expression(msgspec.Struct, frozen=True, eq=False):
-    """What an expression says."""
-
-    write: Callable[[GrammarRules], str]
-    style: str = ""
-    """What xgrammar calls arguments that are written so."""
-
-
-Part: TypeAlias = str | Blank | Name | Arguments | Expression
-Parts: TypeAlias = tuple[Part, ...]
 MAX_SIZE = 256_000
 """Characters of the rules of all tools' arguments. What has no room any more is any object."""
-COUNTER = Expression(lambda rules: rules.find("counter", lambda: '"0" | [1-9] [0-9]?'))
 
 
 def parts_of(grammar: Grammar, tool: ToolDeclaration) -> Parts:
@@ -126,6 +103,10 @@ _TABLE: Mapping[type[Grammar], Callable[[Any, ToolDeclaration], Parts]] = {
     NameThenJson: _name_then_json,
     HarmonyChannels: _harmony,
     ReactAction: _react,
+    XmlTags: xml_parts,
+    NestedTags: nested_parts,
+    PythonicCalls: expression_parts,
+    ShellCommands: shell_parts,
 }
 
 
@@ -139,15 +120,30 @@ def expression_of(part: Part, rules: GrammarRules) -> str:
         case Name():
             return literal(part.text)
         case Arguments():
-            return _arguments(part.tool, rules)
+            return _arguments(part, rules)
         case Expression():
             return part.write(rules)
 
 
-def _arguments(tool: ToolDeclaration, rules: GrammarRules) -> str:
-    """Arguments by the schema, or any where its rules are too many."""
-    try:
-        with rules.attempt(MAX_SIZE):
-            return SchemaRules(rules, tool.schema).arguments()
-    except TooLarge:
-        return SchemaRules(rules, {}).any_object()
+def _arguments(part: Arguments, rules: GrammarRules) -> str:
+    """The arguments by the schema, or by less of it where its rules are too many."""
+    write = part.write or _json_arguments
+    for schema in (part.tool.schema, _shallow(part.tool.schema)):
+        try:
+            with rules.attempt(MAX_SIZE):
+                return write(rules, schema)
+        except TooLarge:
+            continue
+    return write(rules, _shallow(part.tool.schema, only_required=True)) if part.write else any_object(rules)
+
+
+def _json_arguments(rules: GrammarRules, schema: Schema) -> str:
+    return SchemaRules(rules, schema).arguments()
+
+
+def _shallow(schema: Schema, *, only_required: bool = False) -> Schema:
+    """The schema with no more of each argument than its types."""
+    required = [str(each) for each in schema.get("required") or ()]
+    keys = required if only_required else keys_of(schema)
+    properties = {key: {"type": sorted(types_of(schema, key))} for key in keys}
+    return {"type": "object", "properties": properties, "required": required}

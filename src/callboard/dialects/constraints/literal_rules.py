@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from callboard.dialects.call_builder import quote_json
-from callboard.dialects.constraints.rules import NOTHING, SPACE, GrammarRules, literal
-from callboard.dialects.constraints.text_rules import text_without, word_of
+from callboard.dialects.constraints.rules import NOTHING, SPACE, GrammarRules, characters, literal
+from callboard.dialects.constraints.text_rules import Word, pattern_of, text_without, word_of
 from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.json_arguments import to_json
 from callboard.dialects.grammars.python_literals import LiteralSyntax
@@ -18,7 +18,7 @@ from callboard.dialects.grammars.python_literals import LiteralSyntax
 _HEX = "[0-9a-fA-F]"
 _UNICODE = f'"u" ([0-9a-cA-CefEF] {_HEX}{{3}} | [dD] [0-7] {_HEX}{{2}})'
 """Four digits of a character that is no half of a pair: a half alone is no text."""
-_JSON_CHAR = f'[^"\\\\\\x00-\\x1F\\x7F] | "\\\\" (["\\\\/bfnrt] | {_UNICODE})'
+_JSON_ESCAPE = f'"\\\\" (["\\\\/bfnrt] | {_UNICODE})'
 _PYTHON_CHAR = '[^"\\\\\\x00-\\x1F\\x7F] | "\\\\" ["\\\\nt\']'
 _INTEGER = '"-"? ("0" | [1-9] [0-9]{0,15})'
 _NUMBER = f'{_INTEGER} ("." [0-9]{{1,15}})? ([eE] [-+]? [0-9] [0-9]?)?'
@@ -36,10 +36,14 @@ class ValueSyntax(msgspec.Struct, frozen=True, eq=False):
     spell_key: Callable[[str], str]
     """A member's key in an object. Raises NotSpellable."""
     string: Callable[[GrammarRules], str]
-    char: str = ""
-    """One character of a string; "" where a string cannot be counted."""
+    char: Callable[[GrammarRules], str]
+    """The rule of one character of a string that is counted."""
+    quote: str = '"'
+    """What stands around a string."""
     quotes_keys: bool = True
     """Whether keys stand in double quotes, so that any may be written."""
+    avoids: str = ""
+    """Characters that no key has that nobody declared."""
     colon: str = ":"
     blank: bool = True
     """Whether there may be white space."""
@@ -68,14 +72,20 @@ def number(rules: GrammarRules) -> str:
     return rules.find("number", lambda: _NUMBER)
 
 
+def _json_char(rules: GrammarRules) -> str:
+    return rules.find("json-char", lambda: f"{json_character()} | {_JSON_ESCAPE}")
+
+
 def _json_string(rules: GrammarRules) -> str:
-    char = rules.find("char", lambda: _JSON_CHAR)
-    return rules.find("string", lambda: f'"\\"" {char}* "\\""')
+    return rules.find("json-string", lambda: f'"\\"" {_json_char(rules)}* "\\""')
+
+
+def _python_char(rules: GrammarRules) -> str:
+    return rules.find("python-char", lambda: _PYTHON_CHAR)
 
 
 def _python_string(rules: GrammarRules) -> str:
-    char = rules.find("python-char", lambda: _PYTHON_CHAR)
-    return rules.find("python-string", lambda: f'"\\"" {char}* "\\""')
+    return rules.find("python-string", lambda: f'"\\"" {_python_char(rules)}* "\\""')
 
 
 def _python_quote(text: str) -> str:
@@ -104,7 +114,7 @@ JSON_VALUES = ValueSyntax(
     quote_json,
     quote_json,
     _json_string,
-    char="char",
+    _json_char,
 )
 PYTHON_VALUES = ValueSyntax(
     "python",
@@ -112,7 +122,7 @@ PYTHON_VALUES = ValueSyntax(
     _python_quote,
     _python_quote,
     _python_string,
-    char="python-char",
+    _python_char,
 )
 
 
@@ -137,6 +147,41 @@ def values_of(literals: LiteralSyntax) -> ValueSyntax:
         spell,
         _bare_key,
         string,
+        lambda rules: rules.find("bare-char", lambda: characters(quote[0], other=True)),
+        quote=quote,
         quotes_keys=False,
         blank=False,
     )
+
+
+def json_without(words: Sequence[Word]) -> ValueSyntax:
+    """JSON in whose text none of the words stands, because a reader that knows no JSON looks for them."""
+    pattern = pattern_of(words)
+    plain = [word for word in words if not _NEVER_PLAIN.intersection(word)]
+
+    def spell(text: str) -> str:
+        quoted = quote_json(text)
+        if pattern.search(quoted):
+            raise NotSpellable(f"the string {text!r} has no spelling")
+        return quoted
+
+    def string(rules: GrammarRules) -> str:
+        escape = rules.find("escape", lambda: _JSON_ESCAPE)
+        return rules.find("plain", lambda: f'"\\"" {text_without(rules, plain, quoted=escape)} "\\""')
+
+    def char(rules: GrammarRules) -> str:
+        return rules.find(
+            "plain-char", lambda: f"{json_character(first)} | {rules.find('escape', lambda: _JSON_ESCAPE)}"
+        )
+
+    first = "".join(sorted({word[0] for word in words}))
+    return ValueSyntax("plain", JSON_VALUES.words, spell, spell, string, char, avoids=first)
+
+
+def json_character(others: str = "") -> str:
+    """A character that stands in a JSON string as it is, but for the others."""
+    return f'[^"\\\\\\x00-\\x1F\\x7F{characters(others)[1:-1] if others else ""}]'
+
+
+_NEVER_PLAIN = frozenset({'"', "\n", "\\"})
+"""Characters that stand in no JSON string as they are."""

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from callboard.dialects.constraints.literal_rules import JSON_VALUES, ValueSyntax, integer, number
-from callboard.dialects.constraints.rules import NOTHING, GrammarRules, TooLarge, characters, literal, sequence
+from callboard.dialects.constraints.literal_rules import JSON_VALUES, ValueSyntax, integer, json_character, number
+from callboard.dialects.constraints.rules import NOTHING, GrammarRules, TooLarge, literal, sequence
 from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.typed_values import type_named
 from callboard.schema.subschemas import Schema, resolve
@@ -216,10 +216,11 @@ class SchemaRules:
     def _string(self, schema: Schema, _depth: int) -> str:
         string = self.syntax.string(self.rules)
         least, most = _count(schema, "minLength"), _count(schema, "maxLength")
-        if not self.syntax.char or (least is None and most is None):
+        if least is None and most is None:
             return string
-        counted = f"{self.syntax.char}{{{least or 0},{'' if most is None else most}}}"
-        return self.rules.add("string", f'"\\"" {counted} "\\""')
+        counted = f"{self.syntax.char(self.rules)}{{{least or 0},{'' if most is None else most}}}"
+        quote = literal(self.syntax.quote)
+        return self.rules.add("string", f"{quote} {counted} {quote}")
 
     def _integer(self, schema: Schema, _depth: int) -> str:
         least, most = _bound(schema, "minimum", 1), _bound(schema, "maximum", -1)
@@ -267,20 +268,21 @@ class SchemaRules:
         if not schema.get("properties") and not schema.get("required"):
             if others is False and "patternProperties" not in schema:
                 return literal("{}")
-            if not isinstance(others, Mapping) or not others or not self.syntax.quotes_keys:
+            if not isinstance(others, Mapping) or not others:
                 return self.any_object()
 
         def write(key: str, held: Any) -> str:
             return sequence([self.key(key), self.value(held, depth + 1)])
 
-        allows_others = self.syntax.quotes_keys and (others is True or isinstance(others, Mapping))
-        other = self._other(schema, others, depth) if allows_others else ""
+        other = self._other(schema, others, depth) if others is True or isinstance(others, Mapping) else ""
         members = self.members(schema, write, comma=self._comma(), other=other)
         return self.rules.add("object", sequence(['"{"', self._space, members, self._space, '"}"']))
 
     def _other(self, schema: Schema, others: Any, depth: int) -> str:
         declared = schema.get("properties") or {}
-        key = key_other_than(self.rules, [str(each) for each in declared])
+        if not self.syntax.quotes_keys:
+            return "" if declared else sequence([_BARE_KEY, *self._colon(), self.value(others, depth + 1)])
+        key = key_other_than(self.rules, [str(each) for each in declared], self.syntax.avoids)
         return sequence([_QUOTE, key, _QUOTE, *self._colon(), self.value(others, depth + 1)])
 
     def _comma(self) -> list[str]:
@@ -294,7 +296,7 @@ class SchemaRules:
         name, rules = self.syntax.name, self.rules
         value = f"{name}-value"
         comma, blank = sequence(self._comma()), self._space
-        key = [_QUOTE, f"{KEY_CHARACTER.format('')}*", _QUOTE] if self.syntax.quotes_keys else [_BARE_KEY]
+        key = [_QUOTE, f"{json_character(self.syntax.avoids)}*", _QUOTE] if self.syntax.quotes_keys else [_BARE_KEY]
         member = rules.add("member", sequence([*key, *self._colon(), value]))
         rules.find(f"{name}-object", lambda: sequence(['"{"', blank, f"({member} ({comma} {member})*)?", blank, '"}"']))
         rules.find(f"{name}-array", lambda: sequence(['"["', blank, f"({value} ({comma} {value})*)?", blank, '"]"']))
@@ -311,6 +313,11 @@ _WRITERS: Mapping[str, Callable[[SchemaRules, Schema, int], str]] = {
     "array": SchemaRules._array,  # noqa: SLF001
     "object": SchemaRules._object,  # noqa: SLF001
 }
+
+
+def any_object(rules: GrammarRules) -> str:
+    """The rule of any object as JSON."""
+    return SchemaRules(rules, {}).any_object()
 
 
 def types_in(schema: Schema) -> list[str]:
@@ -337,26 +344,24 @@ _IMPLIED: Mapping[str, str] = {
 }
 
 
-KEY_CHARACTER = '[^"\\\\\\x00-\\x1F\\x7F{}]'
-"""A character of a key in quotes, which is written as it is: an escaped one could spell what another rule has."""
+def key_other_than(rules: GrammarRules, keys: Sequence[str], avoids: str = "") -> str:
+    """The rule of a key that is none of these: their tree, left at any of its places.
 
-
-def key_other_than(rules: GrammarRules, keys: Sequence[str]) -> str:
-    """The rule of a key that is none of these: their tree, left at any of its places."""
+    Its characters are written as they are: an escaped one could spell a key that has a rule of its own.
+    """
     tree: dict[str, Any] = {}
     for key in keys:
         place = tree
         for char in key:
             place = place.setdefault(char, {})
         place[_END] = {}
-    return _leave(rules, tree)
+    return _leave(rules, tree, avoids)
 
 
-def _leave(rules: GrammarRules, tree: Mapping[str, Any]) -> str:
+def _leave(rules: GrammarRules, tree: Mapping[str, Any], avoids: str) -> str:
     chars = [each for each in tree if each != _END]
-    ways = [f"{literal(each)} {_leave(rules, tree[each])}" for each in chars]
-    others = characters(chars)[1:-1] if chars else ""
-    ways.append(f"{KEY_CHARACTER.format(others)} {KEY_CHARACTER.format('')}*")
+    ways = [f"{literal(each)} {_leave(rules, tree[each], avoids)}" for each in chars]
+    ways.append(f"{json_character(avoids + ''.join(chars))} {json_character(avoids)}*")
     if _END not in tree:
         ways.append(NOTHING)
     return rules.add("key", " | ".join(ways))

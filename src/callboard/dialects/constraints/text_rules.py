@@ -11,7 +11,8 @@ Law: a text of these rules has none of the words, except at the end of it where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from callboard.dialects.constraints.rules import NOTHING, GrammarRules, characters, sequence
@@ -19,6 +20,7 @@ from callboard.dialects.constraints.rules import NOTHING, GrammarRules, characte
 BLANK: Final = ""
 """White space or none, inside a word."""
 Word: TypeAlias = tuple[str, ...]
+_NEVER_QUOTED = '"\\\\\\x00-\\x1F\\x7F'
 _BLANKS = " \t\n\r"
 _Place: TypeAlias = tuple[int, int]
 _State: TypeAlias = frozenset[_Place]
@@ -28,9 +30,26 @@ def word_of(text: str) -> Word:
     return tuple(text)
 
 
-def text_without(rules: GrammarRules, words: Sequence[Word], hint: str = "text") -> str:
-    """Text that has none of the words."""
-    return _Automaton(words).write(rules, hint, ())
+def pattern_of(words: Iterable[Word]) -> re.Pattern[str]:
+    """Finds the words in a text."""
+    return re.compile(
+        "|".join(["".join([r"\s*" if char == BLANK else re.escape(char) for char in word]) for word in words])
+    )
+
+
+def text_without(
+    rules: GrammarRules, words: Sequence[Word], hint: str = "text", *, quoted: str = "", is_empty: bool = True
+) -> str:
+    """Text that has none of the words.
+
+    Args:
+        rules: Take the rules.
+        words: What it has not.
+        hint: What the rules are called.
+        quoted: The text stands in a JSON string, and this is the rule of its escapes.
+        is_empty: It may have no characters.
+    """
+    return _Automaton(words, quoted=quoted).write(rules, hint, (), is_empty=is_empty)
 
 
 def text_until(rules: GrammarRules, words: Mapping[Word, str], *, begins_line: bool = False, hint: str = "text") -> str:
@@ -48,16 +67,17 @@ def text_until(rules: GrammarRules, words: Mapping[Word, str], *, begins_line: b
 class _Automaton:
     """Reads text, and knows how much of which word its end is."""
 
-    def __init__(self, words: Sequence[Word], *, begins_line: bool = False) -> None:
+    def __init__(self, words: Sequence[Word], *, begins_line: bool = False, quoted: str = "") -> None:
         self._words = words
+        self._quoted = quoted
         self._start = self._close({(at, 0) for at in range(len(words))})
         self._first = self._moves(self._start).get("\n", self._start) if begins_line else self._start
 
-    def write(self, rules: GrammarRules, hint: str, follows: Sequence[str]) -> str:
+    def write(self, rules: GrammarRules, hint: str, follows: Sequence[str], *, is_empty: bool = True) -> str:
         """The name of the rule of text; what ends a word is left out where nothing follows words."""
         names = {state: rules.reserve(hint) for state in dict.fromkeys([self._first, self._start])}
         again = names[self._start]
-        waiting = list(names)
+        waiting, first = list(names), ""
         while waiting:
             state = waiting.pop()
             steps: dict[str, list[str]] = {}
@@ -72,9 +92,17 @@ class _Automaton:
                 then = names[target] if end is None else sequence([follows[end], again])
                 steps.setdefault(then, []).append(char)
             body = [f"{characters(chars)} {then}".rstrip() for then, chars in steps.items()]
-            body.append(f"{characters(moves, other=True)} {again}")
+            body.append(f"{self._others(moves)} {again}")
+            if self._quoted:
+                body.append(f"{self._quoted} {again}")
             rules.define(names[state], " | ".join([NOTHING, *body]))
-        return names[self._first]
+            first = " | ".join(body) if state == self._first else first
+        return names[self._first] if is_empty else rules.add(hint, first)
+
+    def _others(self, moves: Mapping[str, _State]) -> str:
+        """Any character that leads to no word."""
+        others = characters(moves, other=True)
+        return others.removesuffix("]") + _NEVER_QUOTED + "]" if self._quoted else others
 
     def _moves(self, state: _State) -> dict[str, _State]:
         """Where each character leads that is one of a word's next; any other leads to the start."""

@@ -80,7 +80,7 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
         call = state.open(name, declared=declared)
         transcript = LiteralToJson(self.literals, state.buffer, call.write, keys_of(state.calls.schema(name)))
         try:
-            yield from transcript.arguments(_CLOSERS[self.calls[0][-1]], self.separators)
+            yield from transcript.arguments(CLOSERS[self.calls[0][-1]], self.separators)
         except NotALiteral:
             state.close()
             raise NotACall from None
@@ -94,7 +94,7 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
             f"{self._key(key)}{self.separators[0]}{self._value(value)}" for key, value in arguments_of(call).items()
         ]
         head = self.calls[0].format(name=call.name, _="")
-        return f"{head}{_COMMA[self.literals.bare].join(arguments)}{_CLOSERS[self.calls[0][-1]]}"
+        return f"{head}{_COMMA[self.literals.bare].join(arguments)}{CLOSERS[self.calls[0][-1]]}"
 
     def _key(self, key: str) -> str:
         if (_BARE_KEY if self.literals.bare else _KEY).fullmatch(key) is None:
@@ -124,5 +124,5 @@ class PythonicCalls(Grammar, frozen=True, eq=False, dict=True):
 _STATEMENT = ("", "{variable}=", "print(")
 _ARGUMENT = (")", "{name}=", *"\"'[-0123456789", "{{", "True", "False", "None", "true", "false", "null")
 """What may begin an argument."""
-_CLOSERS = {"(": ")", "{": "}"}
+CLOSERS = {"(": ")", "{": "}"}
 _COMMA = {True: ",", False: ", "}

@@ -144,7 +144,7 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
     def render(self, call: InvocationCanister, index: int = 0) -> str:
         values = [self._spell_value(key, value) for key, value in arguments_of(call).items()]
         end = self.ends[0] if self.ends else ""
-        name = self._attribute(call.name)
+        name = self.escape(call.name)
         head = self.calls[0].format(name=name, attribute=name, index=index + 1, _="")
         return f"{head}{self.after_head}{''.join(values)}{end}"
 
@@ -152,19 +152,20 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
         is_string = isinstance(value, str)
         text = value if isinstance(value, str) else to_json(value)
         kind = "string" if is_string else _KINDS.get(type(value), "object")
-        begin = self.arguments[0].format(
-            key=self._attribute(key), string="true" if is_string else "false", type=kind, _=""
-        )
+        begin = self.arguments[0].format(key=self.escape(key), string="true" if is_string else "false", type=kind, _="")
         if self.cdata and "<" in text:
             text = f"<![CDATA[{text}]]>"
         newline = "\n" if self.newlines else ""
         return f"{begin}{newline}{text}{newline}{self.argument_end.format(key=key, _='')}{self.between}"
 
-    def _attribute(self, text: str) -> str:
+    def escape(self, text: str) -> str:
+        """Text as it stands in a tag."""
         return text.replace("&", "&amp;").replace('"', "&quot;") if self.escapes else text
 
 
 _KINDS = {bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"}
+VALUE_KINDS = {"boolean": "boolean", "integer": "number", "number": "number", "null": "null", "array": "array"}
+"""What a tag calls the types of JSON Schema; any other is an object."""
 
 
 def _begins(templates: Iterable[str]) -> tuple[str, ...]:
