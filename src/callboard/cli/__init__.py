@@ -26,8 +26,7 @@ _COMMANDS: Final = {
     ),
     "doctor": (
         "doctor:doctor",
-        "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask: what works, what is lost, what \
-helps.",
+        "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.",
     ),
     "eval": (
         "eval:app",
