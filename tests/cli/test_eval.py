@@ -9,12 +9,16 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
+from callboard.agent.conversation import conversations_directory
 from callboard.cli import app
+from callboard.coding.jobs.log import JobLog, PromptSent
+from callboard.coding.jobs.store import JobStore
 from callboard.core import (
     InvocationEnded,
     InvocationStarted,
     ReplyEnded,
     ReplyStarted,
+    RoundStarted,
     ToolDeclaration,
     Usage,
     UserCanister,
@@ -185,3 +189,72 @@ def test_a_mistake_is_told(measure, arguments, message):
 def test_eval_alone_shows_its_commands(invoke):
     assert "callboard eval MODEL" in invoke("eval", "--help").stdout
     assert "--variants" in invoke("eval", "run", "--help").stdout
+
+
+REQUEST = {
+    "messages": [{"role": "user", "content": "How is Rome?"}],
+    "tools": [{"type": "function", "function": {"name": "weather", "parameters": dict(WEATHER.schema)}}],
+}
+
+
+@pytest.fixture
+def request_file(tmp_path):
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(REQUEST))
+    return str(path)
+
+
+RIGHT = '{"name": "weather", "arguments": {"city": "Rome"}}'
+
+
+def test_a_recorded_request_becomes_a_task(invoke, measure, request_file, data):
+    result = invoke("eval", "add", request_file, "--expect", RIGHT)
+    assert result.exit_code == 0, result.output
+    assert "it expects weather" in result.stderr
+    assert json.loads(result.stdout)["suite"] == "recorded"
+    invoke("eval", "add", request_file, "--expect", "none", "--name", "quiet")
+    assert (data / "evaluation" / "tasks.jsonl").stat().st_mode & 0o777 == 0o600
+    measured, _ = measure("--variants", "native", "--suite", "recorded", "--json")
+    report = json.loads(measured.stdout)
+    assert "quiet" in report["tasks"]
+    assert [each["labels"] for each in report["variants"]] == [{"no_call": 2, "should_not_have_called": 1}]
+
+
+def test_a_task_is_added_once(invoke, request_file):
+    invoke("eval", "add", request_file, "--expect", RIGHT)
+    assert "is there already" in str(invoke("eval", "add", request_file, "--expect", RIGHT).exception)
+
+
+def test_a_task_may_only_be_shown(invoke, request_file, data):
+    result = invoke("eval", "add", request_file, "--expect", RIGHT, "--dry-run")
+    assert json.loads(result.stdout)["steps"]
+    assert not (data / "evaluation").exists()
+
+
+def test_a_conversation_becomes_a_task(invoke, ask, toolbox):
+    call = [InvocationStarted(0, "c", "multiply"), InvocationEnded(0, "c", "multiply", {"a": 3}, '{"a": 3}')]
+    replies = [[ReplyStarted(), *call, ReplyEnded("invocations")], "21"]
+    ask("What is 3 by 7?", "--tools", toolbox, "--mode", "native", replies=replies)
+    (folder,) = (conversations_directory()).iterdir()
+    task = json.loads(invoke("eval", "add", folder.name, "--turn", "1").stdout)
+    assert task["steps"][0]["expected"] == [{"name": "multiply", "arguments": {"a": [3]}}]
+    assert task["tools"][0]["schema"]["properties"] == {"a": {"type": "integer"}}
+
+
+def test_a_job_becomes_a_task(invoke, tmp_path):
+    job = JobStore().create("build", "greet", tmp_path)
+    with JobLog(JobStore().folder(job.id)) as log:
+        log.add(PromptSent("Write a file."))
+        log.add(RoundStarted(1))
+        for event in (
+            InvocationStarted(0, "c", "write"),
+            InvocationEnded(0, "c", "write", {"path": "a"}, '{"path": "a"}'),
+            ReplyEnded("invocations"),
+        ):
+            log.add(event)
+    task = json.loads(invoke("eval", "add", job.id).stdout)
+    assert task["steps"][0]["expected"] == [{"name": "write", "arguments": {"path": ["a"]}}]
+
+
+def test_a_source_that_is_nowhere_is_named(invoke):
+    assert "nothing was recorded under this name" in str(invoke("eval", "add", "no-such").exception)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +73,12 @@ def test_whatever_is_written_is_variants_or_a_mistake(texts):
     except CallerError:
         return
     assert 1 <= len(variants) <= MAX_VARIANTS
+
+
+def test_the_page_has_the_presets():
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    for name, facts in PRESETS.items():
+        row = f"| `{name}` | "
+        assert row in page
+        line = page[page.index(row) :].partition("\n")[0]
+        assert all(f"`{fact}={value}`" in line.replace('"', "") for fact, value in facts.items() if value is not True)

@@ -15,6 +15,7 @@ import typer
 
 from callboard.cli import complete, interrupt
 from callboard.cli.command_group import DefaultGroup
+from callboard.cli.eval_add import add
 from callboard.cli.options import takes_options
 from callboard.errors import CallboardError, CallerError
 
@@ -29,6 +30,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
 )
+
+app.command("add")(add)
 
 # As in `callboard.evaluation.runner`, which is not imported for --help.
 MAX_TOKENS: Final = 1024

@@ -1,0 +1,134 @@
+"""`callboard eval add`: what was recorded becomes a task."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec.structs import replace
+
+from callboard.cli import complete
+from callboard.cli.options import takes_options
+from callboard.errors import CallerError
+
+if TYPE_CHECKING:
+    from callboard.evaluation.recorded_task import Recording
+    from callboard.evaluation.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalAddOptions:
+    """The options of `callboard eval add`."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A job, a conversation of `callboard run`, or a file with a request's body: of Chat Completions, \
+Responses, Messages or Gemini, alone or as {request, response}.",
+            show_default=False,
+            autocompletion=complete.jobs,
+        ),
+    ]
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='{"name": ..., "arguments": {...}}, a call that is right in place of what was called; repeatable. \
+`none` wants no call.',
+            show_default=False,
+        ),
+    ] = None
+    turn: Annotated[
+        int | None,
+        typer.Option(min=1, help="Which reply of the model the task asks for again.", show_default="the last"),
+    ] = None
+    tools: Annotated[
+        str,
+        typer.Option(
+            help="A JSON file with tools, as for `callboard dialects`; else those of the request, and of a conversation \
+what its calls tell of them.",
+            show_default=False,
+        ),
+    ] = ""
+    category: Annotated[str, typer.Option(help="The task's category.")] = "recorded"
+    name: Annotated[str, typer.Option(help="Its name; else one of its contents.", show_default=False)] = ""
+    wire: Annotated[
+        str,
+        typer.Option(help="chat, responses, messages or gemini; else what the request's keys say.", show_default=False),
+    ] = ""
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the task, and add it nowhere.")] = False
+
+
+@takes_options(EvalAddOptions)
+def add(options: EvalAddOptions) -> None:
+    """Make a task of a recorded reply: what was called there is what is expected.
+
+    The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory, to be edited where the reply
+    was wrong; `callboard eval MODEL --suite recorded` asks it.
+    """
+    from callboard.evaluation.recorded_task import decode_expected, make_task  # noqa: PLC0415  # not for --help
+    from callboard.evaluation.suites import recorded_path  # noqa: PLC0415
+    from callboard.evaluation.task import encode_task  # noqa: PLC0415
+
+    recording = read_recording(options.source, options.wire)
+    if options.tools:
+        from callboard.cli.dialects import read_declarations  # noqa: PLC0415  # for this option only
+
+        recording = replace(recording, tools=tuple(read_declarations(options.tools)))
+    task = make_task(
+        recording,
+        expected=None if options.expect is None else decode_expected(options.expect),
+        turn=options.turn,
+        category=options.category,
+        identifier=options.name,
+    )
+    if not options.dry_run:
+        path = recorded_path()
+        _append(path, encode_task(task), task.identifier)
+        typer.echo(f"{task.identifier} is in {path}: {_describe(task)}", err=True)
+    typer.echo(encode_task(task).decode())
+
+
+def read_recording(source: str, wire: str) -> Recording:
+    """What was recorded in a file, or under the name of a conversation or a job. Raises CallerError."""
+    from callboard.agent.conversation import Conversation, conversations_directory  # noqa: PLC0415  # not for --help
+    from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_recording  # noqa: PLC0415
+
+    path = Path(source)
+    if path.is_file():
+        if path.stat().st_size > MAX_FILE:
+            raise CallerError("the file is too large", path=source, hint=f"at most {MAX_FILE} bytes")
+        return decode_recording(path.read_bytes(), wire=wire, path=source)
+    if path.name == source and (conversations_directory() / source).is_dir():
+        return Recording(tuple(Conversation.resume(source).canisters))
+    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415  # for jobs only
+    from callboard.coding.jobs.replay_conversation import replay_conversation  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+
+    store = JobStore()
+    try:
+        job = store.load(source)
+    except CallerError as error:
+        hint = "name a file, a conversation, or a job of `callboard jobs list`"
+        raise CallerError(f"nothing was recorded under this name ({error.message})", path=source, hint=hint) from None
+    return Recording(tuple(replay_conversation(replay_steps(store.folder(job.id)))))
+
+
+def _append(path: Path, line: bytes, name: str) -> None:
+    """Add a task to the file, which its owner alone can read. Raises CallerError where one of this name is there."""
+    from callboard.evaluation.suites import load_file  # noqa: PLC0415  # not for --help
+
+    old = load_file(path) if path.is_file() and path.stat().st_size else []
+    if any(task.identifier == name for task in old):
+        raise CallerError("a task of this name is there already", path=name, hint=f"edit {path}, or give --name")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ends_with_line = not old or path.read_bytes().endswith(b"\n")
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:  # noqa: PTH123  # a descriptor
+        file.write((b"" if ends_with_line else b"\n") + line + b"\n")
+
+
+def _describe(task: Task) -> str:
+    names = ", ".join([each.name for each in task.steps[0].expected])
+    return f"it expects {names}" if names else "it expects no call"
