@@ -115,9 +115,19 @@ def test_without_log_probabilities_the_word_decides():
     assert judge([*OSLO, *END], [[TextPiece("No, it does not")]])[3] is not None
 
 
-@pytest.mark.parametrize("answer", [[], [TextPiece("Perhaps")], [ReplyFailed("provider", "rate_limit", "Slow down")]])
-def test_a_question_without_an_answer_stops_nothing(answer):
-    _, released, _, again = judge([*OSLO, *END], [answer])
+FAILED = [ReplyFailed("provider", "invalid_request", "logprobs is not supported")]
+
+
+def test_a_question_that_fails_is_asked_without_log_probabilities():
+    _, _, (first, second), answer = judge([*OSLO, *END], [FAILED, [TextPiece("No")]])
+    assert answer is not None
+    assert first.request.extra["logprobs"] is True
+    assert "logprobs" not in second.request.extra
+
+
+@pytest.mark.parametrize("answers", [[[]], [[TextPiece("Perhaps")]], [FAILED, FAILED]])
+def test_a_question_without_an_answer_stops_nothing(answers):
+    _, released, _, again = judge([*OSLO, *END], answers)
     assert again is None
     assert isinstance(released[0], Note)
     assert released[1:4] == OSLO

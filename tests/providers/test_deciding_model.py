@@ -19,7 +19,7 @@ from callboard.core import (
 )
 from callboard.testing import FakeBackend
 
-GATED = {"gate": "question", "uses_tools": True}
+GATED = {"gate": "question", "uses_tools": True, "supports_logprobs": True}
 WRITTEN = '```json\n{"name": "weather", "arguments": {"city": "Oslo"}}\n```'
 
 READ_BY_SERVER = [
@@ -77,6 +77,12 @@ def test_the_usage_is_that_of_all_that_was_asked():
     _, plain, _ = ask(["Hm."], profile={"uses_tools": True})
     _, gated, _ = ask([WRITTEN, "No", "Hm."])
     assert gated.usage.input > 2 * plain.usage.input
+
+
+def test_an_endpoint_without_log_probabilities_is_asked_for_the_word():
+    _, result, requests = ask([WRITTEN, "No", "Hm."], profile={**GATED, "supports_logprobs": False})
+    assert result.output == "Hm."
+    assert "logprobs" not in requests[1].body
 
 
 def test_values_alone_cost_no_question():

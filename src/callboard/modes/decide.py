@@ -142,11 +142,17 @@ class DecideStep:
         return None
 
     def take_answer(self, question: GateQuestion, events: Iterable[Event]) -> None:
-        """The reply to a question. One that failed, or that says neither yes nor no, lets the call pass."""
+        """The reply to a question. One that fails is asked for once more, without log-probabilities.
+
+        A question without an answer, or with one that is neither yes nor no, lets the call pass.
+        """
         events = list(events)
         for event in events:
             if isinstance(event, Usage):
                 self._usage += event
+        if self._fields and any(isinstance(event, ReplyFailed) for event in events):
+            self._fields = {}  # perhaps they were refused: the word alone is asked for
+            return
         call = next(call for call in self._calls if call.index == question.index)
         tool = next(tool for tool in self._request.tools if tool.name == call.name)
         odds = read_answer(events)
@@ -209,6 +215,7 @@ class DecideStep:
             canisters=(*self._request.canisters, *dialogue),
             constraint=None,
             controls=Controls(temperature=0.0, max_tokens=1),
+            stream=False,  # llama.cpp gives no log-probabilities in a stream where there are tools
             extra={**self._request.extra, **self._fields},
         )
 

@@ -2,7 +2,7 @@
 
 Only what a tool requires is looked at, and of that only what somebody must have said: no flags, no choices of an `enum`,
 no defaults. A number may be said in words, with separators or as a percentage, a date by its parts, a text by any of its
-longer words.
+longer words. An empty text is no value.
 
 Law: linear in the conversation, which is read once for all calls of a reply.
 """
@@ -61,8 +61,8 @@ class ConversationText:
     def says(self, value: object) -> bool:
         """Whether the conversation says the value."""
         match value:
-            case bool() | None:
-                return True
+            case bool() | None | 0 | 1:
+                return True  # nobody says that it is one month
             case int() | float():
                 return self._says_number(float(value))
             case str():
@@ -76,7 +76,9 @@ class ConversationText:
         return any(round(each, _DIGITS) in self._numbers for each in scaled)
 
     def _says_text(self, form: str) -> bool:
-        if not form or form in self._form:
+        if not form:
+            return False
+        if form in self._form:
             return True
         if self._is_in_another_script(form):
             return True  # a name in another alphabet cannot be looked for

@@ -31,7 +31,7 @@ class DecidingModel(HttpModel):
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
         gate = self.plan.gate
-        step = create_decide_step(request, gate, has_logprobs=self.wire.name == "chat")
+        step = create_decide_step(request, gate, has_logprobs=self._has_logprobs)
         if step is None:
             async for events in super().batches(
                 request, headers=headers, on_headers=on_headers, on_frame=on_frame, on_text=on_text
@@ -55,6 +55,10 @@ class DecidingModel(HttpModel):
             async for events in batches:
                 if merged := [out for event in events for out in merger.feed(event)]:
                     yield merged
+
+    @property
+    def _has_logprobs(self) -> bool:
+        return self.wire.name == "chat" and self.resolution.profile.supports_logprobs
 
     async def _ask(self, question: Request, headers: Mapping[str, str]) -> list[Event]:
         """All events of a reply to our own question."""
