@@ -64,7 +64,8 @@ class ScriptedServer:
         if last["role"] == "assistant":
             way = next((key for key in ("prefix", "partial") if key in last), "last")
             way = "continue" if "continue_final_message" in body else way
-            return {"content": 'is"}' if way in self.obeys else '{"capital": "Paris"}'}
+            begins = last["content"] if "echo" in self.obeys else ""
+            return {"content": f'{begins}is"}}' if way in self.obeys else '{"capital": "Paris"}'}
         if body.get("tools") and last["role"] == "user" and self.calls(body["tool_choice"]):
             arguments = '{"path": "notes.txt"}'
             if self.call == "native":

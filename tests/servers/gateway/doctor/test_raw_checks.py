@@ -38,6 +38,7 @@ def without(*features):
         ("forced calls", without("required"), "partly", {}),
         ("forced calls", without("required", "named"), "no", {"supports_forced_calls": False}),
         ("prefill", ScriptedServer(), "yes", {"prefill": "last"}),
+        ("prefill", ScriptedServer(EVERYTHING | {"echo"}), "partly", {}),  # as llama.cpp
         ("prefill", without("last", "prefix", "partial"), "yes", {"prefill": "continue"}),
         ("prefill", without("last", "prefix", "partial", "continue"), "no", {"prefill": "none"}),
         (

@@ -50,8 +50,8 @@ CONTROL = ask(_READY, most=1)
 CONTEXT = (ask(_READY, most=_CONTEXT_TOKENS, stop=["ready", "\n"]),)
 CALLS = (ask(user("What is in the file notes.txt? Use the tool."), most=MOST_TOKENS, tools=[TOOL], tool_choice="auto"),)
 FORCED = (
-    ask(user("Good morning."), most=MOST_TOKENS, tools=[TOOL], tool_choice="required"),
-    ask(user("Good morning."), most=MOST_TOKENS, tools=[TOOL], tool_choice=NAMED),
+    ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice="required"),
+    ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice=NAMED),
 )
 STREAM = (
     ask(
@@ -89,14 +89,15 @@ LOGPROBS = (
     ask(_CAPITAL, most=1, **_LOGPROBS),
     ask(_CAPITAL, most=1, **_LOGPROBS, **GRAMMARS["gbnf"]),
 )
-_BEGINNING: Final = '{"capital": "Par'
+BEGINNING: Final = 'The harbour master says {"capital": "Par'
+"""With which no new message begins."""
 CONTINUED: Final = 'is"'
-"""What goes on from the beginning; a new message does not begin so."""
+"""What goes on from it; no new message begins so either."""
 PREFILL = tuple(
     [
         ask(
             user('What is the capital of France? Answer as {"capital": NAME}.'),
-            {**_assistant(_BEGINNING), **message},
+            {**_assistant(BEGINNING), **message},
             most=_WORDS_TOKENS,
             **fields,
         )

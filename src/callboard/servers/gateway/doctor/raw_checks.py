@@ -217,8 +217,12 @@ def _read_logprobs(replies: Sequence[RawReply], _: Subject) -> Conclusion:
 def _read_prefill(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     faults = []
     for way, reply in zip(CHAT_PREFILLS, replies, strict=False):
-        if reply.text.lstrip().startswith(raw_bodies.CONTINUED):
+        text = reply.text.lstrip()
+        if text.startswith(raw_bodies.CONTINUED):
             return Conclusion("yes", f"the reply went on in the middle of a word ({way})", {"prefill": way})
+        if text.startswith(raw_bodies.BEGINNING + raw_bodies.CONTINUED):
+            # No fact: it does go on, but a client would get its own beginning twice.
+            return Conclusion("partly", f"the reply went on, and repeated the beginning before it ({way})")
         faults.append(f"{way}: {reply.refusal or reply.fault or 'taken and ignored'}")
     unknown = any(reply.fault and not reply.refusal for reply in replies)
     return Conclusion("no", "; ".join(faults), {} if unknown else {"prefill": "none"})

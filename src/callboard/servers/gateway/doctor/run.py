@@ -267,7 +267,8 @@ class _Examination:
         if not isinstance(model, HttpModel):  # a plug-in's, say
             return
         headers = {**model.headers, **backend.headers("")}
-        transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=0, statuses=())
+        # Once again where a server closes a connection that was kept alive.
+        transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=1, statuses=())
         try:
             info = await self._read_info(transport, model.base_url, headers, name)
             raw = RawBackend(transport, model.base_url, headers, name, self._budget)
