@@ -102,7 +102,8 @@ class _RawArguments:
         if "string" not in types:
             return self._schema.value(schema, 1)
         ways: list[str] = []
-        for variant in self._variants(schema):
+        variants = self._variants(schema) or [{}]  # where they only refer to each other, there are none
+        for variant in variants:
             if "const" in variant or "enum" in variant:
                 values = [variant["const"]] if "const" in variant else variant["enum"]
                 ways += [self._fixed(value) for value in values if self._is_spellable(value, types)]
