@@ -97,6 +97,23 @@ def test_a_grammar_of_the_calls_of_tools(invoke, tmp_path):
     assert lazy.startswith("root ::= text\n")
 
 
+def test_a_structural_tag_of_the_calls_of_tools(invoke, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    result = invoke("dialects", "hermes", "--grammar", "structural_tag", "--tools", str(tools))
+    tag = json.loads(result.stdout)["format"]["tags"][0]
+    assert tag["begin"] == '<tool_call>\n{"name": "get_time", "arguments": '
+    assert tag["content"]["json_schema"] == TOOLS[0]["parameters"]
+
+
+def test_why_there_is_no_grammar(invoke, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    result = invoke("dialects", "markdown_bash", "--grammar", "gbnf", "--tools", str(tools))
+    assert isinstance(result.exception, CallerError)
+    assert "get_time is no tool that runs code" in str(result.exception)
+
+
 def test_a_grammar_needs_tools(invoke):
     result = invoke("dialects", "hermes", "--grammar", "gbnf")
     assert result.exit_code == 2

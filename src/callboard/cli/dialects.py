@@ -43,6 +43,7 @@ class ConstraintFormat(StrEnum):
     """How a server is told what a reply has to be."""
 
     GBNF = "gbnf"
+    STRUCTURAL_TAG = "structural_tag"
 
 
 def dialects(
@@ -74,7 +75,7 @@ def dialects(
     if grammar is not None:
         if not (name and tools):
             raise typer.BadParameter("--grammar takes the name of a dialect, and --tools FILE")
-        typer.echo(_write_grammar(find_dialect(name), read_declarations(tools), lazily=lazily))
+        typer.echo(_write_grammar(grammar, find_dialect(name), read_declarations(tools), lazily=lazily))
         return
     if template:
         dialect = _dialect_of_template(template)
@@ -190,11 +191,13 @@ def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCan
     raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")
 
 
-def _write_grammar(dialect: Dialect, tools: list[ToolDeclaration], *, lazily: bool) -> str:
-    from callboard.dialects.constraints import write_gbnf  # noqa: PLC0415  # where it is asked for
+def _write_grammar(form: ConstraintFormat, dialect: Dialect, tools: list[ToolDeclaration], *, lazily: bool) -> str:
+    from callboard.dialects.constraints import write_gbnf, write_structural_tag  # noqa: PLC0415  # where it is asked for
 
     try:
-        return write_gbnf(dialect, tools, lazily=lazily).text.rstrip()
+        if form is ConstraintFormat.GBNF:
+            return write_gbnf(dialect, tools, lazily=lazily).text.rstrip()
+        return _as_json(write_structural_tag(dialect, tools, lazily=lazily))
     except NotSpellable as error:
         raise CallerError(error.why, path=f"dialect {dialect.name}", hint="leave out --grammar") from None
 

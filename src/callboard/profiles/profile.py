@@ -55,6 +55,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     grammar_format: GrammarFormat = ""
     """The form of grammar that the endpoint holds replies to: `gbnf` (llama.cpp), `structural_tag` (vLLM, SGLang), ""
     for none."""
+    constrains_calls: bool = False
+    """Calls that are written into text are held to the dialect and the tools' schemas, by a grammar in the endpoint's
+    `grammar_format`, from where a call has begun."""
     supports_logprobs: bool = False
     """The endpoint gives the log-probabilities of a reply's tokens."""
     dialect: str = "json"

@@ -39,7 +39,7 @@ from callboard.modes import Plan, Watcher, create_choice_check, lower_request, r
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
 from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, OnText, SSEPayloads, TextTap
-from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
+from callboard.providers.quirks import adapt_body, adapt_request, add_grammar, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
@@ -292,7 +292,7 @@ class HttpModel:
 
     def _encode(self, request: Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile
-        adapted, dropped = adapt_request(self._lower(request, plan), facts)
+        adapted, dropped = adapt_request(self._constrain(self._lower(request, plan), request, plan), facts)
         if adapted.canisters is not request.canisters:
             wire = self.wire.name
             unsent = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
@@ -317,6 +317,13 @@ class HttpModel:
         if self._forward_constraint and plan.mode.declares == "wire":
             return msgspec.structs.replace(lowered, constraint=completed.constraint)
         return lowered
+
+    def _constrain(self, lowered: Request, request: Request, plan: Plan) -> Request:
+        """Hold calls that come as text to the tools' schemas, where the endpoint takes a grammar."""
+        facts = self.resolution.profile
+        if not facts.constrains_calls or plan.mode.declares != "prompt" or lowered.constraint is not None:
+            return lowered
+        return add_grammar(lowered, request, plan.dialect, facts)
 
     def _complete(self, request: Request) -> Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""

@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from callboard.core import ToolDeclaration
+from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects.call_builder import quote_json
 from callboard.dialects.constraints.code_rules import expression_parts, shell_parts
 from callboard.dialects.constraints.parts import COUNTER, Arguments, Blank, Expression, Name, Part, Parts
 from callboard.dialects.constraints.rules import SPACE, GrammarRules, TooLarge, literal
 from callboard.dialects.constraints.schema_rules import SchemaRules, any_object
 from callboard.dialects.constraints.tag_rules import nested_parts, xml_parts
+from callboard.dialects.dialect import Dialect
 from callboard.dialects.grammar import Grammar, NotSpellable
 from callboard.dialects.grammars.code_calls import ShellCommands
 from callboard.dialects.grammars.harmony import HARMONY_CALL, HarmonyChannels
@@ -27,8 +28,11 @@ from callboard.dialects.grammars.pythonic import PythonicCalls
 from callboard.dialects.grammars.react import REACT_CALL, ReactAction
 from callboard.dialects.grammars.typed_values import keys_of, types_of
 from callboard.dialects.grammars.xml_tags import XmlTags
+from callboard.dialects.render import render_call
 from callboard.schema.subschemas import Schema
 
+_ODD = re.compile(r"[^A-Za-z0-9_-]|^-|^$")
+"""What is not in the names that every dialect spells."""
 MAX_SIZE = 256_000
 """Characters of the rules of all tools' arguments. What has no room any more is any object."""
 
@@ -108,6 +112,12 @@ _TABLE: Mapping[type[Grammar], Callable[[Any, ToolDeclaration], Parts]] = {
     PythonicCalls: expression_parts,
     ShellCommands: shell_parts,
 }
+
+
+def check_name(dialect: Dialect, name: str) -> None:
+    """Raises NotSpellable where a call of that name would be read as something else."""
+    if _ODD.search(name) and not isinstance(dialect.render_frame.grammars[0], ShellCommands):
+        render_call(dialect, InvocationCanister("0", name, {}, "{}"))
 
 
 def expression_of(part: Part, rules: GrammarRules) -> str:

@@ -22,20 +22,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from callboard.core import InvocationCanister, ToolDeclaration
-from callboard.dialects.constraints.call_parts import expression_of, parts_of
+from callboard.core import ToolDeclaration
+from callboard.dialects.constraints.call_parts import check_name, expression_of, parts_of
 from callboard.dialects.constraints.parts import Arguments, Blank, Expression, Name, Parts
 from callboard.dialects.constraints.rules import GrammarRules, sequence
 from callboard.dialects.constraints.text_rules import BLANK, Word, text_until
 from callboard.dialects.dialect import CallFrame, Dialect
 from callboard.dialects.grammar import NotSpellable
-from callboard.dialects.grammars.code_calls import ShellCommands
 from callboard.dialects.grammars.json_objects import JsonObjects
-from callboard.dialects.render import render_call
 
 _FENCE = "```"
-_ODD = re.compile(r"[^A-Za-z0-9_-]|^-|^$")
-"""What is not in the names that every dialect spells."""
 
 
 class Gbnf(msgspec.Struct, frozen=True):
@@ -62,18 +58,12 @@ def write_gbnf(
     if not tools:
         raise NotSpellable("no tool is declared")
     for tool in tools:
-        _check_name(dialect, tool.name)
+        check_name(dialect, tool.name)
     rules = GrammarRules()
     calls = _Calls(dialect.render_frame, tools, rules, parallel=parallel)
     triggers = calls.triggers()
     root = text_until(rules, triggers, begins_line=True) if lazily else calls.write(calls.all())
     return Gbnf(rules.text(root), tuple([_pattern(word) for word in triggers]))
-
-
-def _check_name(dialect: Dialect, name: str) -> None:
-    """Raises NotSpellable where a call of that name would be read as something else."""
-    if _ODD.search(name) and not isinstance(dialect.render_frame.grammars[0], ShellCommands):
-        render_call(dialect, InvocationCanister("0", name, {}, "{}"))
 
 
 class _Calls:

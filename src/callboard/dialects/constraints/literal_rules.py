@@ -51,6 +51,13 @@ class ValueSyntax(msgspec.Struct, frozen=True, eq=False):
     def space(self, rules: GrammarRules) -> str:
         return rules.find("space", lambda: SPACE) if self.blank else NOTHING
 
+    def spellings(self, value: Any) -> list[str]:
+        """The texts of a value; a string of Python may stand in either quotes. Raises NotSpellable."""
+        text = self.spell(value)
+        if self.words[True] == "True" and isinstance(value, str) and not {"'", "\\"}.intersection(text):
+            return [text, f"'{text[1:-1]}'"]
+        return [text]
+
     def spell(self, value: Any) -> str:
         """The text of a value. Raises NotSpellable."""
         if isinstance(value, str):
@@ -85,7 +92,11 @@ def _python_char(rules: GrammarRules) -> str:
 
 
 def _python_string(rules: GrammarRules) -> str:
-    return rules.find("python-string", lambda: f'"\\"" {_python_char(rules)}* "\\""')
+    single = _PYTHON_CHAR.replace('[^"', "[^'", 1)
+    return rules.find(
+        "python-string",
+        lambda: f'"\\"" {_python_char(rules)}* "\\"" | "\'" {rules.find("python-single", lambda: single)}* "\'"',
+    )
 
 
 def _python_quote(text: str) -> str:

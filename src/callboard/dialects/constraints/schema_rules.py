@@ -208,7 +208,8 @@ class SchemaRules:
         return expressions[0] if len(expressions) == 1 else self.rules.add("one", _or(expressions))
 
     def _constant(self, value: Any) -> str:
-        return literal(self.syntax.spell(value))
+        ways = [literal(text) for text in self.syntax.spellings(value)]
+        return ways[0] if len(ways) == 1 else self.rules.add("value", _or(ways))
 
     def _any(self, _schema: Schema, _depth: int) -> str:
         return self.any_value()

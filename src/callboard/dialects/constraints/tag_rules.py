@@ -106,7 +106,7 @@ class _RawArguments:
         for variant in variants:
             if "const" in variant or "enum" in variant:
                 values = [variant["const"]] if "const" in variant else variant["enum"]
-                ways += [self._fixed(value) for value in values if self._is_spellable(value, types)]
+                ways += [self._write_fixed(value) for value in values if self._is_spellable(value, types)]
             elif self.types(variant) & {"string"}:
                 ways.append(self._text(variant))
         if not ways:
@@ -135,7 +135,7 @@ class _RawArguments:
             return value is None and "null" in types
         return not self._pattern.search(value) and not ("null" in types and value == "null")
 
-    def _fixed(self, value: Any) -> str:
+    def _write_fixed(self, value: Any) -> str:
         return literal(value if isinstance(value, str) else to_json(value))
 
     def _text(self, schema: Mapping[str, Any]) -> str:
@@ -174,10 +174,10 @@ class _XmlArguments(_RawArguments):
         inside = text_without(self._rules, [word_of(_CDATA_END)])
         return self._rules.find("cdata", lambda: f"[^<]* | {literal(_CDATA)} {inside} {literal(_CDATA_END)}")
 
-    def _fixed(self, value: Any) -> str:
+    def _write_fixed(self, value: Any) -> str:
         if self._grammar.cdata and isinstance(value, str) and "<" in value:
             return literal(f"{_CDATA}{value}{_CDATA_END}")
-        return super()._fixed(value)
+        return super()._write_fixed(value)
 
 
 class _NestedArguments(_RawArguments):

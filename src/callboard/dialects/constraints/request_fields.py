@@ -1,0 +1,63 @@
+"""The fields of a request's body that hold its reply to a dialect's calls.
+
+A server that takes the fields and ignores them loses nothing: what comes is parsed and validated as without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from callboard.core import ToolDeclaration
+from callboard.dialects.constraints.gbnf import write_gbnf
+from callboard.dialects.constraints.structural_tag import write_structural_tag
+from callboard.dialects.dialect import Dialect
+from callboard.dialects.grammar import NotSpellable
+
+_CACHE_SIZE = 16
+"""Grammars that are kept: an agent declares the same tools in each request."""
+
+
+def constraint_fields(
+    dialect: Dialect, tools: Sequence[ToolDeclaration], form: str, *, lazily: bool = True
+) -> Mapping[str, Any]:
+    """The fields, for a request that has no `tools` of its own.
+
+    Args:
+        dialect: Spells the calls.
+        tools: Those that may be called.
+        form: What the endpoint takes (`Profile.grammar_format`): `gbnf` or `structural_tag`.
+        lazily: Text is free until a call has begun. Without it, the reply is calls from its first character.
+
+    Returns:
+        Nothing where the endpoint takes no grammar, or where the dialect cannot spell the calls.
+    """
+    if form not in _FIELDS:
+        return {}
+    return _fields(dialect, msgspec.json.encode(tools), form, lazily=lazily)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _fields(dialect: Dialect, tools: bytes, form: str, *, lazily: bool) -> Mapping[str, Any]:
+    declared = msgspec.json.decode(tools, type=list[ToolDeclaration])
+    try:
+        return _FIELDS[form](dialect, declared, lazily)
+    except NotSpellable:
+        return {}
+
+
+def _gbnf_fields(dialect: Dialect, tools: Sequence[ToolDeclaration], lazily: bool) -> Mapping[str, Any]:  # of a table
+    return {"grammar": write_gbnf(dialect, tools, lazily=lazily).text}
+
+
+def _tag_fields(dialect: Dialect, tools: Sequence[ToolDeclaration], lazily: bool) -> Mapping[str, Any]:  # of a table
+    return {"response_format": write_structural_tag(dialect, tools, lazily=lazily)}
+
+
+_FIELDS: Mapping[str, Callable[[Dialect, Sequence[ToolDeclaration], bool], Mapping[str, Any]]] = {
+    "gbnf": _gbnf_fields,
+    "structural_tag": _tag_fields,
+}
