@@ -21,6 +21,7 @@ from callboard.evaluation.records import RecordFile
 from callboard.evaluation.runner import EndpointGone, RunnerOptions, attempt_task, run_tasks
 from callboard.evaluation.task import ExpectedCall, ScriptedResult, Step, Task
 from callboard.evaluation.variants import Variant
+from callboard.profiles import resolve
 from callboard.testing import Call, FakeBackend, ScriptedModel
 
 WEATHER = ToolDeclaration(
@@ -58,7 +59,7 @@ def attempt(replies, of=None, **options):
     return asyncio.run(attempt_task(model, of or task(), RunnerOptions(**options))), model
 
 
-def collect(replies, tasks, path, *, variants=DEFAULT, identity="m", **options):
+def collect(replies, tasks, path, *, variants=DEFAULT, identity="m", behind=None, **options):
     """Runs the tasks; the outcomes, and the requests that the model got."""
     model = ScriptedModel(replies)
 
@@ -68,7 +69,13 @@ def collect(replies, tasks, path, *, variants=DEFAULT, identity="m", **options):
 
     async def scenario():
         outcomes = run_tasks(
-            variants, tasks, open_model, identity=identity, file=RecordFile(path), options=RunnerOptions(**options)
+            variants,
+            tasks,
+            open_model,
+            identity=identity,
+            file=RecordFile(path),
+            resolve=(lambda _: behind) if behind else None,
+            options=RunnerOptions(**options),
         )
         return [outcome async for outcome in outcomes]
 
@@ -172,6 +179,17 @@ def test_what_is_on_disk_is_not_asked_again(tmp_path):
 def test_what_would_change_an_answer_is_asked_anew(tmp_path, changed):
     collect([ROME], [task("a")], tmp_path / "m.jsonl")
     _, requests = collect([ROME], changed.pop("tasks", [task("a")]), tmp_path / "m.jsonl", **changed)
+    assert len(requests) == 1
+
+
+def test_a_change_behind_a_gateway_is_asked_anew(tmp_path):
+    """What is asked of the gateway is the same, but not what it asks of the model."""
+    behind = resolve("m", {"mode": "validated"})
+    collect([ROME], [task("a")], tmp_path / "m.jsonl", behind=behind)
+    _, requests = collect([], [task("a")], tmp_path / "m.jsonl", behind=behind)
+    assert requests == []
+    other = resolve("m", {"mode": "validated", "examples": 2})
+    _, requests = collect([ROME], [task("a")], tmp_path / "m.jsonl", behind=other)
     assert len(requests) == 1
 
 

@@ -154,7 +154,10 @@ def run(options: EvalOptions) -> None:
 
     async def ask() -> None:
         file = RecordFile.of(options.model)
-        coming = run_tasks(variants, tasks, model.open, identity=model.identity, file=file, options=runner_options)
+        identity = await model.identify()
+        coming = run_tasks(
+            variants, tasks, model.open, identity=identity, resolve=model.plan, file=file, options=runner_options
+        )
         async with aclosing(coming):
             async for outcome in coming:
                 outcomes.append(outcome)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from functools import cached_property
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -22,8 +21,9 @@ from callboard.cli.models import pull_with_progress
 from callboard.cli.settings import check_value, settings_here
 from callboard.errors import CallerError, NoSuchModel
 from callboard.evaluation.variants import Variant
+from callboard.profiles import Resolution, resolve
 from callboard.providers import open_model
-from callboard.providers.transport import check_url
+from callboard.providers.transport import Transport, check_url
 
 if TYPE_CHECKING:
     from callboard.configuration import Settings
@@ -36,7 +36,7 @@ _PLAIN: Final[Mapping[str, Any]] = {"watch": "", "uses_tools": True, "parses_spe
 """The facts of a client that knows nothing of the model."""
 
 
-class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model by its name.
 
     Args:
@@ -76,11 +76,24 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """What the user's settings say of the model."""
         return {**self.settings.profile(self.name), **({"mode": self.settings.mode} if self.settings.mode else {})}
 
-    @cached_property
-    def identity(self) -> str:
-        """What answers belong to: the name with the hash of the model's file, or with its endpoint."""
-        place = _hash_file(self.name.removeprefix(_LOCAL)) if self.is_local else self.url
+    async def identify(self) -> str:
+        """What answers belong to: the name with the hash of the model's file and its engine, or with its endpoint."""
+        from callboard.providers.backend_info import embedded_version, read_backend_info  # noqa: PLC0415  # once a run
+
+        if self.is_local:
+            place = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
+        elif self.url:
+            headers = {"Authorization": f"Bearer {_api_key()}"} if _api_key() else {}
+            async with aclosing(Transport()) as transport:
+                info = await read_backend_info(transport, self.url, headers, self.name)
+            place = f"{self.url} {info.version}"
+        else:
+            place = ""
         return f"{self.name} {place} {self.via}"
+
+    def plan(self, variant: Variant) -> Resolution:
+        """How the model itself is asked in this variant, whoever stands between."""
+        return resolve(self.name, {**self.facts, **variant.facts})
 
     def prepare(self) -> None:
         """Pull the file of a local model that is not here, and refuse what cannot work before anything is asked."""

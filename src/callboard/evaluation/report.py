@@ -182,7 +182,13 @@ def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcom
         outcomes: What came of it, as far as it came.
     """
     results: dict[str, _Results] = {}
-    for outcome in outcomes:
+    places = {(task.suite, task.category, task.identifier): at for at, task in enumerate(tasks)}
+
+    def place(outcome: TaskOutcome) -> int:
+        return places.get((outcome.task.suite, outcome.task.category, outcome.task.identifier), len(places))
+
+    # Those that were known come first, and tasks that run together end in any order: a report shows neither.
+    for outcome in sorted(outcomes, key=place):
         name = outcome.variant.name
         results.setdefault(name, _Results(outcome.variant)).add(outcome)
     return Report(

@@ -50,8 +50,8 @@ from callboard.evaluation.check import check_step
 from callboard.evaluation.records import Record, RecordFile, make_key
 from callboard.evaluation.task import Attempt, ScriptedResult, Step, Task
 from callboard.evaluation.variants import Variant
-from callboard.modes import get_plan
-from callboard.profiles import Profile
+from callboard.modes import get_plan, make_plan
+from callboard.profiles import Resolution
 from callboard.tools import Context, Ensemble, Invoker
 
 MAX_REPLY: Final = 256 * 1024
@@ -109,6 +109,7 @@ async def run_tasks(
     *,
     identity: str,
     file: RecordFile,
+    resolve: Callable[[Variant], Resolution] | None = None,
     options: RunnerOptions | None = None,
 ) -> AsyncGenerator[TaskOutcome]:
     """Run every task in every variant.
@@ -121,6 +122,8 @@ async def run_tasks(
         open_model: Opens the model of a variant.
         identity: What the model is: a change of it makes old answers those of another model.
         file: What is done already, and where what is done is kept.
+        resolve: How the model itself is asked in a variant; by default as the one that is opened says. Where a gateway
+            stands between, a change of its prompts is a change of the question.
         options: How tasks are run.
 
     Yields:
@@ -133,7 +136,10 @@ async def run_tasks(
     records = {} if options.fresh else file.read()
     for variant in variants:
         async with open_model(variant) as model:
-            runner = _VariantRunner(variant, model, identity=identity, options=options, records=records, file=file)
+            resolution = resolve(variant) if resolve else getattr(model, "resolution", None)
+            runner = _VariantRunner(
+                variant, model, resolution, identity=identity, options=options, records=records, file=file
+            )
             async with aclosing(runner.run(tasks)) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
@@ -146,6 +152,7 @@ class _VariantRunner:
         self,
         variant: Variant,
         model: Model,
+        resolution: Resolution | None,
         *,
         identity: str,
         options: RunnerOptions,
@@ -154,6 +161,8 @@ class _VariantRunner:
     ) -> None:
         self._variant = variant
         self._model = model
+        self._plan = get_plan(model) if resolution is None else make_plan(resolution)
+        self._profile = None if resolution is None else resolution.profile
         self._identity = identity
         self._options = options
         self._records = records
@@ -185,11 +194,13 @@ class _VariantRunner:
         return task, record
 
     def _key(self, task: Task) -> str:
-        resolution = getattr(self._model, "resolution", None)
-        profile: Profile | None = getattr(resolution, "profile", None)
-        plan = get_plan(self._model)
         return make_key(
-            self._identity, self._variant, task, plan=plan, profile=profile, controls=self._options.controls
+            self._identity,
+            self._variant,
+            task,
+            plan=self._plan,
+            profile=self._profile,
+            controls=self._options.controls,
         )
 
     def _count(self, record: Record) -> None:
