@@ -142,7 +142,7 @@ class Page(HTMLParser):
 def test_the_page_has_the_figures_as_text_and_as_plots(report):
     text = render_html(report, subtitle="seed 7")
     page = Page(text)
-    words = " ".join(page.words)
+    words = " ".join(page.words).replace("\N{NO-BREAK SPACE}", " ")
     assert "How well local:m calls tools" in words
     assert "22-78 %" in words
     assert "seed 7" in words

@@ -31,6 +31,8 @@ _RIGHT: Final = 60
 _ROW: Final = 26
 _PLOT: Final = _WIDTH - _LEFT - _RIGHT
 _HEIGHT: Final = 260
+_FIGURE: Final = 12
+"""Characters of a figure such as `120 of 200`."""
 _NAME: Final = 26
 """Characters of a variant's name in a plot."""
 
@@ -101,8 +103,13 @@ def _render_choice(report: Report) -> str:
 
 def _render_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = "".join([f'<th scope="col">{escape(each)}</th>' for each in head])
-    lines = [f"<tr>{''.join([f'<td>{escape(cell)}</td>' for cell in row])}</tr>" for row in rows]
+    lines = [f"<tr>{''.join([f'<td>{escape(_join_figure(cell))}</td>' for cell in row])}</tr>" for row in rows]
     return f'<div class="wide"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _join_figure(cell: str) -> str:
+    """The cell with spaces that no line breaks at, if it is short: a figure stays on one line with its unit."""
+    return cell.replace(" ", "\N{NO-BREAK SPACE}") if len(cell) <= _FIGURE else cell
 
 
 def _render_variants(variants: Sequence[VariantScore]) -> str:
