@@ -30,6 +30,8 @@ NUMBER = {"type": "number"}
         ("2 million people", 2_000_000),
         ("Drop it from 10 m", -10),
         ("On June 3, 2024", "2024-06-03"),
+        ("On Jan 28, 2021", "2021-01-28"),
+        ("Since Sept. 2020", "09/2020"),
         ("San Francisco, please", "San Francisco, CA"),
         ("in C sharp major", "C#"),
         ("numbers 1, 2 and 3", [1, 2, 3]),

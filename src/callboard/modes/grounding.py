@@ -22,15 +22,20 @@ _LONG: Final = 4
 """Letters of a word that says enough by itself."""
 _STEM: Final = 5
 """Letters that two forms of a word share: Paris and Parisian, dance and dancing."""
+_NUMBER_WORDS: Final = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty
+"""
+_TENS: Final = "thirty forty fifty sixty seventy eighty ninety"
+_MONTHS: Final = "january february march april may june july august september october november december"
 _WORDS: Final[Mapping[str, float]] = {
-    **{word: value for value, word in enumerate(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"])},
-    **{word: value for value, word in enumerate(["eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"], 11)},
-    **{word: value for value, word in enumerate(["seventeen", "eighteen", "nineteen", "twenty"], 17)},
-    **{word: 10.0 * value for value, word in enumerate(["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 3)},
-    "a": 1, "an": 1, "once": 1, "half": 0.5, "twice": 2, "double": 2, "dozen": 12,
-    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5,
-    **dict(zip(["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"], range(1, 13), strict=True)),
-}  # fmt: skip
+    **{word: value for value, word in enumerate(_NUMBER_WORDS.split())},
+    **{word: 10.0 * value for value, word in enumerate(_TENS.split(), 3)},
+    **{word[:end]: value for value, word in enumerate(_MONTHS.split(), 1) for end in (3, 4, len(word))},
+    **{"a": 1, "an": 1, "once": 1, "half": 0.5, "twice": 2, "double": 2, "dozen": 12},
+    **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5},
+}
+"""What a word says as a number; months also by their first letters."""
 _SCALES: Final = (1.0, 100.0, 1_000.0, 1_000_000.0, 1_000_000_000.0)
 """What a number that was said may have been multiplied by: percent, thousand, million, billion."""
 _DIGITS: Final = 6
