@@ -28,12 +28,12 @@ _NUMBER_WORDS: Final = """
 """
 _TENS: Final = "thirty forty fifty sixty seventy eighty ninety"
 _MONTHS: Final = "january february march april may june july august september october november december"
+_OTHER_WORDS: Final = "a=1 an=1 once=1 half=0.5 twice=2 double=2 dozen=12 first=1 second=2 third=3 fourth=4 fifth=5"
 _WORDS: Final[Mapping[str, float]] = {
     **{word: value for value, word in enumerate(_NUMBER_WORDS.split())},
     **{word: 10.0 * value for value, word in enumerate(_TENS.split(), 3)},
     **{word[:end]: value for value, word in enumerate(_MONTHS.split(), 1) for end in (3, 4, len(word))},
-    **{"a": 1, "an": 1, "once": 1, "half": 0.5, "twice": 2, "double": 2, "dozen": 12},
-    **{"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5},
+    **{word: float(value) for word, _, value in [each.partition("=") for each in _OTHER_WORDS.split()]},
 }
 """What a word says as a number; months also by their first letters."""
 _SCALES: Final = (1.0, 100.0, 1_000.0, 1_000_000.0, 1_000_000_000.0)
