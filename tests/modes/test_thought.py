@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from callboard import Agent, tool
 from callboard.core import Note, ReasoningPiece, ReplyEnded, TextPiece
-from callboard.modes.thought import ThoughtFilter, write_thought_form
+from callboard.dialects.thought_form import write_thought_form
+from callboard.modes.thought import ThoughtFilter
 from callboard.testing import FakeBackend
 
 CALL = '{"name": "weather", "arguments": {"city": "Oslo"}}'

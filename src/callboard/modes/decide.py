@@ -53,8 +53,10 @@ _YES: Final = frozenset({"yes", "y"})
 _NO: Final = frozenset({"no", "n"})
 _LEAST: Final = 1e-6
 """The probability of a word that is none of the likeliest."""
-_LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
 """Fields of the chat wire; 20 are as many as OpenAI permits."""
+YES_OR_NO: Final[Mapping[str, Any]] = MappingProxyType({"grammar": 'root ::= "yes" | "no" | "Yes" | "No"'})
+"""Fields of llama.cpp that permit nothing else."""
 _DESCRIPTION: Final = 400
 """Characters of a tool's description that a question repeats."""
 _CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
@@ -67,7 +69,7 @@ class GateQuestion(msgspec.Struct, frozen=True):
     request: Request
 
 
-def create_decide_step(request: Request, gate: Gate, *, has_logprobs: bool = True) -> DecideStep | None:
+def create_decide_step(request: Request, gate: Gate, fields: Mapping[str, Any] = LOGPROBS) -> DecideStep | None:
     """The step for a reply to the request; None where no call can be stopped.
 
     A call that was asked for is made. One that follows results goes on with what was decided before.
@@ -75,12 +77,12 @@ def create_decide_step(request: Request, gate: Gate, *, has_logprobs: bool = Tru
     Args:
         request: What the model is asked.
         gate: How its calls are judged.
-        has_logprobs: The endpoint can be asked for log-probabilities; without them a word is all that is known.
+        fields: Added to the body of a question: for log-probabilities, without which a word is all that is known.
     """
     last = request.canisters[-1] if request.canisters else None
     if not gate.kind or not request.tools or request.tool_choice != "auto" or not isinstance(last, UserCanister):
         return None
-    return DecideStep(request, gate, _LOGPROBS if has_logprobs else {})
+    return DecideStep(request, gate, fields)
 
 
 class DecideStep:

@@ -15,8 +15,8 @@ from typing import Final
 
 from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects import Dialect, NotSpellable, render_action, render_call
+from callboard.dialects.thought_form import write_thought_form
 from callboard.modes.mode import Plan
-from callboard.modes.thought import write_thought_form
 
 REFUSAL_HINT: Final = "If none of the tools can do what is asked, call none of them, and say so in words."
 EXAMPLE_TOOL: Final = ToolDeclaration(

@@ -13,27 +13,12 @@ from __future__ import annotations
 from typing import Final
 
 from callboard.core import Event, Logprobs, Note, ReasoningPiece, ReplyExtra, ReplyStarted, TextPiece, Usage, Why
+from callboard.dialects.thought_form import NAMES, NO_FUNCTION, VALUES
 
-NAMES: Final = "Function:"
-VALUES: Final = "Key args:"
-NO_FUNCTION: Final = "none"
 _LONGEST: Final = 1_000
 """Characters of a line of the form; a longer one is text."""
 _BESIDE = (ReplyStarted, ReasoningPiece, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
-
-
-def write_thought_form(tokens: int) -> str:
-    """What the model is told of the form.
-
-    Args:
-        tokens: How long the thought may be; a word of the values has about two.
-    """
-    return (
-        f'Begin with a line "{NAMES} " and the name of the one tool that does what is asked, or "{NAMES} {NO_FUNCTION}". '
-        f'For a tool a second line follows, "{VALUES} " and its values in at most {max(4, tokens // 2)} words. '
-        f"Then call the tool; without one, answer in words."
-    )
 
 
 class ThoughtFilter:

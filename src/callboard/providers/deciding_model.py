@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from callboard.core import Event, Request
-from callboard.modes.decide import create_decide_step
+from callboard.modes.decide import LOGPROBS, YES_OR_NO, create_decide_step
 from callboard.providers.http_exchange import OnFrame, OnHeaders, OnText
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
 
@@ -31,7 +31,7 @@ class DecidingModel(HttpModel):
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
         gate = self.plan.gate
-        step = create_decide_step(request, gate, has_logprobs=self._has_logprobs)
+        step = create_decide_step(request, gate, self._question_fields)
         if step is None:
             async for events in super().batches(
                 request, headers=headers, on_headers=on_headers, on_frame=on_frame, on_text=on_text
@@ -57,8 +57,15 @@ class DecidingModel(HttpModel):
                     yield merged
 
     @property
-    def _has_logprobs(self) -> bool:
-        return self.wire.name == "chat" and self.resolution.profile.supports_logprobs
+    def _question_fields(self) -> Mapping[str, Any]:
+        """What a question adds to the body of a request."""
+        facts = self.resolution.profile
+        fields: dict[str, Any] = {}
+        if self.wire.name == "chat" and facts.supports_logprobs:
+            fields |= LOGPROBS
+        if facts.constrains_calls and facts.grammar_format == "gbnf" and self.plan.mode.declares == "prompt":
+            fields |= YES_OR_NO  # in the place of the grammar of calls
+        return fields
 
     async def _ask(self, question: Request, headers: Mapping[str, str]) -> list[Event]:
         """All events of a reply to our own question."""

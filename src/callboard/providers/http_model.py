@@ -323,7 +323,9 @@ class HttpModel:
         facts = self.resolution.profile
         if not facts.constrains_calls or plan.mode.declares != "prompt" or lowered.constraint is not None:
             return lowered
-        return add_grammar(lowered, request, plan.dialect, facts)
+        decides = plan.thinks_first and request.tool_choice == "auto"
+        tokens = plan.thought_tokens if decides else 0
+        return add_grammar(lowered, request, plan.dialect, facts, thought_tokens=tokens)
 
     def _complete(self, request: Request) -> Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""

@@ -36,7 +36,9 @@ def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str,
     return request, (*dropped, *unsent)
 
 
-def add_grammar(lowered: Request, request: Request, dialect: Dialect, facts: Profile) -> Request:
+def add_grammar(
+    lowered: Request, request: Request, dialect: Dialect, facts: Profile, *, thought_tokens: int = 0
+) -> Request:
     """The request with a grammar of the calls of its tools in this dialect; as it is where it has a grammar already.
 
     Args:
@@ -44,12 +46,13 @@ def add_grammar(lowered: Request, request: Request, dialect: Dialect, facts: Pro
         request: The request with its tools.
         dialect: Spells calls.
         facts: Say which grammars the endpoint takes.
+        thought_tokens: Those of the thought that a reply begins with.
     """
     if not request.tools or request.tool_choice == "none" or _GRAMMAR_FIELDS & lowered.extra.keys():
         return lowered
     from callboard.dialects.constraints import constraint_fields  # noqa: PLC0415  # where a profile asks for it
 
-    fields = constraint_fields(dialect, request.tools, facts.grammar_format)
+    fields = constraint_fields(dialect, request.tools, facts.grammar_format, thought_tokens=thought_tokens)
     return replace(lowered, extra={**lowered.extra, **fields}) if fields else lowered
 
 

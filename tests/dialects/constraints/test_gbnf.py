@@ -11,7 +11,7 @@ from tests.dialects.constraints.sample_gbnf import Sampler
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationIncomplete, InvocationStarted, ToolDeclaration
 from callboard.dialects import DIALECTS, NotSpellable, parse
-from callboard.dialects.constraints import write_gbnf
+from callboard.dialects.constraints import write_gbnf, write_thought_gbnf
 
 CALL = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
@@ -133,6 +133,27 @@ def test_calls_that_the_grammar_writes_are_valid(dialect, tools, seed):
 @given(st.sampled_from(sorted(SETS)), st.integers(0, 2**32))
 def test_a_call_that_is_begun_in_free_text_is_valid(dialect, tools, seed):
     check(sampler(dialect, tools, lazily=True).text(seed), SETS[tools], dialect, alone=False)
+
+
+@pytest.mark.parametrize("dialect", SPELLED)
+@settings(max_examples=10)
+@given(st.sampled_from(sorted(set(SETS) - {"a tool named none"})), st.integers(0, 2**32))
+def test_a_thought_is_followed_by_a_call_of_the_tool_that_it_names(dialect, tools, seed):
+    grammar = think(dialect, tools)
+    text = grammar.text(seed)
+    name, _, rest = text.removeprefix("Function: ").partition("\n")
+    if name == "none":
+        check(rest, SETS[tools], dialect, alone=False)
+        return
+    values, _, rest = rest.partition("\n")
+    assert values.startswith("Key args: ")
+    assert len(values) <= len("Key args: ") + 40
+    check(rest, [tool for tool in SETS[tools] if tool.name == name], dialect)
+
+
+@cache
+def think(dialect, tools):
+    return Sampler(write_thought_gbnf(DIALECTS[dialect], SETS[tools], characters=40).text)
 
 
 @settings(max_examples=20)

@@ -25,11 +25,12 @@ import msgspec
 from callboard.core import ToolDeclaration
 from callboard.dialects.constraints.call_parts import check_name, expression_of, parts_of
 from callboard.dialects.constraints.parts import Arguments, Blank, Expression, Name, Parts
-from callboard.dialects.constraints.rules import GrammarRules, sequence
+from callboard.dialects.constraints.rules import GrammarRules, literal, sequence
 from callboard.dialects.constraints.text_rules import BLANK, Word, text_until
 from callboard.dialects.dialect import CallFrame, Dialect
 from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.json_objects import JsonObjects
+from callboard.dialects.thought_form import NAMES, NO_FUNCTION, VALUES
 
 _FENCE = "```"
 
@@ -66,6 +67,33 @@ def write_gbnf(
     return Gbnf(rules.text(root), tuple([_pattern(word) for word in triggers]))
 
 
+def write_thought_gbnf(dialect: Dialect, tools: Sequence[ToolDeclaration], *, characters: int) -> Gbnf:
+    """The grammar of a thought (see `thought_form`) and what follows from it: a call of the tool that it names, or text.
+
+    Args:
+        dialect: Spells the call.
+        tools: At least one.
+        characters: As many may the thought's values have.
+
+    Raises:
+        NotSpellable: The dialect has no rules, or no spelling for a tool.
+    """
+    if not tools:
+        raise NotSpellable("no tool is declared")
+    for tool in tools:
+        check_name(dialect, tool.name)
+    rules = GrammarRules()
+    calls = _Calls(dialect.render_frame, tools, rules, parallel=False)
+    values = rules.add("values", f"[^\\n]{{0,{characters}}}")
+    text = text_until(rules, calls.triggers(), begins_line=True)
+    named = [
+        sequence([literal(f"{NAMES} {tool.name}\n{VALUES} "), values, literal("\n"), call])
+        for tool, call in zip(tools, calls.each(), strict=True)
+    ]
+    none = sequence([literal(f"{NAMES} {NO_FUNCTION}\n"), text])
+    return Gbnf(rules.text(rules.add("thought", " | ".join([none, *named]))), ())
+
+
 class _Calls:
     """The calls of one frame."""
 
@@ -82,6 +110,10 @@ class _Calls:
     def all(self) -> Parts:
         """Calls and nothing else, as the frame has them."""
         return *self._before, *self._one(self._any()), *self._more(), *self._behind
+
+    def each(self) -> list[str]:
+        """One call of each tool and nothing else, as the frame has it."""
+        return [self.write((*self._before, *self._one(call), *self._behind)) for call in self._calls]
 
     def triggers(self) -> Mapping[Word, str]:
         """What shows that a call has begun, and the rule of how it goes on."""

@@ -12,17 +12,18 @@ from typing import Any
 import msgspec
 
 from callboard.core import ToolDeclaration
-from callboard.dialects.constraints.gbnf import write_gbnf
+from callboard.dialects.constraints.gbnf import write_gbnf, write_thought_gbnf
 from callboard.dialects.constraints.structural_tag import write_structural_tag
 from callboard.dialects.dialect import Dialect
 from callboard.dialects.grammar import NotSpellable
+from callboard.dialects.thought_form import CHARACTERS_PER_TOKEN
 
 _CACHE_SIZE = 16
 """Grammars that are kept: an agent declares the same tools in each request."""
 
 
 def constraint_fields(
-    dialect: Dialect, tools: Sequence[ToolDeclaration], form: str, *, lazily: bool = True
+    dialect: Dialect, tools: Sequence[ToolDeclaration], form: str, *, lazily: bool = True, thought_tokens: int = 0
 ) -> Mapping[str, Any]:
     """The fields, for a request that has no `tools` of its own.
 
@@ -31,33 +32,47 @@ def constraint_fields(
         tools: Those that may be called.
         form: What the endpoint takes (`Profile.grammar_format`): `gbnf` or `structural_tag`.
         lazily: Text is free until a call has begun. Without it, the reply is calls from its first character.
+        thought_tokens: The reply begins with a thought of so many tokens, which decides whether a call follows (GBNF
+            only). 0 is for replies without one.
 
     Returns:
         Nothing where the endpoint takes no grammar, or where the dialect cannot spell the calls.
     """
     if form not in _FIELDS:
         return {}
-    return _fields(dialect, msgspec.json.encode(tools), form, lazily=lazily)
+    return _fields(dialect, msgspec.json.encode(tools), form, lazily=lazily, thought_tokens=thought_tokens)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _fields(dialect: Dialect, tools: bytes, form: str, *, lazily: bool) -> Mapping[str, Any]:
+def _fields(dialect: Dialect, tools: bytes, form: str, *, lazily: bool, thought_tokens: int) -> Mapping[str, Any]:
     declared = msgspec.json.decode(tools, type=list[ToolDeclaration])
     try:
-        return _FIELDS[form](dialect, declared, lazily)
+        return _FIELDS[form](dialect, declared, lazily, thought_tokens)
     except NotSpellable:
         return {}
 
 
-def _gbnf_fields(dialect: Dialect, tools: Sequence[ToolDeclaration], lazily: bool) -> Mapping[str, Any]:  # of a table
+def _gbnf_fields(
+    dialect: Dialect,
+    tools: Sequence[ToolDeclaration],
+    lazily: bool,
+    thought_tokens: int,  # of a table
+) -> Mapping[str, Any]:
+    if thought_tokens:
+        return {"grammar": write_thought_gbnf(dialect, tools, characters=thought_tokens * CHARACTERS_PER_TOKEN).text}
     return {"grammar": write_gbnf(dialect, tools, lazily=lazily).text}
 
 
-def _tag_fields(dialect: Dialect, tools: Sequence[ToolDeclaration], lazily: bool) -> Mapping[str, Any]:  # of a table
+def _tag_fields(
+    dialect: Dialect,
+    tools: Sequence[ToolDeclaration],
+    lazily: bool,
+    _: int,  # of a table
+) -> Mapping[str, Any]:
     return {"response_format": write_structural_tag(dialect, tools, lazily=lazily)}
 
 
-_FIELDS: Mapping[str, Callable[[Dialect, Sequence[ToolDeclaration], bool], Mapping[str, Any]]] = {
+_FIELDS: Mapping[str, Callable[[Dialect, Sequence[ToolDeclaration], bool, int], Mapping[str, Any]]] = {
     "gbnf": _gbnf_fields,
     "structural_tag": _tag_fields,
 }
