@@ -99,6 +99,30 @@ def test_a_value_that_nobody_said_lowers_the_score():
     assert judge([*OSLO, *END], gate=GROUNDING)[3] is None
 
 
+def test_a_value_that_nobody_said_and_that_may_be_left_out_is():
+    described = {"properties": {"city": {"type": "string"}, "team": {"type": "string"}, "unit": {"enum": ["C"]}}}
+    weather = ToolDeclaration("weather", "", {**described, "required": ["city"]})
+    request = Request("m", REQUEST.canisters, (weather,))
+    arguments = {"city": "Oslo", "team": "Lakers", "unit": "C"}
+    events = [
+        InvocationStarted(0, "call_0", "weather", known=True),
+        ArgumentsPiece(0, '{"city":"Oslo","team":'),
+        ArgumentsPiece(0, '"Lakers","unit":"C"}'),
+        InvocationEnded(0, "call_0", "weather", arguments, '{"city":"Oslo","team":"Lakers","unit":"C"}'),
+        *END,
+    ]
+    _, released, _, _ = judge(events, gate=GROUNDING, request=request)
+    short = '{"city":"Oslo","unit":"C"}'
+    note, *rest = released
+    assert (note.kind, "team" in note.text) == ("dropped", True)
+    assert rest == [
+        events[0],
+        ArgumentsPiece(0, short),
+        InvocationEnded(0, "call_0", "weather", {"city": "Oslo", "unit": "C"}, short),
+        *END,
+    ]
+
+
 def test_of_two_calls_one_is_stopped():
     second = call(1, "clock", {})
     _, released, questions, answer = judge([*OSLO, *second, *END], [word(0.1, 0.9), word(0.9, 0.1)])

@@ -4,6 +4,7 @@ A small model that is shown a tool calls it, whether it fits or not, and what it
 about the call that it has just written, it knows better. The score of a call is the log-odds of that word, `yes` against
 `no`, without the model's own inclination (`bias`); each required value that stands nowhere in the conversation takes
 `UNGROUNDED` off it. A call below the threshold is stopped, and the model is asked for an answer in words, without tools.
+From a call that passes, values are left out that nobody said and the tool does not require: its own defaults are better.
 
 Laws: a `DecideStep` is a Stage, and what to ask next follows from what was read. No event is taken back. Text before
 the first call passes at once. A question that fails stops nothing.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -41,7 +43,7 @@ from callboard.core import (
     contents,
     join_texts,
 )
-from callboard.modes.grounding import ConversationText, find_ungrounded
+from callboard.modes.grounding import ConversationText, find_made_up_options, find_ungrounded
 from callboard.modes.mode import Gate
 from callboard.text.truncate import truncate
 
@@ -172,12 +174,14 @@ class DecideStep:
         stopped = self._stopped
         events: list[Event] = []
         indices: dict[int, int] = {}
+        shortened = self._shorten_calls()
         for event in self._held:
             match event:
                 case InvocationStarted(index=index) | ArgumentsPiece(index=index) | InvocationEnded(index=index):
                     if index in stopped:
                         continue
-                    events.append(replace(event, index=indices.setdefault(index, len(indices))))
+                    renumbered = replace(event, index=indices.setdefault(index, len(indices)))
+                    events += shortened[index].feed(renumbered) if index in shortened else [renumbered]
                 case Usage() if not self._needs_answer:
                     events.append(self._usage)
                 case Usage() | ReplyEnded() if self._needs_answer:
@@ -185,8 +189,21 @@ class DecideStep:
                 case _:
                     events.append(event)
         notes = [self._stop_note(call) for call in self._calls if call.index in stopped]
+        notes += [each.note for index, each in shortened.items() if index not in stopped]
         self._held = []
         return [*notes, *events]
+
+    def _shorten_calls(self) -> dict[int, _ShortenedCall]:
+        """The calls with a value that nobody said and that may be left out."""
+        shortened: dict[int, _ShortenedCall] = {}
+        tools = {tool.name: tool for tool in self._request.tools}
+        for call in self._calls:
+            if call.index not in self._scores or call.arguments is None or call.name not in tools:
+                continue
+            made_up = find_made_up_options(call.arguments, tools[call.name].schema, self._conversation)
+            if made_up:
+                shortened[call.index] = _ShortenedCall(call, made_up)
+        return shortened
 
     @property
     def _needs_answer(self) -> bool:
@@ -222,14 +239,36 @@ class DecideStep:
         )
 
     def _penalty(self, call: InvocationEnded, tool: ToolDeclaration) -> float:
-        ungrounded = find_ungrounded(call.arguments or {}, tool.schema, self._read_conversation())
+        ungrounded = find_ungrounded(call.arguments or {}, tool.schema, self._conversation)
         return UNGROUNDED * min(len(ungrounded), _MOST_UNGROUNDED)
 
-    def _read_conversation(self) -> ConversationText:
+    @cached_property
+    def _conversation(self) -> ConversationText:
         canisters = self._request.conversation or self._request.canisters
         return ConversationText(
             join_texts(each.content) for each in canisters if not isinstance(each, InvocationCanister)
         )
+
+
+class _ShortenedCall:
+    """A Stage: the events of one call in, the same without some of its arguments out."""
+
+    def __init__(self, call: InvocationEnded, left_out: Iterable[str]) -> None:
+        self._arguments = {name: value for name, value in (call.arguments or {}).items() if name not in left_out}
+        self._raw = msgspec.json.encode(self._arguments).decode()
+        self._is_written = False
+        names = ", ".join(left_out)
+        self.note = Note("dropped", f"{call.name} was called without {names}: nobody said that", call.offsets)
+
+    def feed(self, event: InvocationStarted | ArgumentsPiece | InvocationEnded, /) -> list[Event]:
+        match event:
+            case ArgumentsPiece():
+                is_first, self._is_written = not self._is_written, True
+                return [replace(event, json=self._raw)] if is_first else []
+            case InvocationEnded():
+                return [replace(event, arguments=self._arguments, raw=self._raw)]
+            case _:
+                return [event]
 
 
 def ask_about(tool: ToolDeclaration) -> str:

@@ -1,6 +1,6 @@
 """Find the values of a call that stand nowhere in the conversation: a model that lacks a value makes one up.
 
-Only what a tool requires is looked at, and of that only what somebody must have said: no flags, no choices of an `enum`,
+A required value is looked for, and so is one that might have been left out. Only what somebody must have said: no flags, no choices of an `enum`,
 no defaults. A number may be said in words, with separators or as a percentage, a date by its parts, a text by any of its
 longer words. An empty text is no value.
 
@@ -10,7 +10,7 @@ Law: linear in the conversation, which is read once for all calls of a reply.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -110,22 +110,43 @@ def find_ungrounded(
         schema: That of the tool's arguments.
         conversation: What was said.
     """
-    properties = schema.get("properties")
-    required = schema.get("required")
+    properties, required = _declared(schema)
+    return [name for name in required if not _is_said(name, arguments, properties, conversation)]
+
+
+def find_made_up_options(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
+) -> list[str]:
+    """The parameters that may be left out, and have a value that the conversation does not say.
+
+    Args:
+        arguments: Those of the call.
+        schema: That of the tool's arguments.
+        conversation: What was said.
+    """
+    properties, required = _declared(schema)
+    options = [name for name in arguments if name in properties and name not in required]
+    return [name for name in options if not _is_said(name, arguments, properties, conversation)]
+
+
+def _declared(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """The parameters of a schema, and the names of those that are required."""
+    properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
-        return []
-    missing: list[str] = []
-    for name in required:
-        described = properties.get(name)
-        if name not in arguments:
-            missing.append(str(name))
-            continue
-        if isinstance(described, Mapping) and _is_chosen(described, arguments[name]):
-            continue
-        values = [value for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False)]
-        if not all(conversation.says(value) for value in values):
-            missing.append(str(name))
-    return missing
+        return {}, []
+    return properties, [name for name in required if isinstance(name, str)]
+
+
+def _is_said(
+    name: str, arguments: Mapping[str, Any], properties: Mapping[str, Any], conversation: ConversationText
+) -> bool:
+    """Whether the conversation says the parameter's value, or need not."""
+    if name not in arguments:
+        return False
+    described = properties.get(name)
+    if isinstance(described, Mapping) and _is_chosen(described, arguments[name]):
+        return True
+    return all(conversation.says(value) for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False))
 
 
 def _is_chosen(described: Mapping[str, Any], value: object) -> bool:

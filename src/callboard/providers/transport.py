@@ -36,6 +36,9 @@ _LEAST, _MOST = 2 * 1024, 16 * 1024
 the next."""
 _WHOLE = 1024 * 1024
 """Bytes of a body beyond which aiohttp warns."""
+_IDLE_SECONDS = 4.0
+"""For which a connection is kept without a request: llama.cpp closes it after 5, and whoever asks just then is not
+answered."""
 
 
 class HttpResponse:
@@ -247,7 +250,7 @@ class Transport:
         if self._session is None or self._loop is not loop:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=self._idle_timeout),
             )
