@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.modes.grounding import ConversationText, find_ungrounded
+from callboard.modes.grounding import ConversationText, find_made_up_options, find_ungrounded
 
 
 def schema(**properties):
@@ -95,3 +95,11 @@ def test_a_text_that_repeats_the_value_grounds_it():
         assert find_ungrounded({"x": value}, schema(x=TEXT), ConversationText([f"{before} {value} {behind}"])) == []
 
     check()
+
+
+def test_options_that_nobody_said_are_found():
+    described = {"properties": {"sport": TEXT, "gender": TEXT, "team": TEXT, "limit": {"default": 10}, "live": {}}}
+    described["required"] = ["sport"]
+    arguments = {"sport": "chess", "gender": "women", "team": "Lakers", "limit": 10, "live": True, "other": "x"}
+    text = ConversationText(["Who is the best woman in tennis?"])
+    assert find_made_up_options(arguments, described, text) == ["team"]

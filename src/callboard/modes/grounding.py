@@ -22,6 +22,8 @@ _LONG: Final = 4
 """Letters of a word that says enough by itself."""
 _STEM: Final = 5
 """Letters that two forms of a word share: Paris and Parisian, dance and dancing."""
+_LENIENT_STEM: Final = 3
+"""The same where a value is left out rather than a call stopped: women and woman."""
 _NUMBER_WORDS: Final = """
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
     eighteen nineteen twenty
@@ -56,22 +58,23 @@ class ConversationText:
 
     @cached_property
     def _stems(self) -> frozenset[str]:
-        return frozenset([word[:_STEM] for word in _WORD.findall(self._form)])
+        words = _WORD.findall(self._form)
+        return frozenset([word[:stem] for word in words for stem in (_STEM, _LENIENT_STEM)])
 
     @cached_property
     def _numbers(self) -> frozenset[float]:
         digits = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(self._form)]
         return frozenset([*digits, *[_WORDS[word] for word in _WORD.findall(self._form) if word in _WORDS]])
 
-    def says(self, value: object) -> bool:
-        """Whether the conversation says the value."""
+    def says(self, value: object, *, stem: int = _STEM) -> bool:
+        """Whether the conversation says the value; two words are one that begin with the same letters (`stem`)."""
         match value:
             case bool() | None | 0 | 1:
                 return True  # nobody says that it is one month
             case int() | float():
                 return self._says_number(float(value))
             case str():
-                return self._says_text(normal_form(value))
+                return self._says_text(normal_form(value), stem)
             case _:
                 return True
 
@@ -80,7 +83,7 @@ class ConversationText:
         scaled = [value * scale for scale in _SCALES] + [value / scale for scale in _SCALES]
         return any(round(each, _DIGITS) in self._numbers for each in scaled)
 
-    def _says_text(self, form: str) -> bool:
+    def _says_text(self, form: str, stem: int) -> bool:
         if not form:
             return False
         if form in self._form:
@@ -90,7 +93,7 @@ class ConversationText:
         words = _WORD.findall(form)
         long = [word for word in words if len(word) >= _LONG]
         # Of a text without a long word, such as C#, a short one says enough.
-        if any(word[:_STEM] in self._stems for word in long or words):
+        if any(word[:stem] in self._stems for word in long or words):
             return True
         numbers = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(form)]
         return bool(numbers) and all(number in self._numbers for number in numbers)
@@ -110,7 +113,7 @@ def find_ungrounded(
         schema: That of the tool's arguments.
         conversation: What was said.
     """
-    properties, required = _declared(schema)
+    properties, required = _read_parameters(schema)
     return [name for name in required if not _is_said(name, arguments, properties, conversation)]
 
 
@@ -124,12 +127,12 @@ def find_made_up_options(
         schema: That of the tool's arguments.
         conversation: What was said.
     """
-    properties, required = _declared(schema)
+    properties, required = _read_parameters(schema)
     options = [name for name in arguments if name in properties and name not in required]
-    return [name for name in options if not _is_said(name, arguments, properties, conversation)]
+    return [name for name in options if not _is_said(name, arguments, properties, conversation, _LENIENT_STEM)]
 
 
-def _declared(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
+def _read_parameters(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
     """The parameters of a schema, and the names of those that are required."""
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
@@ -138,7 +141,11 @@ def _declared(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[st
 
 
 def _is_said(
-    name: str, arguments: Mapping[str, Any], properties: Mapping[str, Any], conversation: ConversationText
+    name: str,
+    arguments: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    conversation: ConversationText,
+    stem: int = _STEM,
 ) -> bool:
     """Whether the conversation says the parameter's value, or need not."""
     if name not in arguments:
@@ -146,7 +153,8 @@ def _is_said(
     described = properties.get(name)
     if isinstance(described, Mapping) and _is_chosen(described, arguments[name]):
         return True
-    return all(conversation.says(value) for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False))
+    values = [value for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False)]
+    return all(conversation.says(value, stem=stem) for value in values)
 
 
 def _is_chosen(described: Mapping[str, Any], value: object) -> bool:
