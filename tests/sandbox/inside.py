@@ -654,7 +654,10 @@ def needs():
             ("a tree with links out of it", lambda: collect("..")),
             ("watching", lambda: LIBC.inotify_add_watch(LIBC.inotify_init1(0), b".", 0xFFF) >= 0 or 1 / 0),
             ("a pair of sockets", socket.socketpair),
-            ("own priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, 1)),
+            (
+                "own priority",
+                lambda: os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + 1)),
+            ),
             ("own processors", lambda: os.sched_setaffinity(0, os.sched_getaffinity(0))),
         ):
             try:
