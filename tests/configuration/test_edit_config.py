@@ -185,6 +185,13 @@ def test_a_table_is_added_to_however_it_is_written(path, text):
     assert values_of(path, "m") == {"context_tokens": 1, "supports_streaming": False}
 
 
+def test_facts_of_a_model_without_a_name_are_refused(path):
+    """The empty pattern would match every model."""
+    with pytest.raises(CallerError, match="no name"):
+        write(path, ":", supports_streaming=False)
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("text", ["profiles = 3\n", "profiles.m = 3\n"])
 def test_what_is_no_table_is_left_as_it_is(path, text):
     path.parent.mkdir()

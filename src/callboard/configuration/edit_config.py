@@ -182,12 +182,15 @@ def write_profile(
         The facts that a person, or an author whose facts go above, set to other values; they stay.
 
     Raises:
-        CallerError: The file is not TOML, or its table of the model is written in a way that cannot be changed.
+        CallerError: The model has no name, the file is not TOML, or its table of the model is written in a way that
+            cannot be changed.
     """
     import tomlkit  # noqa: PLC0415  # as above
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
     pattern = normalise(model)
+    if not pattern:  # it would match every model
+        raise CallerError("the model has no name", path=model, hint="name it with --model")
     text = path.read_text("utf-8-sig") if path.exists() else ""
     before = dict(read_document(path, CallerError).values) if text else {}
     patterns = before.get("profiles", {})
