@@ -130,6 +130,9 @@ def test_tokens_of_the_template_are_tried_first():
             32768,
         ),
         (BackendInfo(), "400: exceeds the model's 8192-token context", 8192),
+        (BackendInfo(), "400: max_tokens 99999999 exceeds context length 4096", 4096),
+        (BackendInfo(), "400: max_tokens 99999999 exceeds context", None),
+        (BackendInfo(), "400: exceeds the model's 131,072-token context", None),
         (BackendInfo(), "400: this model supports at most 16384 completion tokens", None),
         (BackendInfo(), "", None),
     ],
@@ -179,6 +182,21 @@ def test_nothing_follows_from_an_answer_that_is_none():
             conclusion = check.read(replies, QWEN)
             assert (conclusion.facts, conclusion.state) in (({}, "no"), ({}, "partly"), ({}, "yes")), check.name
             assert conclusion.facts == {}, check.name
+
+
+@pytest.mark.parametrize("check", ["forced calls", "schema held", "grammar held", "prefill"])
+@pytest.mark.parametrize("text", [None, "", "<think>\nThe user"])
+def test_nothing_follows_from_a_reply_that_is_cut_within_a_thought(check, text):
+    reply = RawReply(200, {"choices": [{"message": {"content": text}, "finish_reason": "length"}]})
+    conclusion = CHECKS[check].read([reply for _ in CHECKS[check].requests(QWEN)], QWEN)
+    assert conclusion.facts == {}
+    assert "cut within a thought" in conclusion.detail
+
+
+def test_a_log_probability_may_be_any_number():
+    tokens = [{"token": "Paris", "logprob": -(10**400)}]
+    body = {"choices": [{"message": {"content": "P"}, "logprobs": {"content": [{"top_logprobs": tokens}]}}]}
+    assert CHECKS["log-probabilities"].read([RawReply(200, body)] * 2, QWEN).facts == {"supports_logprobs": True}
 
 
 JSON = st.recursive(

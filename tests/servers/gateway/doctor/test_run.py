@@ -24,7 +24,7 @@ from callboard.servers.gateway.doctor.budget import DoctorBudget
 from callboard.servers.gateway.doctor.checks import QUESTIONS
 from callboard.servers.gateway.doctor.probes import CLIENTS
 from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS
-from callboard.servers.gateway.doctor.run import examine
+from callboard.servers.gateway.doctor.run import FACTS_FIRST, examine
 from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 
 VECTORS = Path(__file__).parents[3] / "vectors"
@@ -85,7 +85,7 @@ def report(model, **settings):
     async def scenario():
         async with FakeBackend(model) as backend:
             given = BackendSettings(url=backend.url, **settings)
-            told = await examine(given, "", started.append, rows.append, groups=["clients"])
+            told = await examine(given, "", started.append, rows.append, groups=["needs", "clients"])
             return told, backend
 
     told, backend = asyncio.run(scenario())
@@ -285,7 +285,7 @@ def test_no_model():
         asyncio.run(scenario())
 
 
-def examine_itself(server, *, pages=None, budget=None, groups=("backend",)):
+def examine_itself(server, *, pages=None, budget=None, groups=("needs", "backend"), **settings):
     """A backend that streams as `Model` does, and answers whole as the server does."""
     streams = Model()
     rows = []
@@ -298,11 +298,11 @@ def examine_itself(server, *, pages=None, budget=None, groups=("backend",)):
 
     async def scenario():
         async with FakeBackend(reply, pages=pages) as backend:
-            settings = BackendSettings(url=backend.url)
-            return await examine(settings, "", lambda _: None, rows.append, groups=groups, budget=budget)
+            backend_settings = BackendSettings(url=backend.url, **settings)
+            return await examine(backend_settings, "", lambda _: None, rows.append, groups=groups, budget=budget)
 
     told = asyncio.run(scenario())
-    assert [*told.backend, *told.itself, *told.clients] == rows
+    assert sorted([*told.backend, *told.itself, *told.clients], key=rows.index) == rows
     return told, {row.name: row for row in told.itself}
 
 
@@ -360,6 +360,54 @@ def test_nothing_follows_from_a_server_that_has_broken_down():
     assert told.facts["uses_tools"] is True
 
 
+def test_nor_from_one_that_is_busy():
+    """What was found of it earlier stays, for this time it was not asked."""
+
+    def busy(body):
+        return (429, "slow down") if "response_format" in body or body.get("tools") else ScriptedServer()(body)
+
+    told, rows = examine_itself(busy)
+    assert rows["schema held"].detail == "429: slow down"
+    assert not {*told.asked_facts} & {"supports_json_schema", "supports_tools", "supports_forced_calls"}
+    assert "supports_logprobs" in told.asked_facts
+
+
+def test_facts_come_before_what_clients_need_where_they_are_to_be_written():
+    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 12), groups=FACTS_FIRST)
+    assert told.facts["supports_json_schema"] is True
+    assert {row.state for row in [*told.backend[1:-1], *told.clients]} == {"not asked"}
+
+
+KEY = "sk-0123456789abcdef"
+
+
+@pytest.mark.parametrize("answer", [{"error": {"message": f"tools? {'x' * 100} your key {KEY}"}}, f"<p>{KEY}</p>"])
+def test_a_key_that_the_backend_repeats_is_neither_shown_nor_kept(answer):
+    def repeats(body):
+        return (400, answer) if body.get("tools") or "response_format" in body else ScriptedServer()(body)
+
+    told, rows = examine_itself(repeats, key=KEY)
+    assert "400: " in rows["calls"].detail
+    assert "***" in rows["calls"].detail
+    assert KEY[:6] not in str(told)
+
+
+def test_nor_is_one_that_a_model_repeats():
+    def repeats(body):
+        message = {"content": KEY}
+        return (200, {"choices": [{"message": message}]}) if "response_format" in body else ScriptedServer()(body)
+
+    told, rows = examine_itself(repeats, key=KEY)
+    assert "'***' came" in rows["schema held"].detail
+    assert KEY not in str(told)
+
+
+def test_a_refusal_is_shown_on_one_line_that_moves_no_cursor():
+    _, rows, _ = report(Model(lambda body: refused("no\n\x1b[2J\u202etools") if body.get("tools") else None))
+    assert rows["tools"].state == "no"
+    assert all(row.detail.isprintable() for row in rows.values())
+
+
 def test_what_the_budget_does_not_suffice_for_is_not_asked():
     told, rows = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 20))
     states = [row.state for row in rows.values()]
@@ -372,7 +420,7 @@ def test_what_the_budget_does_not_suffice_for_is_not_asked():
 
 
 def test_clients_that_were_not_asked_are_not_known_to_work():
-    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 16), groups=("clients",))
+    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 16), groups=("needs", "clients"))
     assert not told.works
     assert told.clients[-1].state == "not asked"
 

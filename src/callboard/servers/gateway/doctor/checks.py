@@ -20,15 +20,21 @@ from callboard.core import (
     Usage,
 )
 from callboard.dialects import DIALECTS, Parser
+from callboard.providers.lessons import STATUSES
 from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
 from callboard.servers.gateway.settings import BackendSettings
+from callboard.text.display import collapse
 
 State: TypeAlias = Literal["no", "partly", "yes", "not asked"]
 STATES: tuple[State, ...] = ("no", "partly", "yes")
 """From worst to best."""
 _MAX_DIALECTS = 3
 """Dialects that are tried for a text that could be a call in several."""
+_MAX_FAILURE = 200
+"""Characters."""
+REFUSED = frozenset([status for status in STATUSES if status < 500])
+"""Statuses of a request that is refused for what is in it, and not because the server has broken down."""
 
 
 class ProbeReply(msgspec.Struct, frozen=True):
@@ -46,6 +52,11 @@ class ProbeReply(msgspec.Struct, frozen=True):
     def failed(self) -> ReplyFailed | None:
         last = self.events[-1] if self.events else ReplyFailed("provider", "cut", "nothing was said")
         return last if isinstance(last, ReplyFailed) else None
+
+    @property
+    def is_answer(self) -> bool:
+        """The backend replied, or refused what is in the request: it is not busy, slow or broken."""
+        return self.failed is None or self.status in REFUSED
 
     @property
     def calls(self) -> list[InvocationEnded]:
@@ -108,9 +119,9 @@ def judge_reply(question: Question, reply: ProbeReply) -> tuple[State, str]:
 
 
 def describe_failure(reply: ProbeReply, failed: ReplyFailed) -> str:
-    text = " ".join(failed.message.split())
+    text = collapse(failed.message, _MAX_FAILURE)
     status = f"{reply.status}: " if reply.status >= 400 and str(reply.status) not in text else ""
-    return f"{status}{text[:200]}"
+    return f"{status}{text}"
 
 
 def readable_dialects(reply: ProbeReply) -> list[Remedy]:

@@ -18,7 +18,9 @@ from callboard.providers import Transport
 from callboard.providers.lessons import STATUSES
 from callboard.providers.transport import HttpResponse
 from callboard.servers.gateway.doctor.budget import DoctorBudget
+from callboard.servers.gateway.doctor.checks import REFUSED
 from callboard.servers.gateway.doctor.probes import Body
+from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import collapse
 from callboard.text.sse import SSEDecoder
 
@@ -54,6 +56,20 @@ class RawReply(msgspec.Struct, frozen=True):
         return self.fault if self.status in STATUSES else ""
 
     @property
+    def open_reason(self) -> str:
+        """Why nothing follows from it: no answer came, or the model had not said a word; "" where something may."""
+        if self.fault:
+            return "" if self.refusal else self.fault
+        text = self.text.strip()
+        is_thought = self.finish_reason == "length" and not self.calls and (not text or text.startswith("<think"))
+        return "the reply was cut within a thought" if is_thought else ""
+
+    @property
+    def is_answer(self) -> bool:
+        """The backend took the request, or refused what is in it: it is not busy, slow or broken."""
+        return not self.fault or self.status in REFUSED
+
+    @property
     def text(self) -> str:
         content = dig(self.body, "choices", 0, "message", "content")
         return content if isinstance(content, str) else ""
@@ -87,28 +103,40 @@ class RawReply(msgspec.Struct, frozen=True):
         )
 
     @property
-    def first_token(self) -> list[tuple[str, float]]:
-        """The likeliest first tokens with their log-probabilities."""
+    def first_tokens(self) -> list[str]:
+        """The likeliest first tokens, of those that have a log-probability."""
         tokens = _list(dig(self.body, "choices", 0, "logprobs", "content", 0, "top_logprobs"))
         pairs = [(dig(each, "token"), dig(each, "logprob")) for each in tokens]
         return [
-            (token, float(number))
+            token
             for token, number in pairs
             if isinstance(token, str) and isinstance(number, int | float) and not isinstance(number, bool)
         ]
 
 
 class RawBackend:
-    """A backend, asked at `url` with these headers for one model; each request is counted by the budget."""
+    """A backend, asked at `url` with these headers for one model.
+
+    Each request is counted by the budget. What servers write of a fault is read without the redactor's secrets: some
+    repeat the key.
+    """
 
     def __init__(
-        self, transport: Transport, url: str, headers: Mapping[str, str], model: str, budget: DoctorBudget
+        self,
+        transport: Transport,
+        url: str,
+        headers: Mapping[str, str],
+        model: str,
+        budget: DoctorBudget,
+        *,
+        redactor: Redactor | None = None,
     ) -> None:
         self._transport = transport
         self._url = f"{url.rstrip('/')}/chat/completions"
         self._headers = headers
         self._model = model
         self._budget = budget
+        self._redactor = redactor or Redactor()
         self._sampling: dict[str, Any] = {"temperature": 0}
         self.renamed_fields: dict[str, str] = {}
         """Fields of the body that this backend calls otherwise."""
@@ -130,23 +158,26 @@ class RawBackend:
                 asyncio.timeout(seconds),
                 self._transport.post(self._url, headers=self._headers, body=content) as response,
             ):
-                return await _read(response)
+                return await self._read(response)
         except TimeoutError:
             return RawReply(fault=f"no answer within {seconds:.1f} s")
         except CallboardError as error:
-            return RawReply(fault=collapse(error.message, _EXCERPT))
+            return RawReply(fault=self._excerpt(error.message))
 
+    async def _read(self, response: HttpResponse) -> RawReply:
+        if response.status < 400 and response.content_type == "text/event-stream":
+            return await _read_stream(response)
+        content = await response.read(MAX_BYTES)
+        body = _decode(content)
+        if response.status >= 400:
+            words = next(_messages(body), "") or _text_of(content)
+            return RawReply(response.status, fault=f"{response.status}: {self._excerpt(words)}")
+        if not isinstance(body, dict):
+            return RawReply(response.status, fault=f"no JSON object: {self._excerpt(_text_of(content))}")
+        return RawReply(response.status, body)
 
-async def _read(response: HttpResponse) -> RawReply:
-    if response.status < 400 and response.content_type == "text/event-stream":
-        return await _read_stream(response)
-    content = await response.read(MAX_BYTES)
-    body = _decode(content)
-    if response.status >= 400:
-        return RawReply(response.status, fault=_describe_refusal(response.status, body, content))
-    if not isinstance(body, dict):
-        return RawReply(response.status, fault=f"no JSON object: {collapse(_text_of(content), _EXCERPT)}")
-    return RawReply(response.status, body)
+    def _excerpt(self, words: str) -> str:
+        return collapse(self._redactor.text(words), _EXCERPT)
 
 
 async def _read_stream(response: HttpResponse) -> RawReply:
@@ -171,11 +202,6 @@ def _decode(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-
-
-def _describe_refusal(status: int, body: Any, content: bytes) -> str:
-    words = next(_messages(body), "") or _text_of(content)
-    return f"{status}: {collapse(words, _EXCERPT)}"
 
 
 def _messages(body: Any) -> Iterator[str]:

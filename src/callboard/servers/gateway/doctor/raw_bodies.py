@@ -29,7 +29,7 @@ _LONG: Final = (
     "You work for a harbour master who writes every evening which ships have come, what they carry, where they lie, "
     "and which of them leave with the tide; he wants short answers, plain words and no numbers that nobody can check."
 )
-_CONTEXT_TOKENS: Final = 99_999_999
+TOO_MANY_TOKENS: Final = 99_999_999
 """More than any model reads; a server that counts says so without reading anything."""
 
 
@@ -47,7 +47,7 @@ def _assistant(text: str) -> Body:
 
 CONTROL = ask(_READY, most=1)
 """That every backend answers."""
-CONTEXT = (ask(_READY, most=_CONTEXT_TOKENS, stop=["ready", "\n"]),)
+CONTEXT = (ask(_READY, most=TOO_MANY_TOKENS, stop=["ready", "\n"]),)
 CALLS = (ask(user("What is in the file notes.txt? Use the tool."), most=MOST_TOKENS, tools=[TOOL], tool_choice="auto"),)
 FORCED = (
     ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice="required"),

@@ -68,7 +68,8 @@ class RawCheck(msgspec.Struct, frozen=True):
 # How much it reads.
 
 _CONTEXT_WORDS: Final = re.compile(
-    r"(?:context (?:length|window|size)|max_model_len|n_ctx)[^\d]{0,40}?(\d{3,9})|(\d{3,9})[^\d]{0,12}context",
+    r"(?:context (?:length|window|size)|max_model_len|n_ctx)[^\d]{0,40}?(\d{3,9})"
+    r"|(?<![\d,.])(\d{3,9})(?=[^\d]{0,12}context)",
     re.IGNORECASE,
 )
 
@@ -82,10 +83,11 @@ def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     if info.context_tokens:
         detail = f"{info.context_tokens} tokens, by {info.context_source}"
         return Conclusion("yes", detail, {"context_tokens": info.context_tokens})
-    match = _CONTEXT_WORDS.search(replies[0].refusal)
-    if match is None:
+    counts = [int(match[1] or match[2]) for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
+    # A refusal repeats what was asked for as well.
+    tokens = next((count for count in counts if count < raw_bodies.TOO_MANY_TOKENS), 0)
+    if not tokens:
         return Conclusion("partly", "the backend does not say it")
-    tokens = int(match[1] or match[2])
     return Conclusion("yes", f"{tokens} tokens, by the refusal of a longer reply", {"context_tokens": tokens})
 
 
@@ -129,12 +131,12 @@ def _read_forced(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     if len(forced) == len(kinds):
         return Conclusion("yes", "a greeting was answered with a call", {"supports_forced_calls": True})
     others = [
-        f"{kind} is refused: {reply.refusal}" if reply.refusal else reply.fault or f"{kind} is taken and ignored"
+        f"{kind} is refused: {reply.refusal}" if reply.refusal else reply.open_reason or f"{kind} is taken and ignored"
         for kind, reply in zip(kinds, replies, strict=True)
         if not reply.calls
     ]
     detail = "; ".join(others)
-    if forced or not all(reply.refusal or not reply.fault for reply in replies):
+    if forced or any(reply.open_reason for reply in replies):
         return Conclusion("partly", detail)
     return Conclusion("no", detail, {"supports_forced_calls": False})
 
@@ -173,8 +175,8 @@ def _read_schema(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     reply = replies[0]
     if reply.refusal:
         return Conclusion("no", f"refused: {reply.refusal}", {"supports_json_schema": False})
-    if reply.fault:
-        return Conclusion("no", reply.fault)
+    if reply.open_reason:
+        return Conclusion("no", reply.open_reason)
     try:
         held = json.loads(reply.text) == {"animal": raw_bodies.WORD}
     except (ValueError, RecursionError):
@@ -191,8 +193,8 @@ def _read_grammars(replies: Sequence[RawReply], _: Subject) -> Conclusion:
         obeyed = reply.text.strip() == raw_bodies.WORD
         best = best or (name if obeyed else "")
         ignored = f"taken and ignored ({collapse(reply.text, 40)!r} came)"
-        details.append(f"{name}: {'obeyed' if obeyed else reply.fault or ignored}")
-    open_question = not best and any(reply.fault and not reply.refusal for reply in replies)
+        details.append(f"{name}: {'obeyed' if obeyed else reply.refusal or reply.open_reason or ignored}")
+    open_question = not best and any(reply.open_reason for reply in replies)
     return Conclusion("yes" if best else "no", "; ".join(details), {} if open_question else {"grammar_format": best})
 
 
@@ -202,11 +204,11 @@ def _read_logprobs(replies: Sequence[RawReply], _: Subject) -> Conclusion:
         return Conclusion("no", f"refused: {plain.refusal}", {"supports_logprobs": False})
     if plain.fault:
         return Conclusion("no", plain.fault)
-    if not plain.first_token:
+    if not plain.first_tokens:
         return Conclusion("no", "taken and ignored", {"supports_logprobs": False})
-    detail = f"{len(plain.first_token)} of 5 came for the first token"
-    if constrained.first_token and constrained.text and raw_bodies.WORD.startswith(constrained.text.strip()):
-        others = [token for token, _ in constrained.first_token if not raw_bodies.WORD.startswith(token.strip() or "-")]
+    detail = f"{len(plain.first_tokens)} of 5 came for the first token"
+    if constrained.first_tokens and constrained.text and raw_bodies.WORD.startswith(constrained.text.strip()):
+        others = [token for token in constrained.first_tokens if not raw_bodies.WORD.startswith(token.strip() or "-")]
         detail += "; those of before a grammar" if others else "; those of behind a grammar"
     return Conclusion("yes", detail, {"supports_logprobs": True})
 
@@ -223,8 +225,8 @@ def _read_prefill(replies: Sequence[RawReply], _: Subject) -> Conclusion:
         if text.startswith(raw_bodies.BEGINNING + raw_bodies.CONTINUED):
             # No fact: it does go on, but a client would get its own beginning twice.
             return Conclusion("partly", f"the reply went on, and repeated the beginning before it ({way})")
-        faults.append(f"{way}: {reply.refusal or reply.fault or 'taken and ignored'}")
-    unknown = any(reply.fault and not reply.refusal for reply in replies)
+        faults.append(f"{way}: {reply.refusal or reply.open_reason or 'taken and ignored'}")
+    unknown = any(reply.open_reason for reply in replies)
     return Conclusion("no", "; ".join(faults), {} if unknown else {"prefill": "none"})
 
 

@@ -3,9 +3,9 @@
 Laws: every question of a client goes the way of a client's request; a flag is named only if it was tried and cured the
 fault. What the time does not suffice for is reported as not asked, and nothing follows from it.
 
-The questions stand in three groups. The first asks through the gateway for what clients need, and tries cures; the
-second sends what the clients themselves send; the third asks the backend without the gateway, which would mend on the
-way what is looked for.
+Whether the backend answers is asked first. The other questions stand in three groups. `needs` asks through the gateway
+for what clients need, and tries cures; `clients` sends what the clients themselves send; `backend` asks the backend
+without the gateway, which would mend on the way what is looked for.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[["ReportRow"], None]
-Group: TypeAlias = Literal["clients", "backend"]
-GROUPS: Final[tuple[Group, ...]] = ("clients", "backend")
+Group: TypeAlias = Literal["needs", "clients", "backend"]
+GROUPS: Final[tuple[Group, ...]] = ("needs", "clients", "backend")
+FACTS_FIRST: Final[tuple[Group, ...]] = ("backend", "needs", "clients")
+"""The groups in the order of what facts follow from them, for the time may not suffice for all."""
 _MANY_FAILURES: Final = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
 _MAX_REPLY: Final = 100_000
@@ -109,7 +111,7 @@ async def examine(
         started: Called before each question.
         ended: Called after each answer.
         quick: Ask only whether it answers, and what the clients themselves ask: enough to know who can work.
-        groups: What is asked behind the first questions, in this order.
+        groups: What is asked behind the first question, in this order.
         budget: How long and how often it is asked.
 
     Raises:
@@ -139,6 +141,7 @@ class _Examination:
         self._settings = self._cured_settings = settings
         self._model = model
         self._gateway = gateway
+        self._redactor = gateway.backends[0].redactor
         self._listeners = listeners
         self._budget = budget
         self._rows: list[ReportRow] = []
@@ -147,6 +150,9 @@ class _Examination:
         self._flags: list[str] = []
         self._facts: dict[str, Any] = {}
         self._evidence: dict[str, str] = {}
+        self._itself_facts: dict[str, Any] = {}
+        """What the backend itself has shown goes before what the gateway has."""
+        self._itself_evidence: dict[str, str] = {}
         self._asked_facts: set[str] = set()
         self._version = ""
         self._reasons = False
@@ -154,34 +160,34 @@ class _Examination:
         self._steps = 0
 
     async def run(self, *, quick: bool, groups: Sequence[Group]) -> DoctorReport:
-        questions = QUESTIONS[:1] if quick else QUESTIONS
+        first, *others = QUESTIONS
         groups = ["clients"] if quick else groups
-        sizes = {"clients": len(probes.CLIENTS), "backend": len(RAW_CHECKS)}
-        self._steps = len(questions) + sum([sizes[group] for group in groups])
-        for question in questions:
-            await self._add(self._rows, question.name, partial(self._examine_question, question))
-            if self._rows[0].state in {"no", "not asked"} and not self._rows[0].fix:
-                return self._report()
-        if not quick:
-            thinks = ReportRow(
-                "tells thoughts apart", "yes" if self._reasons else "partly", "" if self._reasons else "none came"
-            )
-            self._add_row(thinks, self._rows)
+        sizes = {"needs": len(others), "clients": len(probes.CLIENTS), "backend": len(RAW_CHECKS)}
+        self._steps = 1 + sum([sizes[group] for group in groups])
+        await self._add_question(first)
+        if self._rows[0].state in {"no", "not asked"} and not self._rows[0].fix:
+            return self._report()
+        examinations: dict[Group, Callable[[], Awaitable[None]]] = {
+            "needs": partial(self._examine_needs, others),
+            "clients": self._examine_clients,
+            "backend": self._examine_backend,
+        }
         for group in groups:
-            await (self._examine_clients() if group == "clients" else self._examine_backend())
+            await examinations[group]()
         return self._report()
 
     def _report(self) -> DoctorReport:
+        facts = self._facts | self._itself_facts
         needed = self._flags if any(row.state == "no" or row.fix for row in self._clients) else []
         return DoctorReport(
             self._model,
             tuple(self._rows),
             tuple(self._clients),
             tuple(needed),
-            self._facts,
-            self._evidence,
+            facts,
+            self._evidence | self._itself_evidence,
             tuple(self._itself),
-            tuple(sorted(self._asked_facts | self._facts.keys())),
+            tuple(sorted(self._asked_facts | facts.keys())),
             self._version,
         )
 
@@ -205,9 +211,21 @@ class _Examination:
         self._facts |= facts
         self._evidence |= dict.fromkeys(facts, evidence)
 
+    async def _add_question(self, question: Question) -> None:
+        await self._add(self._rows, question.name, partial(self._examine_question, question))
+
+    async def _examine_needs(self, questions: Sequence[Question]) -> None:
+        for question in questions:
+            await self._add_question(question)
+        thinks = ReportRow(
+            "tells thoughts apart", "yes" if self._reasons else "partly", "" if self._reasons else "none came"
+        )
+        self._add_row(thinks, self._rows)
+
     async def _examine_question(self, question: Question) -> ReportRow:
         reply = await self._send_with(self._cured_settings, "chat", question.body)
-        self._asked_facts |= {fact for remedy in question.remedies for fact in remedy.as_profile}
+        if reply.is_answer:
+            self._asked_facts |= {fact for remedy in question.remedies for fact in remedy.as_profile}
         self._reasons = self._reasons or reply.has(ReasoningPiece)
         state, detail = judge_reply(question, reply)
         fix = format_flags(reply.learned)
@@ -271,7 +289,7 @@ class _Examination:
         transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=1, statuses=())
         try:
             info = await self._read_info(transport, model.base_url, headers, name)
-            raw = RawBackend(transport, model.base_url, headers, name, self._budget)
+            raw = RawBackend(transport, model.base_url, headers, name, self._budget, redactor=self._redactor)
             if field := self._facts.get("max_tokens_field"):
                 raw.renamed_fields["max_tokens"] = field
             replies: dict[str, Sequence[RawReply]] = {}
@@ -302,10 +320,12 @@ class _Examination:
             # A server that has broken down refuses everything, and that shows nothing.
             control = await raw.ask(raw_bodies.CONTROL)
             conclusion = Conclusion("no", f"the backend fails: {control.fault}") if control.fault else conclusion
-        else:
+        if all(reply.is_answer for reply in replies):
             self._asked_facts |= {*check.facts}
-        self._add_facts(conclusion.facts, f"{check.name}: {conclusion.detail}")
-        return ReportRow(check.name, conclusion.state, conclusion.detail)
+        detail = self._redactor.text(conclusion.detail)
+        self._itself_facts |= conclusion.facts
+        self._itself_evidence |= dict.fromkeys(conclusion.facts, f"{check.name}: {detail}")
+        return ReportRow(check.name, conclusion.state, detail)
 
     async def _run_client(
         self, settings: BackendSettings, name: str, front: str, bodies: tuple[probes.Body, probes.Body]
