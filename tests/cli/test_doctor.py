@@ -250,6 +250,43 @@ def test_a_later_call_says_whether_the_facts_are_of_this_backend(examine, file):
     assert json.loads(explain("--json"))["facts"]["context_tokens"]["value"] == 5
 
 
+def test_facts_that_were_found_stay_where_a_later_call_gets_no_answer(examine, file):
+    def busy(body):
+        return StatusReply(429, "slow down") if "response_format" in body else model(body)
+
+    examine("--write")
+    before = file.read_text()
+    assert "supports_json_schema = false" in before
+    examine("--write", replies=busy)
+    assert "supports_json_schema = false" in file.read_text()
+
+
+def test_where_nothing_was_answered_nothing_is_written(examine, file):
+    result, _ = examine("--write", replies=lambda body: StatusReply(401, "no key"))
+    assert result.stderr.endswith("nothing is written, for no fact follows from what fake-model answered\n")
+    assert not file.exists()
+
+
+def test_a_mistake_in_the_file_is_told_before_anything_is_asked(examine, file):
+    file.parent.mkdir()
+    file.write_text("a = [")
+    result, _ = examine("--write")
+    assert isinstance(result.exception, CallerError)
+    assert "answers" not in result.stdout
+
+
+@pytest.mark.usefixtures("file")
+def test_a_password_in_the_url_is_not_shown():
+    async def scenario():
+        async with FakeBackend(model) as backend:
+            url = backend.url.replace("http://", "http://ann:secret-word@")
+            return await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--backend", url])
+
+    result = asyncio.run(scenario())
+    assert "callboard serve --backend http://127.0.0.1:" in result.stdout
+    assert "secret" not in result.output
+
+
 def test_a_client_that_was_not_asked(examine):
     result, _ = examine("--profile", "merge_system_messages=true", "--quick", "--requests", "4")
     assert result.exit_code == 1

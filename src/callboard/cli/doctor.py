@@ -12,8 +12,10 @@ import typer
 
 from callboard.cli.options import takes_options
 from callboard.cli.serve import BackendOptions
+from callboard.text.display import display
 
 if TYPE_CHECKING:
+    from callboard.configuration import Settings
     from callboard.sandbox.report import SandboxReport, SandboxRow
     from callboard.servers.gateway.doctor.run import DoctorReport, ReportRow
 
@@ -60,12 +62,15 @@ def doctor(options: DoctorOptions) -> None:
 
     require_extra("gateway")
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
     from callboard.servers.gateway.doctor.budget import DoctorBudget  # noqa: PLC0415
-    from callboard.servers.gateway.doctor.run import GROUPS, examine  # noqa: PLC0415
+    from callboard.servers.gateway.doctor.run import FACTS_FIRST, GROUPS, examine  # noqa: PLC0415
 
     settings = load_gateway_settings("", {}, options.settings()).backends[0]
+    file_settings = settings_here()  # here, so that a mistake in a file is told before all questions and not after
     local, as_json = options.local, options.as_json
+    url = settings.display_url if settings.url else f"local:{local}"
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
@@ -76,7 +81,7 @@ def doctor(options: DoctorOptions) -> None:
                 progress.start_step,
                 progress.end_step,
                 quick=options.quick,
-                groups=GROUPS[::-1] if options.write else GROUPS,
+                groups=FACTS_FIRST if options.write else GROUPS,
                 budget=DoctorBudget(options.seconds, options.requests),
             )
         )
@@ -86,27 +91,24 @@ def doctor(options: DoctorOptions) -> None:
         report_object = {**msgspec.to_builtins(report), "works": report.works}
         typer.echo(msgspec.json.format(msgspec.json.encode(report_object)))
     else:
-        where = f"--backend {options.backend}" if options.backend else f"--local {local}"
-        typer.echo(_advice(report, where))
-    url = settings.display_url if settings.url else f"local:{local}"
-    if line := _compare_with_file(report, url):
+        typer.echo(_advice(report, f"--backend {url}" if settings.url else f"--local {local}"))
+    if line := _compare_with_file(report, url, file_settings):
         typer.echo(line, err=True)
     if options.write:
         typer.echo(_write_facts(report, url), err=True)
     raise typer.Exit(0 if report.works else 1)
 
 
-def _compare_with_file(report: DoctorReport, url: str) -> str:
+def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> str:
     """A line about facts that an earlier call wrote, "" if there are none. Raises CallerError."""
-    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
-    from callboard.profiles import resolve  # noqa: PLC0415
+    from callboard.profiles import resolve  # noqa: PLC0415  # not for --help
     from callboard.providers.backend_info import describe_change  # noqa: PLC0415
 
-    examined = resolve(report.model, settings_here().profile(report.model)).examined
+    examined = resolve(report.model, settings.profile(report.model)).examined
     if examined is None or not report.itself:
         return ""
     change = describe_change(examined, url, report.version)
-    return f"the facts in callboard.toml: {change}" if change else f"the facts in callboard.toml: of {examined.date}"
+    return display(f"the facts in callboard.toml: {change or f'of {examined.date}'}")
 
 
 def _write_facts(report: DoctorReport, url: str) -> str:
@@ -116,7 +118,7 @@ def _write_facts(report: DoctorReport, url: str) -> str:
     from callboard.profiles import Examination  # noqa: PLC0415
 
     if not report.facts:
-        return f"{report.model} needs no facts of its own"
+        return f"nothing is written, for no fact follows from what {report.model} answered"
     path = user_file(os.environ)
     facts = {fact: FactEvidence(value, report.evidence[fact]) for fact, value in report.facts.items()}
     examined = Examination(url=url, version=report.version, date=time.strftime("%Y-%m-%d"))
