@@ -71,6 +71,12 @@ def test_nothing_to_do_is_a_mistake(options):
         select_tasks(TASKS, **options)
 
 
+def test_two_tasks_of_one_name_are_refused():
+    with pytest.raises(CallerError, match="two tasks have this name") as caught:
+        select_tasks([*TASKS, TASKS[0]])
+    assert caught.value.path == "own/simple/simple_0"
+
+
 def test_a_number_of_tasks_is_a_number():
     with pytest.raises(CallerError, match="no number"):
         read_categories(["simple:many"])

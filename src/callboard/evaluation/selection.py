@@ -12,9 +12,10 @@ from typing import Final
 from callboard.errors import CallerError
 from callboard.evaluation.sample import sample
 from callboard.evaluation.task import Task
+from callboard.text.display import display
 
-MAX_TASKS: Final = 100_000
-"""Tasks of one run."""
+_DIGITS: Final = 6
+"""Digits of a number of tasks."""
 
 
 def read_categories(texts: Sequence[str]) -> dict[str, int | None]:
@@ -25,7 +26,7 @@ def read_categories(texts: Sequence[str]) -> dict[str, int | None]:
     categories: dict[str, int | None] = {}
     for word in [each.strip() for text in texts for each in text.split(",") if each.strip()]:
         name, colon, count = word.partition(":")
-        if colon and not (count.isdecimal() and len(count) <= len(str(MAX_TASKS))):
+        if colon and not (count.isdecimal() and len(count) <= _DIGITS):
             raise CallerError(f"{count!r} is no number of tasks", path="--categories", hint="write NAME or NAME:COUNT")
         categories[name] = int(count) if colon else None
     return categories
@@ -52,8 +53,10 @@ def select_tasks(
         The selected tasks, category by category, in the order of the seed.
 
     Raises:
-        CallerError: There is no such category, or one has fewer tasks than it is to give, or nothing remains.
+        CallerError: There is no such category, or one has fewer tasks than it is to give, or nothing remains, or two
+            tasks have one name, whose outcomes could not be told apart.
     """
+    _refuse_duplicates(tasks)
     groups: dict[str, list[Task]] = {}
     for task in tasks:
         groups.setdefault(task.category, []).append(task)
@@ -72,13 +75,23 @@ def select_tasks(
     return selected
 
 
+def _refuse_duplicates(tasks: Sequence[Task]) -> None:
+    """Raises CallerError where the outcomes of two tasks could not be told apart."""
+    known: set[tuple[str, str, str]] = set()
+    for task in tasks:
+        name = task.suite, task.category, task.identifier
+        if name in known:
+            raise CallerError("two tasks have this name", path=display("/".join(name)), hint="give each its own")
+        known.add(name)
+
+
 def _share_out(count: int, available: Mapping[str, int]) -> dict[str, int]:
     """Numbers that are as even as what is available allows; earlier categories get what does not divide."""
     numbers = dict.fromkeys(available, 0)
     while count > 0 and (open_names := [name for name in available if numbers[name] < available[name]]):
         part = max(1, count // len(open_names))
         for name in open_names[:count]:
-            taken = min(part, available[name] - numbers[name], count)
-            numbers[name] += taken
-            count -= taken
+            share = min(part, available[name] - numbers[name], count)
+            numbers[name] += share
+            count -= share
     return numbers
