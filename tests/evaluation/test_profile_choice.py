@@ -42,5 +42,22 @@ def test_what_is_best_anyway_needs_no_facts():
     assert choose_profile(compare(default=(44, 1.0, {}), other=(20, 1.0, {"mode": "native"})), "native").facts == {}
 
 
+def test_what_wins_within_noise_is_not_written():
+    tie = compare(default=(40, 1.0, {}), other=(42, 1.0, {"mode": "native"}))
+    chosen = choose_profile(tie, "native")
+    assert chosen.facts == {}
+    assert chosen.evidence.startswith("other beats default only within noise: 42 of 48 solved")
+
+
+def test_a_tie_with_another_variant_does_not_hide_a_win_over_the_default():
+    report = compare(default=(20, 1.0, {}), first=(43, 1.0, {"mode": "native"}), second=(44, 1.0, {"examples": 2}))
+    assert choose_profile(report, "native").facts == {"examples": 2}
+
+
+def test_less_time_for_as_many_solved_tasks_is_a_reason():
+    report = compare(default=(40, 4.0, {}), quick=(40, 1.0, {"mode": "native"}))
+    assert choose_profile(report, "native").facts == {"mode": "native"}
+
+
 def test_without_a_comparison_nothing_is_chosen():
     assert choose_profile(Report("m", TASKS, (), (), ()), "native") is None

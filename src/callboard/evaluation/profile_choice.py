@@ -1,6 +1,7 @@
 """Make facts of a profile out of a comparison: which ones, and the sentence that says why.
 
-Law: facts are written only of a variant that was asked every task, and the sentence has the figures that they stand on.
+Laws: facts are written only of a variant that was asked every task, and the sentence has the figures that they stand on;
+none are written that only noise speaks for.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from callboard.evaluation.report import Report, VariantScore, format_interval
 class ChosenProfile(msgspec.Struct, frozen=True):
     """The facts of the best variant, and the evidence that stands beside each of them in the settings."""
 
-    variant: str
     facts: Mapping[str, Any]
     evidence: str
 
@@ -30,7 +30,8 @@ def choose_profile(report: Report, mode: str) -> ChosenProfile | None:
             speed, because the reason is worth reading then.
 
     Returns:
-        The choice; with no facts where the model is best asked as it is. None where no comparison was completed.
+        The choice; with no facts where the model is best asked as it is, or nothing but noise speaks for others. None
+        where no comparison was completed.
     """
     choice = report.choice
     if choice is None:
@@ -38,6 +39,11 @@ def choose_profile(report: Report, mode: str) -> ChosenProfile | None:
     scores = {each.name: each for each in report.variants}
     best = scores[choice.name]
     slower = [scores[name] for name in choice.slower]
+    complete = [each for each in report.variants if each.total == report.planned and each is not best]
+    rivals = [each.name for each in complete if not each.facts] or [each.name for each in complete]
+    if best.facts and {*rivals} <= {*choice.tied}:
+        evidence = f"{best.name} beats {', '.join(rivals)} only within noise: {_describe(best)}; more tasks tell more"
+        return ChosenProfile({}, evidence)
     evidence = f"{_describe(best)}, the best of {len(report.variants)} variants on {report.planned} tasks"
     if slower:
         times = [f"{each.name} {each.solved} at {_ratio(each, best)}" for each in slower]
@@ -45,7 +51,7 @@ def choose_profile(report: Report, mode: str) -> ChosenProfile | None:
     facts = dict(best.facts)
     if slower and not facts:
         facts = {"mode": mode}
-    return ChosenProfile(best.name, facts, evidence)
+    return ChosenProfile(facts, evidence)
 
 
 def _describe(score: VariantScore) -> str:

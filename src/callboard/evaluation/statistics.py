@@ -86,6 +86,8 @@ class Choice(msgspec.Struct, frozen=True):
     reason: str
     slower: tuple[str, ...] = ()
     """Variants with a higher lower bound that cost too much for a win within noise, the best first."""
+    tied: tuple[str, ...] = ()
+    """Variants over which it wins within noise, and not by its seconds either."""
 
 
 def wilson_interval(solved: int, total: int, z: float = CONFIDENCE_Z) -> Interval:
@@ -144,7 +146,8 @@ def choose_best(scores: Mapping[str, Score]) -> Choice | None:
     for name in ranked:
         rival = _cheaper_equal(name, candidates)
         if rival is None:
-            return Choice(name, _give_reason(candidates[name], slower), tuple(slower))
+            tied = [other for other in ranked if other != name and _is_tied(candidates[name], candidates[other])]
+            return Choice(name, _give_reason(candidates[name], slower, tied), tuple(slower), tuple(tied))
         slower.append(name)
     return None
 
@@ -153,16 +156,29 @@ def _cheaper_equal(name: str, scores: Mapping[str, Score]) -> str | None:
     """A variant that is much faster and over which this one wins within noise, if at all."""
     score = scores[name]
     for other, rival in scores.items():
-        is_cheaper = score.seconds_per_task > TOLERANCE * rival.seconds_per_task
-        if other != name and is_cheaper and win_by_chance(score.solved, rival.solved) > NOISE:
+        if other != name and _is_slower(score, rival) and _is_noise(score, rival):
             return other
     return None
 
 
-def _give_reason(score: Score, slower: Sequence[str]) -> str:
+def _is_slower(score: Score, rival: Score) -> bool:
+    return score.seconds_per_task > TOLERANCE * rival.seconds_per_task
+
+
+def _is_noise(score: Score, rival: Score) -> bool:
+    return win_by_chance(score.solved, rival.solved) > NOISE
+
+
+def _is_tied(score: Score, rival: Score) -> bool:
+    return _is_noise(score, rival) and not _is_slower(rival, score)
+
+
+def _give_reason(score: Score, slower: Sequence[str], tied: Sequence[str]) -> str:
     reason = f"the highest lower bound of the share of solved tasks ({score.interval.low * 100:.0f} %)"
     if slower:
         reason += (
             f" but for {', '.join(slower)}, which won within noise and took more than {TOLERANCE:g} times the seconds"
         )
+    if tied:
+        reason += f"; it beats {', '.join(tied)} only within noise"
     return reason
