@@ -129,6 +129,12 @@ def test_a_client_sees_the_outcome(measure, via):
     assert "tools" in questions(backend)[-1]
 
 
+def test_the_facts_of_a_variant_are_those_of_the_client(measure):
+    result, _ = measure("--count", "8", "--variants", "native|validated", "--json", via="client")
+    solved = [(each["name"], each["solved"]) for each in json.loads(result.stdout)["variants"]]
+    assert solved == [("native", 6), ("validated", 0)]
+
+
 def test_a_page_is_written(measure, tmp_path):
     page = tmp_path / "page.html"
     result, _ = measure("--count", "4", "--variants", "native", "--report", str(page))
@@ -144,7 +150,7 @@ def own_settings(tmp_path, monkeypatch):
 
 def test_the_best_variant_becomes_the_profile(measure, own_settings):
     result, _ = measure("--count", "8", "--variants", "validated|native", "--write-profile")
-    assert "mode of fake-model are in" in result.stderr
+    assert f'mode="native" of fake-model is written into {own_settings}: 6 of 8 solved' in result.stderr
     facts = tomllib.loads(own_settings.read_text())["profiles"]["fake-model"]
     assert facts["mode"] == "native"
     assert facts["mode_evidence"].startswith("eval: 6 of 8 solved (41-93 %)")
@@ -152,10 +158,42 @@ def test_the_best_variant_becomes_the_profile(measure, own_settings):
     assert "is best asked as it is" in again.stderr
 
 
-def test_without_a_comparison_nothing_is_written(measure, own_settings):
-    result, _ = measure("--count", "8", "--variants", "native", "--write-profile")
-    assert "nothing is written" in result.stderr
-    assert not own_settings.exists()
+def test_a_setting_that_goes_above_what_is_written_is_named(measure, own_settings, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "callboard.toml").write_text('[profiles.fake-model]\nmode = "validated"')
+    own_settings.parent.mkdir(parents=True)
+    own_settings.write_text(f"trusted = [{json.dumps(str(tmp_path))}]")
+    result, _ = measure("--count", "8", "--variants", "default|native", "--write-profile")
+    assert "another setting of mode goes above it here" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--report", "/no/such/folder/page.html"), "--report: /no/such/folder/page.html cannot be written"),
+        (("--report", "."), "--report: . cannot be written"),
+        (("--write-profile",), "--write-profile: {folder}/callboard.toml cannot be written"),
+    ],
+)
+def test_what_could_not_be_written_is_found_before_the_first_question(measure, own_settings, arguments, message):
+    folder = own_settings.parent
+    folder.parent.mkdir()
+    folder.write_text("a file where the folder should be")
+    result, backend = measure("--variants", "validated|native", *arguments)
+    assert message.format(folder=folder) in str(result.exception)
+    assert not questions(backend)
+
+
+def test_without_a_comparison_nothing_is_asked(measure):
+    result, backend = measure("--count", "8", "--variants", "native|mode=native", "--write-profile")
+    assert "one way to ask, and nothing to compare it with" in str(result.exception)
+    assert not questions(backend)
+
+
+def test_a_plain_client_has_no_profile_to_write(measure):
+    result, backend = measure("--write-profile", via="client")
+    assert "a plain client uses no profile" in str(result.exception)
+    assert not questions(backend)
 
 
 def test_what_is_excluded_is_not_asked(measure, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from callboard.cli import complete, interrupt
 from callboard.cli.command_group import DefaultGroup
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from callboard.evaluation.report import Report
     from callboard.evaluation.runner import TaskOutcome
     from callboard.evaluation.task import Task
+    from callboard.evaluation.variants import Variant
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -140,6 +142,7 @@ def run(options: EvalOptions) -> None:
 
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
     variants = make_variants(options.model, options.variants or ([ALL] if options.write_profile else []), model.facts)
+    _check_outputs(options, model, variants)
     tasks = asyncio.run(choose_tasks(options))
     model.prepare()
     outcomes: list[TaskOutcome] = []
@@ -183,28 +186,54 @@ def run(options: EvalOptions) -> None:
         typer.echo(_write_choice(report, model), err=True)
 
 
+def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequence[Variant]) -> None:
+    """Refuse before the first question what would be found out after the last one. Raises CallerError."""
+    if options.report:
+        page = Path(options.report)
+        _check_writable(page, page.parent, "--report")
+    if options.write_profile:
+        if model.via == "client":
+            hint = "leave --via away, or take --via gateway"
+            raise CallerError("a plain client uses no profile", path="--write-profile", hint=hint)
+        if len(variants) == 1:
+            hint = "name variants that differ, such as --variants 'default|native'"
+            message = "there is one way to ask, and nothing to compare it with"
+            raise CallerError(message, path="--write-profile", hint=hint)
+        from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
+
+        path = Path(os.path.realpath(user_file(os.environ)))
+        _check_writable(path, next(each for each in path.parents if each.exists()), "--write-profile")
+
+
+def _check_writable(path: Path, folder: Path, option: str) -> None:
+    """Raises CallerError where a file cannot be written, which may be made in `folder`."""
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise CallerError(f"{path} cannot be written", path=option, hint="nothing was asked yet")
+
+
 def _print_report(report: Report, options: EvalOptions) -> None:
     from callboard.evaluation.report import format_report  # noqa: PLC0415  # not for --help
 
-    if options.report:
-        from callboard.evaluation.html_report import render_html  # noqa: PLC0415  # for this option only
-
-        subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
-        Path(options.report).write_text(render_html(report, subtitle=subtitle), "utf-8", "xmlcharrefreplace")
-        typer.echo(f"the page is {options.report}", err=True)
     if options.as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo(format_report(report))
+    if options.report:  # after the table, which is then there even if the disk is full
+        from callboard.evaluation.html_report import render_html  # noqa: PLC0415  # for this option only
+
+        subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
+        Path(options.report).write_text(render_html(report, subtitle=subtitle), "utf-8", "xmlcharrefreplace")
+        typer.echo(f"the page is {options.report}", err=True)
 
 
 def _write_choice(report: Report, model: MeasuredModel) -> str:
     """Write the facts of the best variant, and return a line about it. Raises CallerError."""
-    from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
+    from callboard.configuration import load_settings, user_file  # noqa: PLC0415  # for this option only
     from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
     from callboard.evaluation.profile_choice import choose_profile  # noqa: PLC0415
+    from callboard.evaluation.variants import describe_facts  # noqa: PLC0415
     from callboard.profiles import resolve  # noqa: PLC0415
 
     resolution = resolve(model.name, model.facts)
@@ -216,9 +245,17 @@ def _write_choice(report: Report, model: MeasuredModel) -> str:
     path = user_file(os.environ)
     facts = {fact: FactEvidence(value, chosen.evidence) for fact, value in chosen.facts.items()}
     personal = write_profile(path, resolution.model, facts, author="eval")
-    names = ", ".join([fact for fact in facts if fact not in personal]) or "no facts"
-    line = f"{names} of {model.name} are in {path}: {chosen.evidence}"
-    return f"{line}; your own {', '.join(personal)} stays as it is" if personal else line
+    written = {fact: value for fact, value in chosen.facts.items() if fact not in personal}
+    from_now_on = replace(model, settings=load_settings({}, Path.cwd(), os.environ)).facts
+    hidden = [fact for fact, value in written.items() if from_now_on.get(fact) != value]
+    parts = [
+        f"{describe_facts(written)} of {model.name} is written into {path}: {chosen.evidence}"
+        if written
+        else "nothing is written",
+        *([f"your own {', '.join(personal)} stays as it is"] if personal else []),
+        *([f"another setting of {', '.join(hidden)} goes above it here"] if hidden else []),
+    ]
+    return "; ".join(parts)
 
 
 async def choose_tasks(options: EvalOptions) -> list[Task]:

@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from callboard.providers.registry import PlannedModel
 
 _LOCAL: Final = "local:"
-_PLAIN: Final[Mapping[str, Any]] = {"watch": "", "uses_tools": True, "parses_special_tokens": False}
+_PLAIN: Final[Mapping[str, Any]] = {
+    "mode": "native",
+    "watch": "",
+    "uses_tools": True,
+    "parses_special_tokens": False,
+}
 """The facts of a client that knows nothing of the model."""
 
 
@@ -73,7 +78,9 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the user's settings say of the model."""
+        """What the user's settings say of the model, which a plain client does not read."""
+        if self.via == "client":
+            return dict(_PLAIN)
         return {**self.settings.profile(self.name), **({"mode": self.settings.mode} if self.settings.mode else {})}
 
     async def identify(self) -> str:
@@ -135,8 +142,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     def _open_plain(self, url: str, facts: Mapping[str, Any] | None = None) -> PlannedModel:
         name = self.name.partition(":")[2] if self.name.startswith(_LOCAL) else self.name
-        profile = {**_PLAIN, **(facts or {})}
-        return open_model(name, base_url=url, api_key=_api_key(), mode="native", profile=profile)
+        return open_model(name, base_url=url, api_key=_api_key(), profile={**_PLAIN, **(facts or {})})
 
     @asynccontextmanager
     async def _serve(self, variant: Variant) -> AsyncGenerator[str]:
