@@ -139,32 +139,38 @@ def load(file):
     return load_settings({}, file.parent, {"XDG_CONFIG_HOME": str(file.parent.parent)})
 
 
+def forms_around_a_change(file, access, ask, replies):
+    """How tools were declared: by what was opened first, by the same after new facts were written, and by the next one."""
+
+    async def scenario():
+        async with FakeBackend(replies) as backend:
+            write_profile(file, "fake-model", NATIVE, examined=Examination(url=backend.url))
+            first = access(backend)
+            await ask(first)
+            write_profile(file, "fake-model", STRUCTURED, examined=Examination(url=backend.url))
+            await ask(first)
+            later = access(backend)
+            await ask(later)
+            await first.aclose()
+            await later.aclose()
+            return [form(each.body) for each in backend.requests if each.method == "POST"]
+
+    return asyncio.run(scenario())
+
+
 def test_what_the_doctor_writes_holds_from_the_next_model_that_is_opened(file):
     """A conversation that is under way is asked as before."""
 
-    async def scenario():
-        async with FakeBackend(["One.", "Two.", "Three."]) as backend:
+    def access(backend):
+        return open_model("fake-model", base_url=backend.url, profile=load(file).profile("fake-model"))
 
-            def access():
-                return open_model("fake-model", base_url=backend.url, profile=load(file).profile("fake-model"))
+    async def ask(model):
+        request = Request("fake-model", (UserCanister(contents("Hi")),), tools=(TOOL,))
+        async for _ in model.batches(request):
+            pass
 
-            async def reply(model):
-                request = Request("fake-model", (UserCanister(contents("Hi")),), tools=(TOOL,))
-                async for _ in model.batches(request):
-                    pass
-
-            write_profile(file, "fake-model", NATIVE, examined=Examination(url=backend.url))
-            model = access()
-            await reply(model)
-            write_profile(file, "fake-model", STRUCTURED, examined=Examination(url=backend.url))
-            await reply(model)
-            later = access()
-            await reply(later)
-            await model.aclose()
-            await later.aclose()
-            return [form(each.body) for each in backend.requests]
-
-    assert asyncio.run(scenario()) == ["native", "native", "structured"]
+    forms = forms_around_a_change(file, access, ask, ["One.", "Two.", "Three."])
+    assert forms == ["native", "native", "structured"]
 
 
 def test_nor_does_a_gateway_that_runs_ask_in_another_way(file):
@@ -174,27 +180,14 @@ def test_nor_does_a_gateway_that_runs_ask_in_another_way(file):
         "tools": [{"type": "function", "function": {"name": "read_file", "parameters": TOOL.schema}}],
     }
 
-    async def scenario():
-        async with FakeBackend(['{"action": {"answer": "Hi"}}'] * 3) as backend:
+    def access(backend):
+        settings = GatewaySettings(backends=(BackendSettings(url=backend.url),), profiles=load(file).profiles)
+        return Gateway(settings)
 
-            def start():
-                settings = GatewaySettings(backends=(BackendSettings(url=backend.url),), profiles=load(file).profiles)
-                return Gateway(settings)
+    async def ask(gateway):
+        exchange = await gateway.exchange(ReplyRequest(front=frontends()["chat"], body=dict(body)))
+        async for _ in exchange.batches():
+            pass
 
-            async def reply(gateway):
-                exchange = await gateway.exchange(ReplyRequest(front=frontends()["chat"], body=dict(body)))
-                async for _ in exchange.batches():
-                    pass
-
-            write_profile(file, "fake-model", NATIVE, examined=Examination(url=backend.url))
-            gateway = start()
-            await reply(gateway)
-            write_profile(file, "fake-model", STRUCTURED, examined=Examination(url=backend.url))
-            await reply(gateway)
-            restarted = start()
-            await reply(restarted)
-            await gateway.aclose()
-            await restarted.aclose()
-            return [form(each.body) for each in backend.requests if each.method == "POST"]
-
-    assert asyncio.run(scenario()) == ["native", "native", "structured"]
+    forms = forms_around_a_change(file, access, ask, ['{"action": {"answer": "Hi"}}'] * 3)
+    assert forms == ["native", "native", "structured"]
