@@ -76,6 +76,38 @@ def test_another_version_is_told_with_what_asks_again():
     assert served == lines
 
 
+def test_a_gateway_asks_a_backend_once_for_all_of_its_models():
+    async def scenario():
+        async with FakeBackend([], pages=OLD) as backend:
+            profile = examined_profile(backend.url, "another")
+            asked_before = len(backend.requests)
+            transport = Transport(retries=0)
+            lines = []
+            profiles = {"one": profile, "two": profile}
+            await compare_backend(BackendSettings(url=backend.url), profiles, transport, lines.append)
+            await transport.aclose()
+            return [each.path for each in backend.requests[asked_before:]], lines
+
+    paths, lines = asyncio.run(scenario())
+    assert len(lines) == 2
+    assert len(paths) == len(set(paths))
+
+
+def test_of_models_that_were_not_examined_nothing_is_asked():
+    async def scenario():
+        async with FakeBackend([], pages=OLD) as backend:
+            model = open_model("fake-model", base_url=backend.url, profile={"context_tokens": 4096})
+            await compare_model(FallbackModel([model]), pytest.fail)
+            await model.aclose()
+            transport = Transport(retries=0)
+            settings = BackendSettings(url=backend.url)
+            await compare_backend(settings, {"fake-model": {"context_tokens": 4096}}, transport, pytest.fail)
+            await transport.aclose()
+            return backend.requests
+
+    assert asyncio.run(scenario()) == []
+
+
 def test_another_address_is_told_of_a_model_and_not_of_a_gateway_s_backend():
     """A gateway does not know which models each of its backends will be asked for."""
     lines, served, url = compare(lambda _, profile: profile["examined"].update(url="http://elsewhere/v1"))

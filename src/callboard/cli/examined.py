@@ -6,8 +6,8 @@ that opens them. Nothing is changed by it: the facts hold until the doctor asks 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ from callboard.text.display import display
 
 if TYPE_CHECKING:
     from callboard.profiles import Examination
-    from callboard.providers import Transport
+    from callboard.providers import HttpModel, Transport
     from callboard.providers.registry import PlannedModel
     from callboard.servers.gateway import BackendSettings
 
@@ -27,14 +27,10 @@ async def compare_model(model: PlannedModel, tell: Tell) -> None:
     """Compare what the facts of a model, or of each of a chain, were found out of with what it is asked at."""
     from callboard.providers import FallbackModel, HttpModel  # noqa: PLC0415  # not for --help
 
-    for each in model.models if isinstance(model, FallbackModel) else (model,):
-        if isinstance(each, HttpModel) and (examined := each.resolution.examined) is not None:
-            name = each.resolution.model
-            if each.resolution.provider == "local":
-                await _compare(_Asked(f"{_LOCAL}{name}", name), examined, each.transport, tell)
-            else:
-                asked_at = _Asked(each.base_url, name, each.headers)
-                await _compare(asked_at, examined, each.transport, tell)
+    models = model.models if isinstance(model, FallbackModel) else (model,)
+    for change in await asyncio.gather(*[_compare(each) for each in models if isinstance(each, HttpModel)]):
+        if change:
+            tell(change)
 
 
 async def compare_backend(
@@ -45,16 +41,23 @@ async def compare_backend(
 
     from callboard.profiles import Examination  # noqa: PLC0415
     from callboard.profiles.remarks import EXAMINED  # noqa: PLC0415
+    from callboard.providers.backend_info import embedded_version, read_server_pages  # noqa: PLC0415
     from callboard.wires import get_wire  # noqa: PLC0415
 
     url = f"{_LOCAL}{backend.local}" if backend.local else backend.url
-    headers = {**backend.headers, **get_wire(backend.wire).headers(backend.key)}
+    pages = None
     for pattern, row in profiles.items():
         examined = msgspec.convert(row.get(EXAMINED, {}), Examination)
-        asked_at = _Asked(url, pattern, headers)
+        asked_at = _Asked(url, pattern)
         # Which models another backend has is not known before a client asks for one.
-        if examined.version and not _describe_other(examined, asked_at):
-            await _compare(asked_at, examined, transport, tell)
+        if not examined.version or _describe_change(asked_at, examined, ""):
+            continue
+        if not asked_at.is_local and pages is None:  # once for all models
+            headers = {**backend.headers, **get_wire(backend.wire).headers(backend.key)}
+            pages = await read_server_pages(transport, url, headers)
+        version = embedded_version() if pages is None else pages.describe(pattern).version
+        if change := _describe_change(asked_at, examined, version):
+            tell(change)
 
 
 class _Asked(NamedTuple):
@@ -62,7 +65,6 @@ class _Asked(NamedTuple):
 
     url: str
     model: str
-    headers: Mapping[str, str] = MappingProxyType({})
 
     @property
     def display_url(self) -> str:
@@ -77,25 +79,32 @@ class _Asked(NamedTuple):
         return self.url.startswith(_LOCAL)
 
 
-def _describe_other(examined: Examination, asked_at: _Asked) -> str:
-    """Why another backend than the examined one is asked, "" if it is that one."""
-    from callboard.providers.backend_info import describe_change  # noqa: PLC0415  # not for --help
+async def _compare(model: HttpModel) -> str:
+    """What has changed since the model was examined; "" for nothing, and for a model that was not."""
+    from callboard.providers.backend_info import embedded_version, read_backend_info  # noqa: PLC0415  # as above
 
-    return describe_change(examined, asked_at.display_url, "")
+    examined = model.resolution.examined
+    if examined is None:
+        return ""
+    name = model.resolution.model
+    is_local = model.resolution.provider == "local"
+    asked_at = _Asked(f"{_LOCAL}{name}" if is_local else model.base_url, name)
+    change = _describe_change(asked_at, examined, "")
+    if change or not examined.version:
+        return change
+    if is_local:
+        return _describe_change(asked_at, examined, embedded_version())
+    info = await read_backend_info(model.transport, model.base_url, model.headers, name)
+    return _describe_change(asked_at, examined, info.version)
 
 
-async def _compare(asked_at: _Asked, examined: Examination, transport: Transport, tell: Tell) -> None:
-    from callboard.providers.backend_info import (  # noqa: PLC0415  # not for --help
-        describe_change,
-        embedded_version,
-        read_backend_info,
-    )
+def _describe_change(asked_at: _Asked, examined: Examination, version: str) -> str:
+    """Why the facts may not hold for what is asked, with the command that asks again; "" if they do."""
+    from callboard.providers.backend_info import describe_change  # noqa: PLC0415  # as above
 
     url, model = asked_at.display_url, asked_at.model
-    change = _describe_other(examined, asked_at)
-    if not change and examined.version:
-        info = None if asked_at.is_local else await read_backend_info(transport, asked_at.url, asked_at.headers, model)
-        change = describe_change(examined, url, embedded_version() if info is None else info.version)
-    if change:
-        where = f"--local {url.removeprefix(_LOCAL)}" if asked_at.is_local else f"--backend {url} --model {model}"
-        tell(display(f"the facts of {model} in callboard.toml: {change}; callboard doctor {where} --write asks again"))
+    change = describe_change(examined, url, version)
+    if not change:
+        return ""
+    where = f"--local {url.removeprefix(_LOCAL)}" if asked_at.is_local else f"--backend {url} --model {model}"
+    return display(f"the facts of {model} in callboard.toml: {change}; callboard doctor {where} --write asks again")

@@ -5,7 +5,7 @@ Servers have no common way to say it, so the paths of several are asked at once,
 empty; nothing that a server answers is a fault here.
 
 Laws: the version is one printable line. It is the same for two answers that differ only in what changes with every
-answer, such as `created`.
+answer, such as `created`; where a server is too slow or too busy for one of the questions, it is empty and not shorter.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, ProviderError
 from callboard.profiles import Examination, normalise
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.display import display
 
 _SECONDS: Final = 3.0
 """For each answer: a command waits for all of them before it begins."""
+_BUSY: Final = frozenset({429, 503})
+"""Statuses of a server that would answer later; llama.cpp says 503 while it loads a model."""
+_NO_ANSWER: Final = frozenset({"timeout", "unreachable", "cut"})
+"""The same as codes of errors."""
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_NAME: Final = 80
 _PATHS: Final = ("/props", "/version", "/api/version", "/get_server_info")
@@ -45,15 +49,41 @@ class BackendInfo(msgspec.Struct, frozen=True):
     chat_template: str = ""
 
 
+class _Page(msgspec.Struct, frozen=True):
+    """The Server header and the JSON object of an answer, as far as there are any; `is_late`: it would come later."""
+
+    server: str = ""
+    body: Mapping[str, Any] = {}
+    is_late: bool = False
+
+
+class ServerPages(msgspec.Struct, frozen=True):
+    """What a server answered at each path: its list of models, and behind it those of `_PATHS`."""
+
+    models: _Page
+    others: tuple[_Page, ...]
+
+    def describe(self, model: str) -> BackendInfo:
+        """What the pages say of the server and of this model; "" is the first that it lists."""
+        info = _describe(self.models.server, self.models.body, [page.body for page in self.others], model)
+        is_late = any(page.is_late for page in (self.models, *self.others))
+        return msgspec.structs.replace(info, version="") if is_late else info
+
+
 async def read_backend_info(
     transport: Transport, base_url: str, headers: Mapping[str, str], model: str = ""
 ) -> BackendInfo:
     """Ask a server of the Chat Completions wire for its version; `model` "" is the first that it lists."""
+    return (await read_server_pages(transport, base_url, headers)).describe(model)
+
+
+async def read_server_pages(transport: Transport, base_url: str, headers: Mapping[str, str]) -> ServerPages:
+    """Ask a server of the Chat Completions wire for what it says of itself, at all paths at once."""
     base = base_url.rstrip("/")
     root = base.removesuffix("/v1")
     urls = [f"{base}/models", *(root + path for path in _PATHS)]
-    (server, models), *others = await asyncio.gather(*[_get(transport, url, headers) for url in urls])
-    return _describe(server, models, [body for _, body in others], model)
+    models, *others = await asyncio.gather(*[_get(transport, url, headers) for url in urls])
+    return ServerPages(models, tuple(others))
 
 
 def embedded_version() -> str:
@@ -75,15 +105,18 @@ def describe_change(examined: Examination, url: str, version: str) -> str:
     return ""
 
 
-async def _get(transport: Transport, url: str, headers: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
-    """The Server header and the JSON object at the URL, as far as there are any."""
+async def _get(transport: Transport, url: str, headers: Mapping[str, str]) -> _Page:
     server = ""
     try:
         async with asyncio.timeout(_SECONDS), transport.get(url, headers=headers) as answer:
             server = answer.headers.get("Server", "")
-            return server, await _read_object(answer)
-    except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError):
-        return server, {}
+            return _Page(server, await _read_object(answer), is_late=answer.status in _BUSY)
+    except TimeoutError:
+        return _Page(server, is_late=True)
+    except CallboardError as error:
+        return _Page(server, is_late=isinstance(error, ProviderError) and error.code in _NO_ANSWER)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return _Page(server)
 
 
 async def _read_object(answer: HttpResponse) -> Mapping[str, Any]:
