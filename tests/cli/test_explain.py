@@ -41,6 +41,19 @@ def test_a_fact_says_what_it_is_known_from(invoke):
     assert line.split(maxsplit=2)[1:] == ["True", resolve("deepseek-v4-pro").known_from("requires_reasoning_history")]
 
 
+def test_evidence_is_shown_on_one_line(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "callboard/callboard.toml"
+    path.parent.mkdir()
+    evidence = r'"a\nb \u202e c"'
+    path.write_text(
+        f"[profiles.x]\nmode = 'native'\nmode_evidence = {evidence}\nwatch = 'json'\nwatch_evidence = {evidence}"
+    )
+    lines = invoke("explain", "x").stdout.splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert len([line for line in lines if r"a\nb \u202e c" in line]) == 2
+
+
 def test_every_fact_has_its_source(invoke):
     told = json.loads(invoke("explain", "local:qwen2.5-coder-0.5b", "--json").stdout)
     assert (told["provider"], told["model"], told["normalised"]) == (

@@ -53,14 +53,14 @@ def explain(
     typer.echo(f"provider {resolution.provider or 'none named'}")
     typer.echo(f"mode     {decided.mode.name}: {why}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
-    typer.echo(f"watched  {_describe_watched(decided, resolution)}")
+    typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
     if resolution.examined is not None:
         typer.echo(f"examined {_describe_examined(resolution.examined)}")
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
         source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # it is told above
-        typer.echo(f"  {fact:<{width}} {value!r:<30}{source}")
+        typer.echo(f"  {fact:<{width}} {value!r:<30}{display(source)}")
 
 
 def _make_fact(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:

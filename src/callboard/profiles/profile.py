@@ -124,7 +124,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     efforts: tuple[str, ...] = ()
     """Reasoning efforts that the endpoint knows; others become the nearest. Empty: all."""
     supports_forced_calls: bool = True
-    """False sends a forced `tool_choice` as `auto`, unless thinking is off."""
+    """False sends a forced `tool_choice` as `auto`, unless thinking is off: for endpoints that refuse it. It may stay
+    True where it is taken and ignored, for a reply without the call is asked for once more either way."""
     supports_parallel_calls: bool = True
     """The endpoint takes `parallel_tool_calls`."""
     supports_strict: bool = True
