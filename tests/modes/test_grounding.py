@@ -35,6 +35,16 @@ NUMBER = {"type": "number"}
         ("San Francisco, please", "San Francisco, CA"),
         ("in C sharp major", "C#"),
         ("numbers 1, 2 and 3", [1, 2, 3]),
+        ("sort [5,8,12]", [5, 8, 12]),
+        ("12,5 kg", 12.5),
+        ("1.250,50 EUR", 1250.5),
+        ("-3", 3),
+        ("on 03.06.2024", "2024-06-03"),
+        ("1, 2 and 3", "1,2,3"),
+        ("at 40.7127837 degrees", 40.7127837),
+        ("G is 6.674e-11", 6.674e-11),
+        ("\u0665\u0666 of them", 56),
+        pytest.param("9" * 400, 10**400 - 1, id="400 digits"),
         ("Anna is 30", {"name": "Anna", "age": 30}),
         ("K\u00f6ln", "K\u00f6ln"),
         ("\u5929\u6c14\u600e\u4e48\u6837", "weather"),
@@ -56,6 +66,8 @@ def test_what_was_said_is_found(text, value):
         ("My name is Anna", {"name": "Anna", "age": 30}),
         ("It was in 2023", "2024-06-03"),
         ("anything", ""),
+        pytest.param("What is the capital of France?", 10**400, id="400 digits"),
+        pytest.param("What is the capital of France?", -(10**309), id="-309 digits"),
     ],
 )
 def test_what_nobody_said_is_found_out(text, value):
@@ -103,3 +115,16 @@ def test_options_that_nobody_said_are_found():
     arguments = {"sport": "chess", "gender": "women", "team": "Lakers", "limit": 10, "live": True, "other": "x"}
     text = ConversationText(["Who is the best woman in tennis?"])
     assert find_made_up_options(arguments, described, text) == ["team"]
+
+
+def test_where_a_picture_was_shown_any_value_may_stand_in_it():
+    text = ConversationText(["Add this receipt"], is_complete=False)
+    assert find_ungrounded({"x": 42.5, "y": "Spar", "z": ""}, schema(x={}, y={}, z={}), text) == ["z"]
+    assert find_made_up_options({"x": 42.5}, {"properties": {"x": {}}}, text) == []
+
+
+@pytest.mark.parametrize("condition", [{"minProperties": 1}, {"anyOf": [{"required": ["team"]}]}])
+def test_an_option_that_a_schema_may_ask_for_otherwise_is_none(condition):
+    text = ConversationText(["Who is the best?"])
+    assert find_made_up_options({"team": "Lakers"}, {"properties": {"team": TEXT}, **condition}, text) == []
+    assert find_made_up_options({"team": "Lakers"}, {"properties": {"team": TEXT}}, text) == ["team"]

@@ -1,22 +1,26 @@
 """Find the values of a call that stand nowhere in the conversation: a model that lacks a value makes one up.
 
-A required value is looked for, and so is one that might have been left out. Only what somebody must have said: no flags, no choices of an `enum`,
-no defaults. A number may be said in words, with separators or as a percentage, a date by its parts, a text by any of its
-longer words. An empty text is no value.
+A required value is looked for, and so is one that might have been left out. Only what somebody must have said: no flags,
+no choices of an `enum`, no defaults. A number may be said in words, with separators or as a percentage, a date by its
+parts, a text by any of its longer words. An empty text is no value. Where pictures or files were shown, any value may
+stand in them.
 
 Law: linear in the conversation, which is read once for all calls of a reply.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+from callboard.schema.subschemas import IN_PLACE
 from callboard.text.normal_form import normal_form
 
-_NUMBER: Final = re.compile(r"\d[\d,_]*(?:\.\d+)?")
+_NUMBER: Final = re.compile(r"\d+(?:[.,_]\d+)*(?:e[-+]?\d+)?")
+_SEPARATOR: Final = re.compile(r"[.,_]|e[-+]?")
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _LONG: Final = 4
 """Letters of a word that says enough by itself."""
@@ -40,17 +44,25 @@ _WORDS: Final[Mapping[str, float]] = {
 """What a word says as a number; months also by their first letters."""
 _SCALES: Final = (1.0, 100.0, 1_000.0, 1_000_000.0, 1_000_000_000.0)
 """What a number that was said may have been multiplied by: percent, thousand, million, billion."""
-_DIGITS: Final = 6
-"""Decimals that are compared: 0.07 times 100 is not 7.0."""
+_DIGITS: Final = 12
+"""Digits of a number that are compared: 0.07 times 100 is not 7.0."""
 _MAX_VALUES: Final = 64
 """Values of a call that are looked for; a longer list is data that a tool gave or a person pasted."""
+_CONDITIONS: Final = IN_PLACE | {"$ref", "dependentRequired", "minProperties"}
+"""Keywords by which a schema may ask for a parameter that its `required` does not name."""
 
 
 class ConversationText:
-    """What was said, as values are looked for in it."""
+    """What was said, as values are looked for in it.
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    Args:
+        texts: All that is text.
+        is_complete: Nothing was said by other means, such as a picture.
+    """
+
+    def __init__(self, texts: Iterable[str], *, is_complete: bool = True) -> None:
         self._texts = tuple(texts)
+        self._is_complete = is_complete
 
     @cached_property
     def _form(self) -> str:
@@ -63,8 +75,13 @@ class ConversationText:
 
     @cached_property
     def _numbers(self) -> frozenset[float]:
-        digits = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(self._form)]
+        digits = [number for each in _NUMBER.findall(self._form) for way in _read_number(each) for number in way]
         return frozenset([*digits, *[_WORDS[word] for word in _WORD.findall(self._form) if word in _WORDS]])
+
+    @cached_property
+    def _is_in_latin_letters(self) -> bool:
+        letters = [each for each in self._form if each.isalpha()]
+        return sum(each.isascii() for each in letters) * 2 >= len(letters)
 
     def says(self, value: object, *, stem: int = _STEM) -> bool:
         """Whether the conversation says the value; two words are one that begin with the same letters (`stem`)."""
@@ -72,47 +89,55 @@ class ConversationText:
             case bool() | None | 0 | 1:
                 return True  # nobody says that it is one month
             case int() | float():
-                return self._says_number(float(value))
+                return not self._is_complete or self._says_number(value)
             case str():
                 return self._says_text(normal_form(value), stem)
             case _:
                 return True
 
     def _says_number(self, value: float) -> bool:
-        value = abs(value)
+        try:
+            value = abs(float(value))
+        except OverflowError:  # an integer of hundreds of digits, which is infinite where a text says it, too
+            value = math.inf
         scaled = [value * scale for scale in _SCALES] + [value / scale for scale in _SCALES]
-        return any(round(each, _DIGITS) in self._numbers for each in scaled)
+        return any(_round(each) in self._numbers for each in scaled)
 
     def _says_text(self, form: str, stem: int) -> bool:
         if not form:
             return False
-        if form in self._form:
+        if not self._is_complete or form in self._form:
             return True
-        if self._is_in_another_script(form):
+        if form.isascii() and not self._is_in_latin_letters:
             return True  # a name in another alphabet cannot be looked for
         words = _WORD.findall(form)
         long = [word for word in words if len(word) >= _LONG]
         # Of a text without a long word, such as C#, a short one says enough.
         if any(word[:stem] in self._stems for word in long or words):
             return True
-        numbers = [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(form)]
-        return bool(numbers) and all(number in self._numbers for number in numbers)
+        ways = [list(_read_number(each)) for each in _NUMBER.findall(form)]
+        return bool(ways) and all(any(self._numbers.issuperset(way) for way in each) for each in ways)
 
-    def _is_in_another_script(self, form: str) -> bool:
-        letters = [each for each in self._form if each.isalpha()]
-        return form.isascii() and sum(each.isascii() for each in letters) * 2 < len(letters)
+
+def _read_number(text: str) -> Iterator[list[float]]:
+    """The ways to read digits with separators: `1,250` is one number or two, `12,5` a decimal, `3.6.2024` a date."""
+    digits, _, exponent = text.replace("_", "").partition("e")
+    for number in dict.fromkeys([digits.replace(",", ""), digits.replace(".", "").replace(",", ".")]):
+        if number.count(".") < 2:
+            yield [_round(float(f"{number}e{exponent or 0}"))]
+    if text.count(".") > 1 or not {",", "_", "e"}.isdisjoint(text):
+        yield [float(part) for part in _SEPARATOR.split(text)]
+
+
+def _round(value: float) -> float:
+    """The value to as many digits as are compared."""
+    return value if value.is_integer() else float(f"{value:.{_DIGITS}g}")
 
 
 def find_ungrounded(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
 ) -> list[str]:
-    """The required parameters with a value that the conversation does not say, or without a value.
-
-    Args:
-        arguments: Those of the call.
-        schema: That of the tool's arguments.
-        conversation: What was said.
-    """
+    """The required parameters of a call without a value, or with one that the conversation does not say."""
     properties, required = _read_parameters(schema)
     return [name for name in required if not _is_said(name, arguments, properties, conversation)]
 
@@ -120,13 +145,9 @@ def find_ungrounded(
 def find_made_up_options(
     arguments: Mapping[str, Any], schema: Mapping[str, Any], conversation: ConversationText
 ) -> list[str]:
-    """The parameters that may be left out, and have a value that the conversation does not say.
-
-    Args:
-        arguments: Those of the call.
-        schema: That of the tool's arguments.
-        conversation: What was said.
-    """
+    """The parameters of a call that may be left out, and have a value that the conversation does not say."""
+    if not _CONDITIONS.isdisjoint(schema):
+        return []
     properties, required = _read_parameters(schema)
     options = [name for name in arguments if name in properties and name not in required]
     return [name for name in options if not _is_said(name, arguments, properties, conversation, _LENIENT_STEM)]
