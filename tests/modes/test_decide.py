@@ -14,12 +14,14 @@ from callboard.core import (
     Logprobs,
     NamedTool,
     Note,
+    PictureContent,
     ReplyEnded,
     ReplyFailed,
     ReplyStarted,
     Request,
     ResultCanister,
     TextPiece,
+    TextualContent,
     ToolDeclaration,
     Usage,
     UserCanister,
@@ -123,6 +125,12 @@ def test_a_value_that_nobody_said_and_that_may_be_left_out_is():
     ]
 
 
+def test_a_value_may_stand_in_a_picture():
+    picture = PictureContent(b"x")
+    request = Request("m", [UserCanister([TextualContent("The weather here?"), picture])], REQUEST.tools)
+    assert judge([*OSLO, *END], gate=GROUNDING, request=request)[3] is None
+
+
 def test_of_two_calls_one_is_stopped():
     second = call(1, "clock", {})
     _, released, questions, answer = judge([*OSLO, *second, *END], [word(0.1, 0.9), word(0.9, 0.1)])
@@ -199,6 +207,8 @@ def test_what_was_asked_for_is_not_judged(request_):
         ({},),
         ({"token": 3, "logprob": "x", "top_logprobs": [1, {"token": None}]},),
         ({"token": "maybe", "logprob": -1},),
+        ({"token": "yes", "logprob": -int("9" * 400), "top_logprobs": []},),
+        ({"token": "yes", "logprob": math.nan, "top_logprobs": [{"token": "no", "logprob": -math.inf}]},),
     ],
 )
 def test_odd_log_probabilities_are_no_answer(tokens):

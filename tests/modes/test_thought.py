@@ -42,6 +42,7 @@ CASES = [
     ("Function", "", "Function"),
     ("  Functional programming", "", "  Functional programming"),
     ("", "", ""),
+    (" " * 2000 + "Function: weather\n", "", " " * 2000 + "Function: weather\n"),
     ("Function: " + "x" * 2000 + "\nAnswer", "", "Function: " + "x" * 2000 + "\nAnswer"),
 ]
 

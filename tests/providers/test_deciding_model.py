@@ -9,14 +9,20 @@ import pytest
 from callboard import Agent, tool
 from callboard.core import (
     ArgumentsPiece,
+    Controls,
     InvocationEnded,
     InvocationStarted,
     Note,
     ReplyEnded,
     ReplyStarted,
+    Request,
     TextPiece,
     UserCanister,
 )
+from callboard.modes import make_plan
+from callboard.profiles import resolve
+from callboard.providers import HttpModel, Transport
+from callboard.providers.deciding_model import DecidingModel
 from callboard.testing import FakeBackend
 
 GATED = {"gate": "question", "uses_tools": True, "supports_logprobs": True}
@@ -92,3 +98,50 @@ def test_values_alone_cost_no_question():
     _, result, requests = ask([WRITTEN, "It is cold."], "The weather in Oslo?", profile)
     assert (result.output, len(requests)) == ("It is cold.", 2)
     assert isinstance(result.canisters[0], UserCanister)
+
+
+def test_a_question_is_asked_with_the_effort_of_the_request_and_an_answer_with_all_controls():
+    controls = Controls(top_p=0.5, max_tokens=50, seed=7, stop=("END",), effort="none")
+    _, _, requests = ask([WRITTEN, "No", "Hm."], controls=controls)
+    draft, question, answer = [request.body for request in requests]
+    assert (question["reasoning_effort"], question["max_tokens"], question.get("stop")) == ("none", 1, None)
+    asked_with = {field: draft[field] for field in ("top_p", "max_tokens", "seed", "stop", "reasoning_effort")}
+    assert {field: answer[field] for field in asked_with} == asked_with
+
+
+def test_a_question_in_structured_mode_is_not_held_to_the_form_of_a_call():
+    call = '{"action": {"tool": "weather", "arguments": {"city": "Oslo"}}}'
+    _, result, requests = ask([call, "No", "Hm."], mode="structured")
+    assert result.output == "Hm."
+    assert ["response_format" in request.body for request in requests] == [True, False, False]
+
+
+def test_a_call_that_the_server_read_stands_in_the_question_behind_the_text():
+    _, _, requests = ask([[TextPiece("I look it up."), *READ_BY_SERVER[1:]], "Yes", "It is cold."])
+    said = requests[1].body["messages"][-2]["content"]
+    assert said == 'I look it up.\n{"name": "weather", "arguments": {"city":"Oslo"}}'
+
+
+def test_closing_a_reply_without_a_gate_closes_its_connection():
+    """Of a request without tools, of which nothing is judged."""
+    closed = []
+
+    class Spied(HttpModel):
+        async def batches(self, request, /, **options):
+            try:
+                yield [ReplyStarted()]
+            finally:
+                closed.append(request)
+
+    class SpiedDecidingModel(DecidingModel, Spied):
+        pass
+
+    async def scenario():
+        resolution = resolve("some-model", {"gate": "grounding"})
+        model = SpiedDecidingModel(resolution, make_plan(resolution), Transport(), base_url="http://127.0.0.1:9/v1")
+        reply = model.batches(Request("m", [UserCanister("Hi")]))
+        await anext(reply)
+        await reply.aclose()
+        assert len(closed) == 1
+
+    asyncio.run(scenario())

@@ -26,12 +26,14 @@ from callboard.core import (
     AssistantCanister,
     Controls,
     Event,
+    FileContent,
     InvocationCanister,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
     Logprobs,
     Note,
+    PictureContent,
     ReplyEnded,
     ReplyFailed,
     Request,
@@ -55,6 +57,8 @@ _YES: Final = frozenset({"yes", "y"})
 _NO: Final = frozenset({"no", "n"})
 _LEAST: Final = 1e-6
 """The probability of a word that is none of the likeliest."""
+_LEAST_LOGPROB: Final = -100.0
+"""What is less likely counts as impossible; servers write -9999 for it."""
 LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
 """Fields of the chat wire; 20 are as many as OpenAI permits."""
 YES_OR_NO: Final[Mapping[str, Any]] = MappingProxyType({"grammar": 'root ::= "yes" | "no" | "Yes" | "No"'})
@@ -100,6 +104,8 @@ class DecideStep:
         self._fields = fields
         self._held: list[Event] = []
         self._calls: list[InvocationEnded] = []
+        self._not_in_text: set[int] = set()
+        """The calls that the server has read, or that stood in reasoning."""
         self._scores: dict[int, float] = {}
         self._text: list[str] = []
         self._usage = Usage()
@@ -112,6 +118,8 @@ class DecideStep:
 
     def feed(self, event: Event, /) -> list[Event]:
         match event:
+            case InvocationStarted(index=index, found_in=place) if place != "text":
+                self._not_in_text.add(index)
             case InvocationEnded():
                 self._calls.append(event)
             case InvocationIncomplete():
@@ -160,9 +168,10 @@ class DecideStep:
         call = next(call for call in self._calls if call.index == question.index)
         tool = next(tool for tool in self._request.tools if tool.name == call.name)
         odds = read_answer(events)
-        passes = odds is None
-        self._scores[call.index] = math.inf if passes else (odds or 0.0) - self._gate.bias - self._penalty(call, tool)
-        if passes:
+        if odds is not None:
+            self._scores[call.index] = odds - self._gate.bias - self._penalty(call, tool)
+        else:
+            self._scores[call.index] = math.inf
             self._held.insert(0, Note("alert", f"whether {call.name} does what was asked could not be found out"))
 
     @property
@@ -226,14 +235,15 @@ class DecideStep:
 
     def _question(self, call: InvocationEnded, tool: ToolDeclaration) -> Request:
         written = "".join(self._text)
-        if not written.strip():  # its server has read the call
-            written = f'{{"name": "{call.name}", "arguments": {call.raw}}}'
+        if call.index in self._not_in_text:
+            written = f'{written}\n{{"name": "{call.name}", "arguments": {call.raw}}}'.lstrip()
         dialogue = (AssistantCanister(contents(written)), UserCanister(contents(ask_about(tool))))
         return replace(
             self._request,
             canisters=(*self._request.canisters, *dialogue),
             constraint=None,
-            controls=Controls(temperature=0.0, max_tokens=1),
+            # The effort may change the prompt, and whether words come before thoughts.
+            controls=Controls(temperature=0.0, max_tokens=1, effort=self._request.controls.effort),
             stream=False,  # llama.cpp gives no log-probabilities in a stream where there are tools
             extra={**self._request.extra, **self._fields},
         )
@@ -245,9 +255,9 @@ class DecideStep:
     @cached_property
     def _conversation(self) -> ConversationText:
         canisters = self._request.conversation or self._request.canisters
-        return ConversationText(
-            join_texts(each.content) for each in canisters if not isinstance(each, InvocationCanister)
-        )
+        said = [each.content for each in canisters if not isinstance(each, InvocationCanister)]
+        shows_more = any(isinstance(part, PictureContent | FileContent) for content in said for part in content)
+        return ConversationText([join_texts(content) for content in said], is_complete=not shows_more)
 
 
 class _ShortenedCall:
@@ -304,7 +314,7 @@ def _odds(token: Mapping[str, Any]) -> float | None:
 
 def _probability(token: Mapping[str, Any]) -> float:
     value = token.get("logprob")
-    return math.exp(min(value, 0.0)) if isinstance(value, int | float) else 0.0
+    return math.exp(min(value, 0.0)) if isinstance(value, int | float) and value > _LEAST_LOGPROB else 0.0
 
 
 def _word(token: str) -> str:

@@ -5,7 +5,8 @@ for longer gets worse (arXiv 2604.02155: 16 to 32 tokens are best). So the thoug
 `Key args: ...`, which the instructions ask for. `ThoughtFilter` takes it out of the text: it is reasoning, and a client
 sees only what follows.
 
-Laws: what is no thought passes unchanged; no more than the two lines are held back; how the text is cut changes nothing.
+Laws: what is no thought passes unchanged; no more than the two lines, and some white space before each, are held back;
+how the text is cut changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from callboard.core import Event, Logprobs, Note, ReasoningPiece, ReplyExtra, Re
 from callboard.dialects.thought_form import NAMES, NO_FUNCTION, VALUES
 
 _LONGEST: Final = 1_000
-"""Characters of a line of the form; a longer one is text."""
+"""Characters of a line of the form, and of the white space before it; a longer one is text."""
 _BESIDE = (ReplyStarted, ReasoningPiece, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
 
@@ -45,11 +46,13 @@ class ThoughtFilter:
         """What is known of the text that is held."""
         thoughts: list[Event] = []
         while self._awaits:
-            line, ended, rest = self._held.lstrip().partition("\n")
-            begins = line.startswith(self._awaits) and len(line) <= _LONGEST
-            if not ended and (begins or self._awaits.startswith(line)):
+            text = self._held.lstrip()
+            line, ended, rest = text.partition("\n")
+            fits = len(line) <= _LONGEST and len(self._held) - len(text) <= _LONGEST
+            begins = line.startswith(self._awaits)
+            if not ended and fits and (begins or self._awaits.startswith(line)):
                 return thoughts
-            if not ended or not begins:
+            if not ended or not fits or not begins:
                 break
             thoughts.append(ReasoningPiece(f"{line}\n"))
             self._held = rest

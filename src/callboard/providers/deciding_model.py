@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from msgspec.structs import replace
+
 from callboard.core import Event, Request
 from callboard.modes.decide import LOGPROBS, YES_OR_NO, create_decide_step
 from callboard.providers.http_exchange import OnFrame, OnHeaders, OnText
@@ -30,19 +32,15 @@ class DecidingModel(HttpModel):
         on_text: OnText | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
-        gate = self.plan.gate
-        step = create_decide_step(request, gate, self._question_fields)
-        if step is None:
-            async for events in super().batches(
-                request, headers=headers, on_headers=on_headers, on_frame=on_frame, on_text=on_text
-            ):
-                yield events
-            return
         options: Any = {"headers": headers, "on_headers": on_headers, "on_frame": on_frame}
-        async with aclosing(super().batches(request, **options, on_text=step.add_text)) as batches:
+        step = create_decide_step(request, self.plan.gate, self._question_fields)
+        on_text = on_text if step is None else step.add_text
+        async with aclosing(super().batches(request, **options, on_text=on_text)) as batches:
             async for events in batches:
-                if passed := [out for event in events for out in step.feed(event)]:
+                if passed := events if step is None else [out for event in events for out in step.feed(event)]:
                     yield passed
+        if step is None:
+            return
         while (question := step.next_question()) is not None:
             step.take_answer(question, await self._ask(question.request, headers))
         if released := step.release():
@@ -69,5 +67,7 @@ class DecidingModel(HttpModel):
 
     async def _ask(self, question: Request, headers: Mapping[str, str]) -> list[Event]:
         """All events of a reply to our own question."""
+        if self.plan.mode.declares == "constraint":  # with tools, the answer would be held to the form of a call
+            question = replace(question, tools=())
         async with aclosing(super().batches(question, headers=headers)) as batches:
             return [event async for events in batches for event in events]

@@ -50,8 +50,9 @@ _REFUSALS = (400, 413, 422)
 OnHeaders: TypeAlias = Callable[[int, Mapping[str, str]], None]
 """Called with the status and the headers of an answer."""
 OnFrame: TypeAlias = Callable[[str], None]
-OnText: TypeAlias = Callable[[str], None]
 """Called with the data of a frame of a stream."""
+OnText: TypeAlias = Callable[[str], None]
+"""Called with a piece of a reply's text."""
 
 
 class HttpExchange:
