@@ -102,8 +102,8 @@ def main() -> None:
         ]
         differ = sum(ours != bool(valid) for valid, ours in pairs)
         known = sum(task.category == category or not category for task in tasks)
-        taken, failed = sum(valid is True for valid, _ in pairs), sum(valid is None for valid, _ in pairs)
-        print(row(category or "all", known, len(pairs), taken, failed, differ))
+        accepted, failed = sum(valid is True for valid, _ in pairs), sum(valid is None for valid, _ in pairs)
+        print(row(category or "all", known, len(pairs), accepted, failed, differ))
     print()
     for label, count in Counter(judgement.label or "solved" for judgement in judgements).most_common():
         print(row(label, count))

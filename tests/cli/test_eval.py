@@ -25,6 +25,7 @@ from callboard.core import (
     contents,
 )
 from callboard.evaluation.task import ExpectedCall, Step, Task, encode_task
+from callboard.evaluation.variants import PRESETS
 from callboard.testing import FakeBackend, StatusReply
 
 WEATHER = ToolDeclaration(
@@ -238,7 +239,9 @@ def test_a_mistake_is_told(measure, arguments, message):
 
 def test_eval_alone_shows_its_commands(invoke):
     assert "callboard eval MODEL" in invoke("eval", "--help").stdout
-    assert "--variants" in invoke("eval", "run", "--help").stdout
+    options = invoke("eval", "run", "--help").stdout
+    assert "--variants" in options
+    assert all(preset in options for preset in PRESETS)
 
 
 REQUEST = {

@@ -103,6 +103,17 @@ def test_what_a_model_wrote_does_not_move_the_cursor():
     assert "\x1b" not in format_report(report)
 
 
+def test_what_a_file_of_tasks_wrote_does_not_move_the_cursor():
+    tasks = [make_task("t\x1b[31m"), make_task("u\x1b[31m", "c\x1b[2J")]
+    failure = Attempt(failure="gone")
+    report = make_report(
+        "local:m", tasks, [make_outcome(PLAIN, tasks[0], failure), make_outcome(PLAIN, tasks[1], call("Oslo"))]
+    )
+    text = format_report(report)
+    assert "\x1b" not in text
+    assert "t\\x1b[31m" in text
+
+
 def test_a_report_is_json(report):
     value = msgspec.json.decode(msgspec.json.encode(report))
     assert value["variants"][0]["solved"] == 4

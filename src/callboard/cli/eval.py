@@ -80,7 +80,7 @@ multiple and irrelevance.",
             min=1, help="Tasks in all, shared out among the categories without a COUNT.", show_default=str(COUNT)
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Another one takes other tasks.")] = 0
+    seed: Annotated[int, typer.Option(help="Which tasks are drawn: another seed draws others.")] = 0
     exclude: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,7 +91,8 @@ multiple and irrelevance.",
     variants: Annotated[
         list[str] | None,
         typer.Option(
-            help="Ways to ask: facts such as 'mode=native|validated dialect=json|hermes', a preset, or all; repeatable.",
+            help="Ways to ask: facts such as 'mode=native|validated dialect=json|hermes', or a preset: default, native, \
+structured, validated, json, python, examples, grounding, question, or all of them: all; repeatable.",
             show_default="default",
         ),
     ] = None
@@ -106,10 +107,16 @@ that is asked as a plain client would."
         str, typer.Option(help="The endpoint that the agent or the gateway asks.", show_default=False)
     ] = ""
     concurrency: Annotated[int, typer.Option(min=1, max=256, help="Tasks under way at once.")] = 1
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds of a reply.")] = TIMEOUT
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a reply.")] = MAX_TOKENS
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds that a reply may take; a slower one counts as failed.")
+    ] = TIMEOUT
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens that a reply may have.")] = MAX_TOKENS
     report: Annotated[
-        str, typer.Option(help="Write a page with plots, and every miss with its conversation.", show_default=False)
+        str,
+        typer.Option(
+            help="Write an HTML page with plots, and every miss with its conversation, to this file.",
+            show_default=False,
+        ),
     ] = ""
     write_profile: Annotated[
         bool,
@@ -119,9 +126,9 @@ that is asked as a plain client would."
             "--variants says which.",
         ),
     ] = False
-    fresh: Annotated[bool, typer.Option("--fresh/--resume", help="Ask again, or go on with what is done already.")] = (
-        False
-    )
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Ask everything again, or only what has no answer yet.")
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
 
 

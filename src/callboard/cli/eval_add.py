@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from callboard.cli import complete
 from callboard.cli.options import takes_options
 from callboard.errors import CallerError
+from callboard.text.display import escape
 
 if TYPE_CHECKING:
     from callboard.evaluation.recorded_task import Recording
@@ -47,13 +48,15 @@ Responses, Messages or Gemini, alone or as {request, response}.",
     tools: Annotated[
         str,
         typer.Option(
-            help="A JSON file with tools, as for `callboard dialects`; else those of the request, and of a conversation \
-what its calls tell of them.",
+            help="A JSON file with tools, as for `callboard dialects`; by default those of the request, and for a \
+conversation or a job what its calls tell of them.",
             show_default=False,
         ),
     ] = ""
     category: Annotated[str, typer.Option(help="The task's category.")] = "recorded"
-    name: Annotated[str, typer.Option(help="Its name; else one of its contents.", show_default=False)] = ""
+    name: Annotated[
+        str, typer.Option(help="The task's name; by default one made of a hash of its contents.", show_default=False)
+    ] = ""
     wire: Annotated[
         str,
         typer.Option(help="chat, responses, messages or gemini; else what the request's keys say.", show_default=False),
@@ -87,7 +90,7 @@ def add(options: EvalAddOptions) -> None:
     if not options.dry_run:
         path = recorded_path()
         _append(path, encode_task(task), task.identifier)
-        typer.echo(f"{task.identifier} is in {path}: {_describe(task)}", err=True)
+        typer.echo(escape(f"{task.identifier} is in {path}: {_describe(task)}"), err=True)
     typer.echo(encode_task(task).decode())
 
 

@@ -88,15 +88,15 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
         from callboard.providers.backend_info import embedded_version, read_backend_info  # noqa: PLC0415  # once a run
 
         if self.is_local:
-            place = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
+            source = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
         elif self.url:
             headers = {"Authorization": f"Bearer {_api_key()}"} if _api_key() else {}
             async with aclosing(Transport()) as transport:
                 info = await read_backend_info(transport, self.url, headers, self.name)
-            place = f"{self.url} {info.version}"
+            source = f"{self.url} {info.version}"
         else:
-            place = ""
-        return f"{self.name} {place} {self.via}"
+            source = ""
+        return f"{self.name} {source} {self.via}"
 
     def plan(self, variant: Variant) -> Resolution:
         """How the model itself is asked in this variant, whoever stands between."""

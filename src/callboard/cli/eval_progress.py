@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import typer
 
 from callboard.evaluation.check import check_step
+from callboard.text.display import escape
 
 if TYPE_CHECKING:
     from callboard.evaluation.runner import TaskOutcome
@@ -78,7 +79,7 @@ class EvalProgress:
         self._solved += word == "solved"
         self._failed += word == "failed"
         failed = f", {self._failed} failed" if self._failed else ""
-        line = f"{outcome.variant.name}: {self._solved} solved{failed}; {outcome.task.identifier} {word}"
+        line = f"{outcome.variant.name}: {self._solved} solved{failed}; {escape(outcome.task.identifier)} {word}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._done, description=line)
         elif not outcome.is_cached and (self._done % self._every == 0 or self._done == 1):

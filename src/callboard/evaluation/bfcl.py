@@ -221,10 +221,10 @@ def read_lines(file: Path) -> list[bytes]:
 def decode_lines(decoder: msgspec.json.Decoder[_Row], lines: Iterable[bytes], path: str) -> Iterator[_Row]:
     """What each line is. Raises CallerError that names `path` and the line."""
     for number, line in enumerate(lines, 1):
-        place = f"{path}:{number}"
+        location = f"{path}:{number}"
         if len(line) > LINE:
-            raise CallerError("the line is too long", path=place, hint=f"at most {LINE} bytes")
+            raise CallerError("the line is too long", path=location, hint=f"at most {LINE} bytes")
         try:
             yield decoder.decode(line)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-            raise CallerError(f"not as it should be: {error}", path=place) from None
+            raise CallerError(f"not as it should be: {error}", path=location) from None

@@ -53,9 +53,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 def match_call(call: InvocationCanister, expected: ExpectedCall, tool: ToolDeclaration) -> Mismatch | None:
     """The first thing that is wrong with the call, or None. `tool` is the declaration of the expected one."""
     if call.arguments is None:
-        return Mismatch(
-            "malformed_json", f"the arguments of {_excerpt(call.name)} are no JSON object: {call.raw[:80]!r}"
-        )
+        return explain_malformed(call)
     if call.name != expected.name:
         return Mismatch("wrong_tool", f"{expected.name} was to be called, not {_excerpt(call.name)}")
     try:
@@ -182,13 +180,13 @@ def _explain(name: str, value: Any, expected: ExpectedCall, schema: Mapping[str,
     """Under which label a value is wrong."""
     accepted = expected.arguments[name]
     compare = _comparison(name, expected)
-    shown = [one for one in accepted if one != ""][:3]
-    place = f"the argument {name} is {_excerpt(value)}, not {' or '.join(map(_excerpt, shown))}"
+    options = [option for option in accepted if option != ""][:3]
+    why = f"the argument {name} is {_excerpt(value)}, not {' or '.join(map(_excerpt, options))}"
     if compare(_unescape(value), [*map(_unescape, accepted)], schema):
-        return Mismatch("escaping_error", f"{place}: it was escaped, or unescaped, once too often")
+        return Mismatch("escaping_error", f"{why}: it was escaped, or unescaped, once too often")
     if any(compare(other, accepted, schema) for other in _coerce(value)):
-        return Mismatch("type_coercion", f"{place}: it has the wrong type")
-    return Mismatch("schema_violation", place)
+        return Mismatch("type_coercion", f"{why}: it has the wrong type")
+    return Mismatch("schema_violation", why)
 
 
 def _comparison(name: str, expected: ExpectedCall) -> Callable[[Any, Sequence[Any], Any], bool]:

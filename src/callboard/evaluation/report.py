@@ -1,7 +1,8 @@
 """What the outcomes of a run show: for people as a table, for programs as values.
 
 Laws: every task of a variant is solved, missed under a label, or failed, and each is counted once; a failure of the
-endpoint counts neither for nor against the model. What a model wrote is shown without characters that a terminal obeys.
+endpoint counts neither for nor against the model. What a model or a file of tasks wrote is shown without characters that
+a terminal obeys.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from callboard.evaluation.runner import TaskOutcome
 from callboard.evaluation.statistics import Choice, Interval, Score, choose_best, percentile
 from callboard.evaluation.task import Attempt, Label, Step, Task
 from callboard.evaluation.variants import Variant, describe_facts
-from callboard.text.display import collapse, strip_controls
+from callboard.text.display import collapse, escape, strip_controls
 from callboard.text.truncate import truncate
 
 LABELS: Final[tuple[Label, ...]] = get_args(Label)
@@ -182,13 +183,13 @@ def make_report(model: str, tasks: Sequence[Task], outcomes: Iterable[TaskOutcom
         outcomes: What came of it, as far as it came.
     """
     results: dict[str, _Results] = {}
-    places = {(task.suite, task.category, task.identifier): at for at, task in enumerate(tasks)}
+    order = {(task.suite, task.category, task.identifier): at for at, task in enumerate(tasks)}
 
-    def place(outcome: TaskOutcome) -> int:
-        return places.get((outcome.task.suite, outcome.task.category, outcome.task.identifier), len(places))
+    def find_position(outcome: TaskOutcome) -> int:
+        return order.get((outcome.task.suite, outcome.task.category, outcome.task.identifier), len(order))
 
     # Those that were known come first, and tasks that run together end in any order: a report shows neither.
-    for outcome in sorted(outcomes, key=place):
+    for outcome in sorted(outcomes, key=find_position):
         name = outcome.variant.name
         results.setdefault(name, _Results(outcome.variant)).add(outcome)
     return Report(
@@ -277,7 +278,7 @@ def format_report(report: Report) -> str:
         *_format_failures(report),
         *([f"best: {report.choice.name}, by {report.choice.reason}"] if report.choice else []),
     ]
-    return "\n\n".join(blocks)
+    return escape("\n\n".join(blocks), keep="\n")
 
 
 def _variant_rows(report: Report) -> list[list[str]]:

@@ -111,10 +111,10 @@ def percentile(values: Sequence[float], share: float) -> float:
     if not values:
         return 0.0
     ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return min(ordered[above], ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+    return min(ordered[above], ordered[below] + (ordered[above] - ordered[below]) * (position - below))
 
 
 def win_by_chance(better: Mapping[str, bool], worse: Mapping[str, bool]) -> float:

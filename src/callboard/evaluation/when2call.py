@@ -53,8 +53,8 @@ def load_when2call(path: Path) -> list[Task]:
 def decode_when2call(lines: Iterable[bytes], *, path: str = "") -> Iterator[Task]:
     """The tasks of a file's lines. Raises CallerError that names `path` and the line."""
     for number, row in enumerate(decode_lines(_rows, lines, path), 1):
-        place = f"{path}:{number}"
-        tools = tuple(decode_tool(tool, place) for tool in row.tools)
+        location = f"{path}:{number}"
+        tools = tuple(decode_tool(tool, location) for tool in row.tools)
         step = Step((UserCanister(row.question),), any_call=row.correct_answer == "tool_call")
         if tools:
             yield Task(row.uuid, SUITE, row.correct_answer, tools, (step,))
