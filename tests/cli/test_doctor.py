@@ -250,6 +250,21 @@ def test_a_later_call_says_whether_the_facts_are_of_this_backend(examine, file):
     assert json.loads(explain("--json"))["facts"]["context_tokens"]["value"] == 5
 
 
+def test_facts_that_only_a_person_wrote_stay_and_nothing_else_is_named(examine, file):
+    file.parent.mkdir()
+    file.write_text("[profiles.fake-model]\nmax_tokens_field = 'max_tokens'\n")
+
+    def renamed(body):
+        return (
+            StatusReply(400, {"error": {"message": "unknown field: max_tokens"}})
+            if "max_tokens" in body
+            else model(body)
+        )
+
+    result, _ = examine("--write", "--quick", replies=renamed)
+    assert result.stderr.endswith("\nyour own max_tokens_field of fake-model stays as it is\n")
+
+
 def test_facts_that_were_found_stay_where_a_later_call_gets_no_answer(examine, file):
     def busy(body):
         return StatusReply(429, "slow down") if "response_format" in body else model(body)

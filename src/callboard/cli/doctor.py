@@ -123,10 +123,11 @@ def _write_facts(report: DoctorReport, url: str) -> str:
     facts = {fact: FactEvidence(value, report.evidence[fact]) for fact, value in report.facts.items()}
     examined = Examination(url=url, version=report.version, date=time.strftime("%Y-%m-%d"))
     personal = write_profile(path, report.model, facts, examined=examined, questions=report.asked_facts)
-    line = (
-        f"{', '.join([fact for fact in sorted(report.facts) if fact not in personal])} of {report.model} are in {path}"
-    )
-    return f"{line}; your own {', '.join(personal)} stays as it is" if personal else line
+    written = [fact for fact in sorted(report.facts) if fact not in personal]
+    lines = [f"{', '.join(written)} of {report.model} are in {path}"] if written else []
+    if personal:
+        lines.append(f"your own {', '.join(personal)} of {report.model} stays as it is")
+    return "; ".join(lines)
 
 
 def _print_sandboxes(*, as_json: bool) -> NoReturn:

@@ -217,10 +217,15 @@ class _Examination:
     async def _examine_needs(self, questions: Sequence[Question]) -> None:
         for question in questions:
             await self._add_question(question)
-        thinks = ReportRow(
-            "tells thoughts apart", "yes" if self._reasons else "partly", "" if self._reasons else "none came"
-        )
-        self._add_row(thinks, self._rows)
+        self._add_row(self._describe_thoughts(), self._rows)
+
+    def _describe_thoughts(self) -> ReportRow:
+        name = "tells thoughts apart"
+        if self._reasons:
+            return ReportRow(name, "yes", "")
+        if self._budget.is_spent:
+            return ReportRow(name, "not asked", self._budget.reason)
+        return ReportRow(name, "partly", "none came")
 
     async def _examine_question(self, question: Question) -> ReportRow:
         reply = await self._send_with(self._cured_settings, "chat", question.body)
