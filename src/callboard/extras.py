@@ -14,6 +14,7 @@ from callboard.errors import CallerError
 
 _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
+    "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
     "local": ("a model of this machine", ("xllamacpp",)),
     "mcp": ("MCP", ("mcp",)),
     "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),

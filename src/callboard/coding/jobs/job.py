@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -16,6 +18,11 @@ JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "fai
 END_STATES: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled"})
 MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record holds."""
+
+
+def new_identifier(now: datetime, token: Callable[[], str] = lambda: secrets.token_hex(3)) -> str:
+    """An identifier that sorts by time, such as `20261123-081500-042-9f3c1a`; `now` is in UTC."""
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{token()}"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.jobs.job import END_STATES, Job, JobType
+from callboard.coding.jobs.job import END_STATES, Job, JobType, new_identifier
 from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
@@ -68,7 +68,7 @@ class JobStore:
         now = self._clock()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         while True:
-            identifier = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{token()}"
+            identifier = new_identifier(now, token)
             with suppress(FileExistsError):
                 self.folder(identifier).mkdir(mode=0o700)
                 break

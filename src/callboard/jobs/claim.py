@@ -1,0 +1,221 @@
+"""The claim of a job: what its one runner writes through.
+
+Every write is one transaction, and checks the fence: a number that each new claim raises. Whoever was superseded, since a
+process that stood still was taken for dead, gets `Superseded` and stops at once, without another side effect.
+
+Laws: a write whose acknowledgement was lost is made once, for its entries are numbered by the claim; writes that come
+while one is under way go together in the next, so that eight calls that end at once cost two transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple, Unpack
+
+from msgspec.structs import replace
+from sqlalchemy import Connection
+
+from callboard.core import InvocationCanister, ResultCanister
+from callboard.core.ports import Clock
+from callboard.errors import CallboardError
+from callboard.jobs import queries
+from callboard.jobs.database import Database
+from callboard.jobs.entries import Item, encode_entry
+from callboard.jobs.job import END_STATES, Approval, Changes, DurableJob, DurableState, OpenCall, WaitsFor
+from callboard.jobs.queries import StoredJob
+from callboard.jobs.rows import to_row
+
+Enqueue = Callable[[Connection, DurableJob, float], None]
+"""Queues the job's present segment in the transaction of the connection, not to begin before so many seconds passed.
+
+Queueing the same segment twice is as queueing it once.
+"""
+
+
+class Superseded(CallboardError):
+    """The job is not this runner's any more: another claimed it, or it was ended. Stop without another side effect."""
+
+    party = "runner"
+
+
+class _Write(NamedTuple):
+    """One write of a batch, and the job as it is then."""
+
+    job: DurableJob
+    lines: tuple[dict[str, Any], ...]
+    begins: tuple[dict[str, Any], ...]
+    ends: str
+    asks: tuple[Approval, ...]
+    delay: float | None
+    written: asyncio.Future[None]
+
+
+class Claim:
+    """A claimed job, made by `DurableStore.claim`.
+
+    `open_calls` are the calls that an earlier runner began and did not end, `answers` the approvals and questions that
+    were answered.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        enqueue: Enqueue | None,
+        stored: StoredJob,
+        *,
+        open_calls: Sequence[OpenCall] = (),
+        answers: Sequence[Approval] = (),
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self.open_calls = tuple(open_calls)
+        self.answers = tuple(answers)
+        self._database = database
+        self._enqueue = enqueue
+        self._stored = stored
+        self._clock = clock
+        self._next = stored.job
+        """The job with the writes that are under way."""
+        self._waiting: list[_Write] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._failure: CallboardError | None = None
+
+    @property
+    def job(self) -> DurableJob:
+        """As of the last write that was committed."""
+        return self._stored.job
+
+    async def append(self, items: Iterable[Item], **changes: Unpack[Changes]) -> None:
+        """Commit entries and changes of the job. The entries belong to the round `rounds`, as changed.
+
+        Raises:
+            Superseded: The job is another's now; nothing was written.
+            DatabaseUnavailable: The database cannot be written.
+        """
+        await self._write(items, changes)
+
+    async def begin_calls(self, calls: Iterable[InvocationCanister]) -> None:
+        """Commit that these calls begin, before their tools start. Raises as `append`."""
+        await self._write((), {}, begins=calls)
+
+    async def end_call(self, result: ResultCanister, **changes: Unpack[Changes]) -> None:
+        """Commit a call's result and that it is over, in one transaction. Raises as `append`."""
+        await self._write((result,), changes, ends=result.invocation_id)
+
+    async def wait(
+        self,
+        asked: Iterable[Approval] = (),
+        *,
+        waits_for: WaitsFor = "approval",
+        reason: str = "",
+        delay: float | None = None,
+    ) -> None:
+        """End the segment: the job waits until all that is asked was answered, or `delay` seconds have passed.
+
+        A call that was asked before is asked anew, and its former answer forgotten. Raises as `append`.
+        """
+        changes = {"state": "waiting", "waits_for": waits_for, "reason": reason}
+        await self._write((), changes, asks=asked, delay=delay)
+
+    async def go_on(self) -> None:
+        """End the segment and queue the next one, in one transaction. Raises as `append`."""
+        await self._write((), {"state": "pending"}, delay=0)
+
+    async def end(
+        self,
+        state: DurableState,
+        reason: str = "",
+        output: dict[str, Any] | None = None,
+        *,
+        error: str = "",
+        **changes: Unpack[Changes],
+    ) -> None:
+        """End the job, with a state of END_STATES. Raises as `append`."""
+        if state not in END_STATES:
+            raise ValueError(f"{state} is no end")
+        ended = {"state": state, "reason": reason, "output": output, "error": error, "completed_at": self._clock()}
+        await self._write((), {**changes, **ended})
+
+    async def _write(
+        self,
+        items: Iterable[Item],
+        changes: Mapping[str, Any],
+        *,
+        begins: Iterable[InvocationCanister] = (),
+        ends: str = "",
+        asks: Iterable[Approval] = (),
+        delay: float | None = None,
+    ) -> None:
+        """Put a write into the next batch, and wait until it is committed. A write that changes the state is the last."""
+        if self._failure is not None:
+            raise self._failure
+        if self._next.state != "running":
+            raise Superseded("this runner has ended its segment", path=self.job.id)
+        lines = [encode_entry(item) for item in items]
+        before, key, now = self._next, self._stored.key, self._clock()
+        self._next = replace(
+            before,
+            entries=before.entries + len(lines),
+            segment=before.segment + (delay is not None),
+            updated_at=now,
+            **changes,
+        )
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append(
+            _Write(
+                self._next,
+                tuple(
+                    {"job": key, "number": number, "round": self._next.rounds, "line": line}
+                    for number, line in enumerate(lines, before.entries + 1)
+                ),
+                tuple(
+                    to_row(
+                        {
+                            "job": key,
+                            "call_id": call.identifier,
+                            "name": call.name,
+                            "begun_at": now,
+                            "segment": before.segment,
+                            "entries": before.entries,
+                        }
+                    )
+                    for call in begins
+                ),
+                ends,
+                tuple(asks),
+                delay,
+                written,
+            )
+        )
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush())
+        await asyncio.shield(written)
+
+    async def _flush(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await self._database.run(partial(self._commit, batch))
+            except CallboardError as error:
+                self._failure = error
+                for write in [*batch, *self._waiting]:
+                    write.written.set_exception(error)
+                    write.written.exception()  # whoever was cancelled does not look at it
+                self._waiting = []
+                return
+            self._stored = self._stored._replace(job=batch[-1].job)
+            for write in batch:
+                write.written.set_result(None)
+
+    def _commit(self, batch: Sequence[_Write], connection: Connection) -> None:
+        key, last = self._stored.key, batch[-1].job
+        if not queries.change_job(connection, self._stored, last, self._stored.fence):
+            raise Superseded("another runner has the job, or it was ended", path=last.id)
+        queries.add_entries(connection, [row for write in batch for row in write.lines])
+        queries.begin_calls(connection, [row for write in batch for row in write.begins])
+        queries.end_calls(connection, key, [write.ends for write in batch if write.ends])
+        queries.ask(connection, key, batch[-1].asks, last.updated_at)
+        if batch[-1].delay is not None and self._enqueue is not None:
+            self._enqueue(connection, last, batch[-1].delay)

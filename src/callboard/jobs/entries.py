@@ -1,0 +1,104 @@
+"""The entries of a job: its conversation and its steps, as numbered lines.
+
+An entry is the line that `agent/transcript.py` writes for a canister, or the one that `coding/jobs/log.py` writes for a
+step; so one reader serves the database, the exports, and the records of runs that were no durable jobs.
+
+Laws: the results of a turn are read in the order of its calls, whatever order they ended in; a line in another format
+is refused, and nothing but JSON is ever decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.jobs.log import Step
+from callboard.core import Canister, InvocationCanister, ResultCanister, RolledBack
+from callboard.errors import CallerError
+
+Item: TypeAlias = Canister | Step
+"""What an entry holds."""
+
+_CANISTER: Final = '{"role":'
+_canisters: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Canister)
+_steps: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
+
+
+class JobEntry(NamedTuple):
+    """One entry: its number from 1, the round it belongs to (0 before the first), and its line."""
+
+    number: int
+    round: int
+    line: str
+
+    @property
+    def item(self) -> Item:
+        """The canister or step. Raises CallerError for a line that is none."""
+        return decode_entry(self.line, path=f"entry {self.number}")
+
+
+def encode_entry(item: Item) -> str:
+    """The item as one line, without the line break."""
+    return encode_json(item).decode()
+
+
+def decode_entry(line: str, *, path: str = "") -> Item:
+    """The canister or step of a line. Raises CallerError that names `path` where it is none."""
+    decoder = _canisters if line.startswith(_CANISTER) else _steps
+    try:
+        item: Item = decoder.decode(line)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CallerError(f"not an entry of a job: {error}", path=path) from None
+    return item
+
+
+def read_conversation(items: Iterable[Item]) -> list[Canister]:
+    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls."""
+    canisters: list[Canister] = []
+    for item in items:
+        if isinstance(item, RolledBack):
+            del canisters[item.to :]
+        elif isinstance(item, Canister):
+            canisters.append(item)
+    return order_results(canisters)
+
+
+def order_results(canisters: list[Canister]) -> list[Canister]:
+    """The same canisters, where neighbouring results stand in the order of the calls before them."""
+    places: dict[str, int] = {}
+    ordered: list[Canister] = []
+    begin = 0
+    for canister in [*canisters, None]:
+        if isinstance(canister, ResultCanister):
+            ordered.append(canister)
+            continue
+        if len(ordered) - begin > 1:
+            results = ordered[begin:]
+            results.sort(key=lambda each: places.get(each.invocation_id, -1))  # type: ignore[union-attr]
+            ordered[begin:] = results
+        if canister is not None:
+            if isinstance(canister, InvocationCanister):
+                places[canister.identifier] = len(ordered)
+            ordered.append(canister)
+        begin = len(ordered)
+    return ordered
+
+
+def read_entries_file(path: Path) -> Iterator[JobEntry]:
+    """The entries of an export, a transcript, or a log of steps. A last line that was cut is left out."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith("\n"):
+                return
+            if line.strip():
+                yield JobEntry(number, 0, line[:-1])
+
+
+def export_entries(entries: Iterable[JobEntry]) -> Iterator[bytes]:
+    """The lines of a JSONL file, each with its line break."""
+    for entry in entries:
+        yield entry.line.encode() + b"\n"

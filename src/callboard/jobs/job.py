@@ -1,0 +1,141 @@
+"""A durable job: a run that survives its process, as one row of a database.
+
+The job's conversation is not in here: it is the job's entries (`entries.py`), which only ever grow. The row says where
+the job is: its state, the segment that runs or will, and what its kind remembers from one segment to the next.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from callboard.coding.jobs.job import new_identifier
+
+__all__ = [
+    "END_STATES",
+    "Approval",
+    "Changes",
+    "DurableJob",
+    "DurableState",
+    "JobSummary",
+    "OpenCall",
+    "WaitsFor",
+    "new_identifier",
+]
+
+DurableState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
+"""Pending jobs wait for a worker, waiting ones for a person or the time; interrupted ones may be resumed."""
+
+WaitsFor: TypeAlias = Literal["", "approval", "question", "rate_limit"]
+
+END_STATES: Final[frozenset[DurableState]] = frozenset({"completed", "failed", "cancelled", "interrupted"})
+TITLE: Final = 120
+"""Characters of a job's title."""
+QUEUE: Final = "callboard"
+"""The queue of jobs that any host may run."""
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list of jobs shows. Times are in UTC."""
+
+    id: str
+    """Sorts by the time at which the job was made."""
+    kind: str
+    state: DurableState = "pending"
+    reason: str = ""
+    """Why it is in its state, where there is something to say."""
+    waits_for: WaitsFor = ""
+    title: str = ""
+    """The first line of the description."""
+    directory: str = ""
+    model: str = ""
+    error: str = ""
+    phase: str = ""
+    queue: str = QUEUE
+    partition: str = ""
+    """What at most so many jobs work on at once, such as a repository; "" is none."""
+    priority: int = 0
+    """The lowest comes first."""
+    segment: int = 1
+    """The number of the segment that is queued or runs, or was the last."""
+    attempts: int = 0
+    """How often a segment of the job was begun."""
+    executor: str = ""
+    """Who claimed it last."""
+    cancel_requested: bool = False
+    parent: str = ""
+    """`JOB@ROUND` that it was forked from."""
+    rounds: int = 0
+    calls: int = 0
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    entries: int = 0
+    """How many there are; they are numbered from 1."""
+    created_at: datetime
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    updated_at: datetime
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in END_STATES
+
+
+class DurableJob(JobSummary, frozen=True, kw_only=True):
+    """A job with all that may be long."""
+
+    description: str = ""
+    input: dict[str, Any] = {}
+    """What it was asked with."""
+    memory: dict[str, Any] = {}
+    """The notes of its kind, written in the same transaction as entries."""
+    output: dict[str, Any] | None = None
+
+
+class Changes(TypedDict, total=False):
+    """What the runner of a job may change beside adding entries."""
+
+    model: str
+    phase: str
+    rounds: int
+    calls: int
+    usage: dict[str, int]
+    cost: float | None
+    memory: dict[str, Any]
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that was begun and has no result yet: the intent that was committed before its tool started."""
+
+    call_id: str
+    name: str
+    begun_at: datetime
+    segment: int
+    """In which it was begun."""
+    entries: int
+    """How many entries the job had then."""
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a person is asked about, or a question of the model, and what was answered."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any] | None = None
+    why: str = ""
+    """Why it is asked, or the question."""
+    digest: str = ""
+    """Of what will run; an answer to something else is refused. "" is not compared."""
+    is_question: bool = False
+    asked_at: datetime | None = None
+    verdict: Literal["", "allow", "deny"] = ""
+    """"" where it is open. A question is answered by "allow" with a text."""
+    reason: str = ""
+    """Of a denial."""
+    text: str = ""
+    """What a question was answered."""
+    edited: dict[str, Any] | None = None
+    """Arguments in the place of the model's own."""
+    answered_at: datetime | None = None

@@ -1,0 +1,183 @@
+"""What the store and a claim say to the database, each within a transaction of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from msgspec import structs
+from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select, update
+
+from callboard.errors import CallerError
+from callboard.jobs.entries import JobEntry
+from callboard.jobs.job import END_STATES, Approval, DurableJob, DurableState, JobSummary, OpenCall
+from callboard.jobs.rows import from_row, to_row
+from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
+
+SUMMARY: Final = JobSummary.__struct_fields__
+DOCUMENT: Final = ("description", "input", "memory", "output")
+HINT: Final = "callboard jobs list shows them"
+
+_LIST = select(*[jobs.c[name] for name in SUMMARY]).order_by(jobs.c.id.desc())
+_WHOLE = select(
+    jobs.c.key, jobs.c.fence, *[jobs.c[name] for name in SUMMARY], *[documents.c[name] for name in DOCUMENT]
+).join(documents, documents.c.job == jobs.c.key)
+_BY_NAME = _WHOLE.where(jobs.c.id == bindparam("id"))
+_LOCKED = _BY_NAME.with_for_update(of=jobs)
+_KEY = select(jobs.c.key).where(jobs.c.id == bindparam("id"))
+_ENTRIES = (
+    select(entries.c.number, entries.c.round, entries.c.line)
+    .where(entries.c.job == bindparam("job"), entries.c.number > bindparam("after"))
+    .order_by(entries.c.number)
+    .limit(bindparam("most"))
+)
+_OPEN_CALLS = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
+_APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
+
+
+class StoredJob(NamedTuple):
+    """A job as it is stored: its key in all tables, and the fence that guards its writes."""
+
+    key: int
+    fence: int
+    job: DurableJob
+
+
+def find_job(connection: Connection, identifier: str) -> DurableJob:
+    """The job of this name, or the only one whose name begins so. Raises CallerError."""
+    row = connection.execute(_BY_NAME, {"id": identifier}).one_or_none()
+    if row is None:
+        begins = _WHOLE.where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
+        rows = connection.execute(begins).all() if identifier else []
+        if len(rows) != 1:
+            raise CallerError("several jobs begin so" if rows else "no such job", path=identifier, hint=HINT)
+        row = rows[0]
+    return from_row(row, DurableJob)
+
+
+def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
+    """The job of this name, None where there is none; nobody else changes it until the transaction ends."""
+    row = connection.execute(_LOCKED, {"id": identifier}).one_or_none()
+    return None if row is None else StoredJob(row.key, row.fence, from_row(row, DurableJob))
+
+
+def list_jobs(connection: Connection, states: Collection[DurableState], before: str, limit: int) -> list[JobSummary]:
+    """The newest first."""
+    query = _LIST.limit(limit)
+    if states:
+        query = query.where(jobs.c.state.in_(sorted(states)))
+    if before:
+        query = query.where(jobs.c.id < before)
+    return [from_row(row, JobSummary) for row in connection.execute(query)]
+
+
+def add_job(connection: Connection, job: DurableJob) -> int:
+    """The key of a new job."""
+    fields = {name: getattr(job, name) for name in SUMMARY}
+    added = insert(jobs).returning(jobs.c.key)
+    key: int = connection.execute(added, to_row({**fields, "fence": 0})).scalar_one()
+    connection.execute(insert(documents), to_row({"job": key, **{name: getattr(job, name) for name in DOCUMENT}}))
+    return key
+
+
+def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence: int) -> bool:
+    """Write what differs from a stored job, and its fence, if the fence is the stored one. Whether it was."""
+    changed = {name: getattr(job, name) for name in SUMMARY if getattr(job, name) != getattr(stored.job, name)}
+    fenced = update(jobs).where(jobs.c.key == stored.key, jobs.c.fence == stored.fence)
+    if connection.execute(fenced, to_row({**changed, "fence": fence})).rowcount != 1:
+        return False
+    noted = {name: value for name in DOCUMENT if (value := getattr(job, name)) is not getattr(stored.job, name)}
+    if noted:
+        connection.execute(update(documents).where(documents.c.job == stored.key), to_row(noted))
+    return True
+
+
+def add_entries(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows of `entries`; those of a number that is there already are left out."""
+    if rows:
+        connection.execute(insert_once(entries, connection), rows)
+
+
+def copy_entries(connection: Connection, source: int, target: int, rounds: int) -> int:
+    """Copy the entries of the first rounds to another job, with the calls that are open among them. How many entries."""
+    copied = select(literal(target), entries.c.number, entries.c.round, entries.c.line).where(
+        entries.c.job == source, entries.c.round <= rounds
+    )
+    connection.execute(insert(entries).from_select(["job", "number", "round", "line"], copied))
+    count: int = connection.scalar(select(func.count()).where(entries.c.job == target)) or 0
+    others = [column for column in open_calls.c if column.name != "job"]
+    begun = select(literal(target), *others).where(open_calls.c.job == source, open_calls.c.entries <= count)
+    connection.execute(insert(open_calls).from_select(["job", *[each.name for each in others]], begun))
+    return count
+
+
+def read_entries(connection: Connection, identifier: str, after: int, limit: int) -> list[JobEntry]:
+    """Raises CallerError for a job that is not there."""
+    rows = connection.execute(_ENTRIES, {"job": key_of(connection, identifier), "after": after, "most": limit})
+    return [JobEntry(*row) for row in rows]
+
+
+def key_of(connection: Connection, identifier: str) -> int:
+    """Raises CallerError for a job that is not there."""
+    key: int | None = connection.scalar(_KEY, {"id": identifier})
+    if key is None:
+        raise CallerError("no such job", path=identifier, hint=HINT)
+    return key
+
+
+def read_open_calls(connection: Connection, key: int) -> list[OpenCall]:
+    return [from_row(row, OpenCall) for row in connection.execute(_OPEN_CALLS, {"job": key})]
+
+
+def read_approvals(connection: Connection, key: int) -> list[Approval]:
+    return [from_row(row, Approval) for row in connection.execute(_APPROVALS, {"job": key})]
+
+
+def ask(connection: Connection, key: int, asked: Sequence[Approval], now: datetime) -> None:
+    """Open approvals and questions; what was asked and answered about the same calls before is forgotten."""
+    if not asked:
+        return
+    again = approvals.c.call_id.in_([each.call_id for each in asked])
+    connection.execute(delete(approvals).where(approvals.c.job == key, again))
+    rows = [
+        {**structs.asdict(each), "job": key, "position": position, "asked_at": now, "verdict": "", "token": ""}
+        for position, each in enumerate(asked)
+    ]
+    connection.execute(insert(approvals), [to_row(row) for row in rows])
+
+
+def forget_open_approvals(connection: Connection, key: int) -> None:
+    connection.execute(delete(approvals).where(approvals.c.job == key, approvals.c.verdict == ""))
+
+
+def begin_calls(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows of `open_calls`; those that are there already are left out."""
+    if rows:
+        connection.execute(insert_once(open_calls, connection), rows)
+
+
+def end_calls(connection: Connection, key: int, call_ids: Sequence[str]) -> None:
+    if call_ids:
+        connection.execute(delete(open_calls).where(open_calls.c.job == key, open_calls.c.call_id.in_(call_ids)))
+
+
+def set_entries(connection: Connection, key: int, job: DurableJob, count: int) -> DurableJob:
+    """The job with this many entries."""
+    connection.execute(update(jobs).where(jobs.c.key == key), {"entries": count})
+    return structs.replace(job, entries=count)
+
+
+def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
+    """Delete jobs with all that belongs to them."""
+    for table in PARTS:
+        connection.execute(delete(table).where(table.c.job.in_(keys)))
+    connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
+
+
+def delete_old(connection: Connection, oldest: int, most: int) -> int:
+    """Delete jobs that ended before; how many."""
+    ended = jobs.c.state.in_(sorted(END_STATES))
+    keys = connection.scalars(select(jobs.c.key).where(ended, jobs.c.completed_at < oldest).limit(most)).all()
+    delete_jobs(connection, keys)
+    return len(keys)

@@ -1,0 +1,387 @@
+"""The store of durable jobs: their rows, their entries, and what people ask of them.
+
+Who runs a job writes through its `Claim`; everybody else through the store. A change from outside raises the job's fence,
+so that a runner that does not know of it yet cannot overwrite it.
+
+Laws: what makes a job go on (to be created, answered, resumed) queues its next segment in the same transaction, so that a
+failure leaves everything as it was; each method may be tried again after a commit that went unnoticed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from msgspec.structs import replace
+from sqlalchemy import Connection, select, update
+
+from callboard.core.ports import Clock
+from callboard.errors import CallerError
+from callboard.jobs import queries
+from callboard.jobs.claim import Claim, Enqueue, Superseded
+from callboard.jobs.database import Database
+from callboard.jobs.entries import Item, JobEntry, encode_entry
+from callboard.jobs.job import (
+    QUEUE,
+    TITLE,
+    Approval,
+    DurableJob,
+    DurableState,
+    JobSummary,
+    new_identifier,
+)
+from callboard.jobs.queries import StoredJob
+from callboard.jobs.rows import to_microseconds, to_row
+from callboard.jobs.tables import approvals, jobs
+
+_FORKED = ("kind", "title", "description", "directory", "model", "input", "queue", "partition", "priority")
+REMOVED_AT_ONCE = 100
+"""Jobs that one transaction removes, so that others come between."""
+
+
+class DurableStore:
+    """The jobs of a database. `enqueue` queues a job's segment in the transaction that makes it go on."""
+
+    def __init__(
+        self,
+        database: Database,
+        enqueue: Enqueue | None = None,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self.database = database
+        self._enqueue = enqueue
+        self._clock = clock
+
+    async def create(
+        self,
+        kind: str,
+        *,
+        description: str = "",
+        directory: str = "",
+        model: str = "",
+        input: dict[str, Any] | None = None,  # noqa: A002  # the name of the field
+        memory: dict[str, Any] | None = None,
+        items: Iterable[Item] = (),
+        queue: str = QUEUE,
+        partition: str = "",
+        priority: int = 0,
+    ) -> DurableJob:
+        """A pending job with its first entries, of round 0, whose first segment is queued."""
+        now = self._clock()
+        lines = [encode_entry(item) for item in items]
+        job = DurableJob(
+            id=new_identifier(now),
+            kind=kind,
+            title=description.strip().partition("\n")[0][:TITLE],
+            description=description,
+            directory=directory,
+            model=model,
+            input=input or {},
+            memory=memory or {},
+            queue=queue,
+            partition=partition,
+            priority=priority,
+            entries=len(lines),
+            created_at=now,
+            updated_at=now,
+        )
+
+        def make(connection: Connection, job: DurableJob) -> DurableJob:
+            key = queries.add_job(connection, job)
+            rows = [{"job": key, "number": at, "round": 0, "line": line} for at, line in enumerate(lines, 1)]
+            queries.add_entries(connection, rows)
+            return job
+
+        return await self._add(job, make)
+
+    async def get(self, identifier: str) -> DurableJob:
+        """The job of this name, or the only one whose name begins so. Raises CallerError."""
+        return await self.database.read(lambda connection: queries.find_job(connection, identifier))
+
+    async def list(
+        self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
+    ) -> Sequence[JobSummary]:
+        """The newest jobs first, of these states or of any, older than the job `before`."""
+        return await self.database.read(lambda connection: queries.list_jobs(connection, states, before, limit))
+
+    async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
+        """The entries behind number `after`, in order. Raises CallerError for a job that is not there."""
+        return await self.database.read(lambda connection: queries.read_entries(connection, identifier, after, limit))
+
+    async def read_approvals(self, identifier: str) -> Sequence[Approval]:
+        """What was asked, in order; those without a verdict are open. Raises CallerError for a job that is not there."""
+        return await self.database.read(
+            lambda connection: queries.read_approvals(connection, queries.key_of(connection, identifier))
+        )
+
+    async def claim(self, identifier: str, segment: int, executor: str) -> Claim:
+        """Make this process the job's one runner.
+
+        Raises:
+            Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
+        """
+
+        def take(connection: Connection) -> Claim:
+            stored = queries.lock_job(connection, identifier)
+            if stored is None:
+                raise Superseded("the job was removed", path=identifier)
+            job = stored.job
+            sleeps = job.state == "waiting" and job.waits_for == "rate_limit"
+            if job.segment != segment or not (sleeps or job.state in {"pending", "running"}):
+                message = f"segment {segment} is not to be run: the job is {job.state} at {job.segment}"
+                raise Superseded(message, path=identifier)
+            now = self._clock()
+            claimed = self._change(
+                connection,
+                stored,
+                state="running",
+                reason="",
+                waits_for="",
+                executor=executor,
+                attempts=job.attempts + 1,
+                started_at=job.started_at or now,
+            )
+            return Claim(
+                self.database,
+                self._enqueue,
+                StoredJob(stored.key, stored.fence + 1, claimed),
+                open_calls=queries.read_open_calls(connection, stored.key),
+                answers=[each for each in queries.read_approvals(connection, stored.key) if each.verdict],
+                clock=self._clock,
+            )
+
+        return await self.database.run(take)
+
+    async def answer(
+        self,
+        identifier: str,
+        call_id: str,
+        verdict: Literal["allow", "deny"] = "allow",
+        *,
+        digest: str = "",
+        reason: str = "",
+        text: str = "",
+        edited: dict[str, Any] | None = None,
+    ) -> DurableJob:
+        """Answer an approval or a question; the last open answer queues the next segment, in the same transaction.
+
+        Args:
+            identifier: The job.
+            call_id: The call.
+            verdict: A question is answered by "allow" and a text.
+            digest: That of the approval, as it was read: it says what the answer is about.
+            reason: Of a denial; the model reads it.
+            text: What a question is answered.
+            edited: Arguments in the place of the model's own.
+
+        Raises:
+            CallerError: It says why the answer cannot be taken: no such call, another digest, it was answered before, or
+                the job does not wait any more.
+        """
+        token = secrets.token_hex(8)
+        answered = {"verdict": verdict, "reason": reason, "text": text, "edited": edited, "token": token}
+
+        def take(connection: Connection) -> DurableJob:
+            stored = _lock(connection, identifier)
+            asked = (approvals.c.job == stored.key) & (approvals.c.call_id == call_id)
+            mine = connection.scalar(select(approvals.c.token).where(asked)) == token
+            if mine:
+                return stored.job
+            known = queries.read_approvals(connection, stored.key)
+            _check_answer(stored.job, next((each for each in known if each.call_id == call_id), None), call_id, digest)
+            connection.execute(update(approvals).where(asked), to_row({**answered, "answered_at": self._clock()}))
+            if any(not each.verdict and each.call_id != call_id for each in known):
+                return stored.job
+            return self._go_on(connection, stored)
+
+        return await self.database.run(take)
+
+    async def request_cancel(self, identifier: str, reason: str = "cancelled") -> DurableJob:
+        """Cancel a job: one that does not run is cancelled at once, a running one is ended by its runner.
+
+        One that has ended stays as it is. Raises CallerError for a job that is not there.
+        """
+
+        def cancel(connection: Connection) -> DurableJob:
+            stored = _lock(connection, identifier)
+            if stored.job.has_ended:
+                return stored.job
+            if stored.job.state == "running":
+                asked = replace(stored.job, cancel_requested=True)
+                queries.change_job(connection, stored, asked, stored.fence)
+                return asked
+            return self._end(connection, stored, "cancelled", reason)
+
+        return await self.database.run(cancel)
+
+    async def find_cancelled(self, identifiers: Collection[str]) -> set[str]:
+        """Which of these running jobs are to be cancelled; one query."""
+        query = select(jobs.c.id).where(jobs.c.id.in_(sorted(identifiers)), jobs.c.cancel_requested)
+        return set(await self.database.read(lambda connection: connection.scalars(query).all()))
+
+    async def interrupt(self, identifier: str, segment: int, reason: str) -> DurableJob:
+        """Give up a job whose segment nobody will run any more, if that segment is still its present one.
+
+        Raises CallerError for a job that is not there.
+        """
+
+        def give_up(connection: Connection) -> DurableJob:
+            stored = _lock(connection, identifier)
+            if stored.job.segment != segment or stored.job.has_ended:
+                return stored.job
+            return self._end(connection, stored, "interrupted", reason)
+
+        return await self.database.run(give_up)
+
+    async def resume(self, identifier: str) -> DurableJob:
+        """Let a job go on that was interrupted, cancelled or failed, from its last entry.
+
+        Raises CallerError for a job that completed, that has not ended, or that is not there.
+        """
+        target: list[int] = []
+
+        def go_on(connection: Connection) -> DurableJob:
+            stored = _lock(connection, identifier)
+            if [stored.job.segment] == target:
+                return stored.job
+            if stored.job.state == "completed" or not stored.job.has_ended:
+                raise CallerError(f"the job is {stored.job.state}, so it cannot be resumed", path=identifier)
+            target[:] = [stored.job.segment + 1]
+            queries.forget_open_approvals(connection, stored.key)
+            return self._go_on(connection, stored)
+
+        return await self.database.run(go_on)
+
+    async def retry(self, identifier: str) -> DurableJob:
+        """A new job with the same input and first entries, from its beginning; its parent is `JOB@0`.
+
+        Raises CallerError for a job that is not there.
+        """
+        return await self.fork(identifier, 0, memory={})
+
+    async def fork(self, identifier: str, at_round: int, *, memory: dict[str, Any] | None = None) -> DurableJob:
+        """A new job with the entries of the first rounds, whose first segment is queued; its parent is `JOB@ROUND`.
+
+        Args:
+            identifier: The job.
+            at_round: How many rounds the new job has; 0 are the entries it was created with.
+            memory: Stands in the place of the job's present memory.
+
+        Raises:
+            CallerError: There is no such job, or it has fewer rounds.
+        """
+        source = await self.get(identifier)
+        if not 0 <= at_round <= source.rounds:
+            raise CallerError(f"the job has {source.rounds} rounds", path=f"{source.id}@{at_round}")
+        now = self._clock()
+        job = DurableJob(
+            **{name: getattr(source, name) for name in _FORKED},
+            id=new_identifier(now),
+            parent=f"{source.id}@{at_round}",
+            rounds=at_round,
+            memory=source.memory if memory is None else memory,
+            created_at=now,
+            updated_at=now,
+        )
+
+        def make(connection: Connection, job: DurableJob) -> DurableJob:
+            key = queries.add_job(connection, job)
+            count = queries.copy_entries(connection, queries.key_of(connection, source.id), key, at_round)
+            return queries.set_entries(connection, key, job, count)
+
+        return await self._add(job, make)
+
+    async def remove(self, identifier: str) -> None:
+        """Delete a job that has ended, and all of its rows. Raises CallerError for another."""
+        job = await self.get(identifier)
+
+        def delete(connection: Connection) -> None:
+            stored = queries.lock_job(connection, job.id)
+            if stored is None:
+                return
+            if not stored.job.has_ended:
+                hint = f"callboard jobs cancel {job.id} ends it"
+                raise CallerError(f"the job is {stored.job.state}", path=job.id, hint=hint)
+            queries.delete_jobs(connection, [stored.key])
+
+        await self.database.run(delete)
+
+    async def remove_old(self, age: timedelta) -> int:
+        """Delete the jobs that ended longer ago; how many."""
+        oldest = to_microseconds(self._clock() - age)
+        removed = 0
+        while some := await self.database.run(
+            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE)
+        ):
+            removed += some
+        return removed
+
+    async def _add(self, job: DurableJob, make: Callable[[Connection, DurableJob], DurableJob]) -> DurableJob:
+        """Add a job and queue its first segment, in one transaction."""
+
+        def add(connection: Connection) -> DurableJob | None:
+            stored = queries.lock_job(connection, job.id)
+            if stored is None:
+                added = make(connection, job)
+                self._queue(connection, added)
+                return added
+            # By this call, whose commit went unnoticed, or by another in the same millisecond.
+            return stored.job if stored.job.created_at == job.created_at else None
+
+        added = await self.database.run(add)
+        return added or await self._add(replace(job, id=new_identifier(job.created_at)), make)
+
+    def _queue(self, connection: Connection, job: DurableJob) -> None:
+        if self._enqueue is not None:
+            self._enqueue(connection, job, 0)
+
+    def _go_on(self, connection: Connection, stored: StoredJob) -> DurableJob:
+        job = self._change(
+            connection,
+            stored,
+            state="pending",
+            reason="",
+            waits_for="",
+            error="",
+            segment=stored.job.segment + 1,
+            cancel_requested=False,
+            completed_at=None,
+        )
+        self._queue(connection, job)
+        return job
+
+    def _end(self, connection: Connection, stored: StoredJob, state: DurableState, reason: str) -> DurableJob:
+        return self._change(connection, stored, state=state, reason=reason, waits_for="", completed_at=self._clock())
+
+    def _change(self, connection: Connection, stored: StoredJob, **changes: Any) -> DurableJob:
+        """Change a job from outside of its claim, which has it no longer."""
+        job = replace(stored.job, updated_at=self._clock(), **changes)
+        queries.change_job(connection, stored, job, stored.fence + 1)
+        return job
+
+
+def _lock(connection: Connection, identifier: str) -> StoredJob:
+    stored = queries.lock_job(connection, identifier)
+    if stored is None:
+        raise CallerError("no such job", path=identifier, hint=queries.HINT)
+    return stored
+
+
+def _check_answer(job: DurableJob, asked: Approval | None, call_id: str, digest: str) -> None:
+    """Raises CallerError that says why an answer cannot be taken."""
+    path = f"{job.id}:{call_id}"
+    if job.has_ended:
+        raise CallerError(f"the job is {job.state}, so nothing is asked any more", path=path)
+    if asked is None:
+        raise CallerError("the job asks about no such call", path=path, hint=f"callboard jobs show {job.id} tells what")
+    if asked.verdict:
+        raise CallerError(f"it was answered already: {asked.verdict}", path=path)
+    if job.state != "waiting":
+        raise CallerError(f"the job is {job.state} and does not wait for an answer", path=path)
+    if asked.digest != digest:
+        hint = f"look at it again: callboard jobs show {job.id}"
+        raise CallerError("the call is not the one that was answered: it changed since", path=path, hint=hint)

@@ -1,0 +1,178 @@
+"""The tables of durable jobs, the same for SQLite and PostgreSQL, and their version.
+
+What a list shows stands in `callboard_jobs`, whose rows stay small because each write of a run changes one; what may be
+long stands beside it. Times are whole microseconds since 1970 in UTC, and JSON is text, so that both databases give
+back exactly what they were given. Entries are only ever added, and removed with their job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from callboard.errors import CallerError
+
+VERSION: Final = 1
+"""Increases when the tables change."""
+MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {}
+"""The statements that make a version out of the one before, by the one before."""
+PREFIX: Final = "callboard_"
+
+_KEY = BigInteger().with_variant(Integer(), "sqlite")
+"""SQLite numbers rows by itself only where the column is INTEGER."""
+_tables = MetaData()
+
+
+def _text(name: str, *, default: str = "") -> Column[str]:
+    return Column(name, Text, nullable=False, default=default)
+
+
+jobs = Table(
+    f"{PREFIX}jobs",
+    _tables,
+    Column("key", _KEY, primary_key=True),
+    Column("fence", BigInteger, nullable=False, default=0),
+    # From here on as the fields of JobSummary.
+    Column("id", Text, nullable=False, unique=True),
+    _text("kind"),
+    _text("state"),
+    _text("reason"),
+    _text("waits_for"),
+    _text("title"),
+    _text("directory"),
+    _text("model"),
+    _text("error"),
+    _text("phase"),
+    _text("queue"),
+    _text("partition"),
+    Column("priority", Integer, nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    _text("executor"),
+    Column("cancel_requested", Boolean, nullable=False),
+    _text("parent"),
+    Column("rounds", Integer, nullable=False),
+    Column("calls", Integer, nullable=False),
+    _text("usage"),
+    Column("cost", Double),
+    Column("entries", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("completed_at", BigInteger),
+    Column("updated_at", BigInteger, nullable=False),
+    Index(f"{PREFIX}jobs_state", "state", "id"),
+    postgresql_with={"fillfactor": "60"},  # a run changes its row often, and finds room beside it
+)
+
+documents = Table(
+    f"{PREFIX}documents",
+    _tables,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    _text("description"),
+    _text("input"),
+    _text("memory"),
+    Column("output", Text),
+)
+
+entries = Table(
+    f"{PREFIX}entries",
+    _tables,
+    Column("job", BigInteger, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("line", Text, nullable=False),
+    UniqueConstraint("job", "number"),
+)
+
+open_calls = Table(
+    f"{PREFIX}open_calls",
+    _tables,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("call_id", Text, primary_key=True),
+    _text("name"),
+    Column("begun_at", BigInteger, nullable=False),
+    Column("segment", Integer, nullable=False),
+    Column("entries", Integer, nullable=False),
+)
+
+approvals = Table(
+    f"{PREFIX}approvals",
+    _tables,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("call_id", Text, primary_key=True),
+    Column("position", Integer, nullable=False),
+    _text("name"),
+    Column("arguments", Text),
+    _text("why"),
+    _text("digest"),
+    Column("is_question", Boolean, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    _text("verdict"),
+    _text("reason"),
+    _text("text"),
+    Column("edited", Text),
+    Column("answered_at", BigInteger),
+    Column("token", Text, nullable=False, default=""),
+)
+
+_schema = Table(f"{PREFIX}schema", _tables, Column("version", Integer, primary_key=True, autoincrement=False))
+
+PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals)
+"""The tables whose rows go with a job."""
+
+
+def create_tables(connection: Connection, place: str) -> None:
+    """Make the tables, or bring older ones up to `VERSION`. The caller's transaction holds off every other process.
+
+    Args:
+        connection: In a transaction.
+        place: The database, for errors.
+
+    Raises:
+        CallerError: A newer Callboard made the tables, or the file is another program's.
+    """
+    names = set(inspect(connection).get_table_names())
+    if _schema.name not in names:
+        if connection.dialect.name == "sqlite" and names and not any(name.startswith(PREFIX) for name in names):
+            hint = "name a file of its own: CALLBOARD_DATABASE_URL=sqlite:////PATH/jobs.db"
+            raise CallerError("the file is the database of another program", path=place, hint=hint)
+        _tables.create_all(connection)
+        connection.execute(insert(_schema), {"version": VERSION})
+        return
+    version = connection.scalar(select(func.max(_schema.c.version))) or 0
+    if version > VERSION:
+        message = f"the jobs in it are of version {version}, and this Callboard knows {VERSION} at most"
+        raise CallerError(message, path=place, hint="update Callboard, or name another database")
+    for before in range(version, VERSION):
+        for statement in MIGRATIONS[before]:
+            connection.execute(text(statement))
+        connection.execute(update(_schema), {"version": before + 1})
+
+
+def insert_once(table: Table, connection: Connection) -> Any:
+    """An insertion that leaves rows alone that are there already: they were written by a commit that went unnoticed."""
+    return _INSERTIONS[connection.dialect.name](table).on_conflict_do_nothing()
+
+
+_INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
