@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
@@ -17,6 +18,7 @@ from callboard.core import (
     UserCanister,
     contents,
 )
+from callboard.errors import CallerError
 from callboard.evaluation.records import RecordFile
 from callboard.evaluation.runner import EndpointGone, RunnerOptions, attempt_task, run_tasks
 from callboard.evaluation.task import ExpectedCall, ScriptedResult, Step, Task
@@ -216,6 +218,15 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
     assert [each.is_cached for each in outcomes] == [True, True, False]
     _, requests = collect([], tasks, path)
     assert requests == []
+
+
+def test_answers_that_cannot_be_kept_end_the_run_once(tmp_path, caplog):
+    (tmp_path / "answers").write_text("a file where the folder should be")
+    tasks = [task(f"t{at}") for at in range(8)]
+    with pytest.raises(CallerError, match="make room there"):
+        collect([ROME] * 8, tasks, tmp_path / "answers/m.jsonl", fresh=True, concurrency=4)
+    gc.collect()
+    assert not caplog.records
 
 
 def test_a_cancelled_run_keeps_what_is_done(tmp_path):

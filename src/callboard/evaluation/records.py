@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from callboard.core import Controls, Request
+from callboard.errors import CallerError
 from callboard.evaluation.task import Attempt, Task, encode_task
 from callboard.evaluation.variants import Variant
 from callboard.modes import Plan, lower_request
@@ -97,7 +98,14 @@ class RecordFile:
         return {record.key: record for line in data.split(b"\n") for record in _decode(line)}
 
     def append(self, record: Record) -> None:
-        """Keep a record. Raises OSError if it cannot be written."""
+        """Keep a record. Raises CallerError if it cannot be written."""
+        try:
+            self._write(record)
+        except OSError as error:
+            hint = "make room there; what is done is kept, and the same command goes on"
+            raise CallerError(error.strerror or "cannot be written", path=str(self.path), hint=hint) from None
+
+    def _write(self, record: Record) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -131,6 +131,7 @@ async def run_tasks(
 
     Raises:
         EndpointGone: Several replies in a row failed.
+        CallerError: An answer cannot be kept.
     """
     options = options or RunnerOptions()
     records = {} if options.fresh else file.read()
@@ -389,8 +390,9 @@ async def _in_parallel(
                 running.add(asyncio.ensure_future(run(item)))
             if not running:
                 return
-            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for each in ended:
+                running.remove(each)
                 yield each.result()
     finally:
         for each in running:
