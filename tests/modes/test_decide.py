@@ -36,6 +36,7 @@ CLOCK = ToolDeclaration("clock", "The time of day.", {"properties": {}})
 REQUEST = Request("m", [UserCanister("The weather in Oslo?")], (WEATHER, CLOCK))
 QUESTION = Gate("question", 1.0)
 GROUNDING = Gate("grounding", -1.0)
+CONFIDENCE = Gate("confidence", 2.0)
 
 
 def call(index, name, arguments):
@@ -129,6 +130,51 @@ def test_a_value_may_stand_in_a_picture():
     picture = PictureContent(b"x")
     request = Request("m", [UserCanister([TextualContent("The weather here?"), picture])], REQUEST.tools)
     assert judge([*OSLO, *END], gate=GROUNDING, request=request)[3] is None
+
+
+def first_token(call, words):
+    top = [{"token": "```", "logprob": math.log(call / 2)}, {"token": " {\n", "logprob": math.log(call / 2)}]
+    top.append({"token": "To", "logprob": math.log(words)})
+    return [Logprobs(({**top[0], "top_logprobs": top[1:]},)), Usage(9, 1)]
+
+
+def test_a_call_that_the_model_was_sure_of_passes():
+    passed, released, (question,), answer = judge([ReplyStarted(), *OSLO, *END], [first_token(0.98, 0.02)], CONFIDENCE)
+    assert passed == [ReplyStarted()]
+    assert released == [*OSLO, Usage(29, 11), ReplyEnded("invocations")]
+    assert answer is None
+    asked = question.request
+    assert asked.canisters == REQUEST.canisters  # the same prompt again, for its first token
+    assert asked.tools == REQUEST.tools
+    assert asked.controls.max_tokens == 1
+
+
+def test_a_call_that_it_hesitated_to_make_is_stopped():
+    assert judge([*OSLO, *END], [first_token(0.7, 0.3)], CONFIDENCE)[3] is not None
+
+
+def test_a_sure_call_with_a_value_that_nobody_said_is_stopped_unless_it_was_very_sure():
+    made_up = call(0, "weather", {"city": "Lima"})
+    assert judge([*made_up, *END], [first_token(0.95, 0.05)], CONFIDENCE)[3] is not None
+    assert judge([*made_up, *END], [first_token(0.999, 0.001)], CONFIDENCE)[3] is None
+
+
+def test_the_calls_of_a_reply_share_its_confidence():
+    _, _, questions, answer = judge([*OSLO, *call(1, "clock", {}), *END], [first_token(0.6, 0.4)], CONFIDENCE)
+    assert len(questions) == 1
+    assert answer is not None
+
+
+def test_behind_words_the_values_decide():
+    assert judge([TextPiece("I look it up: "), *OSLO, *END], gate=CONFIDENCE)[3] is None
+    assert judge([TextPiece("Well: "), *call(0, "weather", {"city": "Lima"}), *END], gate=CONFIDENCE)[3] is not None
+
+
+@pytest.mark.parametrize("answer", [[], [TextPiece("```")], [Logprobs(({"token": "```"},))]])
+def test_without_log_probabilities_the_values_decide(answer):
+    made_up = call(0, "weather", {"city": "Lima"})
+    assert judge([*OSLO, *END], [answer], CONFIDENCE)[3] is None
+    assert judge([*made_up, *END], [answer], CONFIDENCE)[3] is not None
 
 
 def test_of_two_calls_one_is_stopped():

@@ -38,6 +38,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "python": {"mode": "validated", "tool_prompt": "python"},
         "examples": {"mode": "validated", "examples": 2},
         "grounding": {"gate": "grounding"},
+        "confidence": {"gate": "confidence"},
         "question": {"gate": "question"},
     }
 )

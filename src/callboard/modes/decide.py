@@ -1,10 +1,12 @@
 """Decide whether a call is made, before anyone sees it: each call is held back until it has a score.
 
-A small model that is shown a tool calls it, whether it fits or not, and what it lacks it makes up. Asked for one word
-about the call that it has just written, it knows better. The score of a call is the log-odds of that word, `yes` against
-`no`, without the model's own inclination (`bias`); each required value that stands nowhere in the conversation takes
-`UNGROUNDED` off it. A call below the threshold is stopped, and the model is asked for an answer in words, without tools.
-From a call that passes, values are left out that nobody said and the tool does not require: its own defaults are better.
+A small model that is shown a tool calls it, whether it fits or not, and what it lacks it makes up. But it hesitates
+where no tool fits: `confidence` is the log-odds of the first token of its reply, a call against words. Or it is asked
+about the call that it has just written: `question` is the log-odds of `yes` against `no`, without its own inclination
+(`bias`). That is the score of a call; each required value that stands nowhere in the conversation takes `UNGROUNDED` off
+it, and `grounding` has nothing else. A call below the threshold is stopped, and the model is asked for an answer in
+words, without tools. From a call that passes, values are left out that nobody said and the tool does not require: its
+own defaults are better.
 
 Laws: a `DecideStep` is a Stage, and what to ask next follows from what was read. No event is taken back. Text before
 the first call passes at once. A question that fails stops nothing.
@@ -13,7 +15,7 @@ the first call passes at once. A question that fails stops nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +26,7 @@ from msgspec.structs import replace
 from callboard.core import (
     ArgumentsPiece,
     AssistantCanister,
+    Canister,
     Controls,
     Event,
     FileContent,
@@ -53,6 +56,8 @@ UNGROUNDED: Final = 2.0
 """What a required value that nobody said takes off the score: as much as seven to one in the model's own word."""
 _MOST_UNGROUNDED: Final = 2
 """Values that count; a third one says nothing new."""
+_BEGINS_CALL: Final = ("{", "[", "<", "`")
+"""How the first token of a call begins, in whatever dialect: an object, a list, a marker, a fence."""
 _YES: Final = frozenset({"yes", "y"})
 _NO: Final = frozenset({"no", "n"})
 _LEAST: Final = 1e-6
@@ -111,6 +116,8 @@ class DecideStep:
         self._usage = Usage()
         self._ending: ReplyEnded | ReplyFailed | None = None
         self._is_cut = False
+        self._begins_in_words = False
+        """Whether text was given before the first call: then its first token says nothing about the call."""
 
     def add_text(self, text: str) -> None:
         """What the model wrote, before calls were found in it: a question behind it finds its prompt in the cache."""
@@ -128,6 +135,8 @@ class DecideStep:
                 self._ending = event
             case Usage():
                 self._usage = event
+            case TextPiece(text=text) if not self._held and text.strip():
+                self._begins_in_words = True
         if self._held or isinstance(event, (*_CALLS, Usage, ReplyEnded, ReplyFailed)):
             self._held.append(event)
             return []
@@ -149,14 +158,19 @@ class DecideStep:
                 continue
             if self._gate.kind == "grounding":
                 self._scores[call.index] = -self._penalty(call, tool)
-                continue
-            return GateQuestion(call.index, self._question(call, tool))
+            elif self._gate.kind == "question":
+                return GateQuestion(call.index, self._question(call, tool))
+            elif self._begins_in_words:
+                self._scores[call.index] = self._score_by_values(call, tool)
+            else:
+                return GateQuestion(call.index, self._ask(self._request.canisters))
         return None
 
     def take_answer(self, question: GateQuestion, events: Iterable[Event]) -> None:
         """The reply to a question. One that fails is asked for once more, without log-probabilities.
 
-        A question without an answer, or with one that is neither yes nor no, lets the call pass.
+        A question without an answer, or with one that is neither yes nor no, lets the call pass. Where the confidence
+        is not known, the values decide alone.
         """
         events = list(events)
         for event in events:
@@ -164,6 +178,9 @@ class DecideStep:
                 self._usage += event
         if self._fields and any(isinstance(event, ReplyFailed) for event in events):
             self._fields = {}  # perhaps they were refused: the word alone is asked for
+            return
+        if self._gate.kind == "confidence":
+            self._score_by_confidence(read_confidence(events))
             return
         call = next(call for call in self._calls if call.index == question.index)
         tool = next(tool for tool in self._request.tools if tool.name == call.name)
@@ -238,15 +255,35 @@ class DecideStep:
         if call.index in self._not_in_text:
             written = f'{written}\n{{"name": "{call.name}", "arguments": {call.raw}}}'.lstrip()
         dialogue = (AssistantCanister(contents(written)), UserCanister(contents(ask_about(tool))))
+        return self._ask((*self._request.canisters, *dialogue))
+
+    def _ask(self, canisters: Sequence[Canister]) -> Request:
+        """For the first token of what follows in the conversation."""
         return replace(
             self._request,
-            canisters=(*self._request.canisters, *dialogue),
+            canisters=canisters,
             constraint=None,
             # The effort may change the prompt, and whether words come before thoughts.
             controls=Controls(temperature=0.0, max_tokens=1, effort=self._request.controls.effort),
             stream=False,  # llama.cpp gives no log-probabilities in a stream where there are tools
             extra={**self._request.extra, **self._fields},
         )
+
+    def _score_by_confidence(self, odds: float | None) -> None:
+        """Give each call that has none its score: they are all of one reply."""
+        tools = {tool.name: tool for tool in self._request.tools}
+        for call in self._calls:
+            if call.index in self._scores:
+                continue
+            if call.arguments is None or call.name not in tools:
+                self._scores[call.index] = math.inf
+            elif odds is None:
+                self._scores[call.index] = self._score_by_values(call, tools[call.name])
+            else:
+                self._scores[call.index] = odds - self._penalty(call, tools[call.name])
+
+    def _score_by_values(self, call: InvocationEnded, tool: ToolDeclaration) -> float:
+        return -math.inf if self._penalty(call, tool) else math.inf
 
     def _penalty(self, call: InvocationEnded, tool: ToolDeclaration) -> float:
         ungrounded = find_ungrounded(call.arguments or {}, tool.schema, self._conversation)
@@ -303,10 +340,26 @@ def read_answer(events: Iterable[Event]) -> float | None:
     return math.inf if word in _YES else -math.inf if word in _NO else None
 
 
-def _odds(token: Mapping[str, Any]) -> float | None:
+def read_confidence(events: Iterable[Event]) -> float | None:
+    """The log-odds of a call against words as the first token of a reply; None without log-probabilities."""
+    for event in events:
+        if isinstance(event, Logprobs) and event.tokens and not event.is_refusal:
+            known = _read_probabilities(event.tokens[0])
+            call = sum(value for token, value in known.items() if token.lstrip().startswith(_BEGINS_CALL))
+            words = sum(known.values()) - call
+            return math.log((call + _LEAST) / (words + _LEAST)) if call + words else None
+    return None
+
+
+def _read_probabilities(token: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the tokens that were likeliest in its place."""
     top = token.get("top_logprobs")
     likely = [token, *(top if isinstance(top, list) else [])]
-    known = {str(each.get("token")): _probability(each) for each in likely if isinstance(each, Mapping)}
+    return {str(each.get("token")): _probability(each) for each in likely if isinstance(each, Mapping)}
+
+
+def _odds(token: Mapping[str, Any]) -> float | None:
+    known = _read_probabilities(token)
     yes = sum(value for word, value in known.items() if _word(word) in _YES)
     no = sum(value for word, value in known.items() if _word(word) in _NO)
     return None if not yes and not no else math.log((yes + _LEAST) / (no + _LEAST))

@@ -14,7 +14,7 @@ OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
 """What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 
-GateKind: TypeAlias = Literal["", "grounding", "question"]
+GateKind: TypeAlias = Literal["", "grounding", "confidence", "question"]
 """What a call is judged by before it is made (see `Profile.gate`)."""
 ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
 """Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
