@@ -32,6 +32,7 @@ from callboard.core import (
     ContentLike,
     Controls,
     InvocationCanister,
+    Journal,
     Model,
     NamedTool,
     Request,
@@ -50,7 +51,7 @@ from callboard.providers import open_model
 from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
-    from callboard.agent.resume import Resumption
+    from callboard.agent.resume import Interruption, Resumption
     from callboard.agent.sync_run import SyncRun
     from callboard.loop import ContextWindow
     from callboard.loop.cache_watch import CacheWatch
@@ -71,6 +72,7 @@ class RunOptions(TypedDict, total=False):
     controls: Controls | None
     tool_choice: ToolChoice | None
     context: Context | None
+    journal: Journal | None
 
 
 _NAMED = 5
@@ -213,6 +215,7 @@ class Agent(Generic[OutputT_co]):
         controls: Controls | None = None,
         tool_choice: ToolChoice | None = None,
         context: Context | None = None,
+        journal: Journal | None = None,
     ) -> Run[OutputT_co]:
         """The run, to be iterated over for its events.
 
@@ -231,6 +234,9 @@ class Agent(Generic[OutputT_co]):
             tool_choice: In the place of the agent's own.
             context: That of a tool: the run is one within the run that called it. It gets its auxdata, its events are
                 told there, what it takes counts there, and `approve` of that run is asked where the agent has none.
+            journal: Where the run writes down what it is about to do. With one that has the progress of an interrupted
+                run, that run goes on: `history` is its conversation as far as it was saved, and there is no prompt.
+                Calls that neither `results` nor `approvals` name are judged as those of a fresh reply.
 
         Raises:
             CallerError: An argument is none of these, or there is nothing to ask.
@@ -245,6 +251,7 @@ class Agent(Generic[OutputT_co]):
             controls=controls,
             tool_choice=tool_choice,
             context=context,
+            journal=journal,
             **({} if model is None else {"model": model}),
         )
         outer = context.run if context is not None and isinstance(context.run, OuterRun) else None
@@ -260,12 +267,23 @@ class Agent(Generic[OutputT_co]):
         if not (canisters or question.content or results or approvals):
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
         now = settings.clock()
-        prompted = (replace(question, timestamp=question.timestamp or now),) if question.content else ()
-        added, resumption = self._read_results(
-            canisters, results or {}, approvals or {}, prompt=prompted, active=active, now=now
-        )
-        if not (added or resumption) and ends_with_model(canisters):
-            added = [UserCanister(contents(GO_ON), timestamp=now)]
+        progress = journal.progress if journal is not None else None
+        added: list[Canister] = []
+        resumption: Resumption | None = None
+        interruption: Interruption | None = None
+        if progress is not None:
+            from callboard.agent.resume import read_interruption  # noqa: PLC0415  # few runs
+
+            interruption = read_interruption(
+                canisters, progress, approvals or {}, results or {}, prompt=question, now=now
+            )
+        else:
+            prompted = (replace(question, timestamp=question.timestamp or now),) if question.content else ()
+            added, resumption = self._read_results(
+                canisters, results or {}, approvals or {}, prompt=prompted, active=active, now=now
+            )
+            if not (added or resumption) and ends_with_model(canisters):
+                added = [UserCanister(contents(GO_ON), timestamp=now)]
         loop = active.loop(
             [*canisters, *added], limits=limits or settings.limits, outer=outer.budget if outer is not None else None
         )
@@ -274,11 +292,13 @@ class Agent(Generic[OutputT_co]):
                 loop=loop,
                 active=active,
                 shared=shared,
-                history_length=len(canisters),
+                history_length=progress.history_length if progress else len(canisters),
                 clock=settings.clock,
                 store=settings.store,
                 outer=outer,
                 resumption=resumption,
+                journal=journal,
+                interruption=interruption,
             )
         )
 

@@ -101,6 +101,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "results": (lambda value: isinstance(value, Mapping), "a mapping of identifiers to results"),
     "approvals": (lambda value: isinstance(value, Mapping), "a mapping of identifiers to answers"),
     "context": (lambda value: isinstance(value, Context), "a tool's Context"),
+    "journal": (lambda value: callable(getattr(value, "begin_call", None)), "a Journal"),
     "limits": (lambda value: isinstance(value, Limits), "Limits(...)"),
     "policy": (lambda value: isinstance(value, Policy), "a Policy"),
     "auxdata": (lambda value: isinstance(value, Mapping), "a mapping"),

@@ -2,6 +2,9 @@
 
 A call that was allowed runs as if it had been allowed at once. What cannot be meant is refused before anything runs: a
 decision about no call, about one that has its result, or in words that are none.
+
+A run that was interrupted goes on in the same way, but for calls that nothing was decided about: they did not begin, and
+are judged as those of a fresh reply.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from callboard.core import (
     Canister,
     InvocationCanister,
     ResultCanister,
+    RunProgress,
     ToolError,
+    UserCanister,
     error_result,
 )
 from callboard.errors import CallerError
@@ -37,6 +42,14 @@ class Resumption(NamedTuple):
     answered: Mapping[str, ResultCanister]
     decisions: tuple[ApprovalAnswered, ...]
     prompt: tuple[Canister, ...]
+
+
+class Interruption(NamedTuple):
+    """What was saved of an interrupted run, and by the identifiers of calls decisions and results that came since."""
+
+    progress: RunProgress
+    decisions: Mapping[str, ApprovalAnswered]
+    results: Mapping[str, ResultCanister]
 
 
 def find_waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
@@ -116,6 +129,41 @@ def read_resumption(
     others = [each for each in waiting if each.identifier not in approvals]
     answered = {each.invocation_id: each for each in complete_results(others, results, now)}
     return Resumption(tuple(waiting), answered, tuple(decisions), prompt)
+
+
+def read_interruption(
+    history: Iterable[Canister],
+    progress: RunProgress,
+    approvals: Mapping[str, Answer],
+    results: Mapping[str, Any],
+    *,
+    prompt: UserCanister,
+    now: datetime,
+) -> Interruption:
+    """What is known of an interrupted run when it goes on.
+
+    Args:
+        history: Its conversation as far as it was saved.
+        progress: What was saved of it besides.
+        approvals: Decisions about calls that wait, by their identifiers.
+        results: Results of calls that wait.
+        prompt: What the user says next, which has to be nothing.
+        now: The time.
+
+    Returns:
+        What the run goes on with.
+
+    Raises:
+        CallerError: There is a prompt, or a decision or a result is about no call that waits.
+    """
+    if prompt.content:
+        raise CallerError("an interrupted run goes on without a prompt", path="prompt", hint="let it end first")
+    calls = {each.identifier: each for each in find_waiting_calls(history)}
+    _check_known(approvals, calls, "approval")
+    _check_known(results, calls, "result")
+    resolved = complete_results([calls[identifier] for identifier in results], results, now)
+    decisions = {identifier: read_answer(calls[identifier], answer) for identifier, answer in approvals.items()}
+    return Interruption(progress, decisions, {each.invocation_id: each for each in resolved})
 
 
 def _check_known(decided: Iterable[str], identifiers: Mapping[str, Any], what: str) -> None:

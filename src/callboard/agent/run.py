@@ -76,7 +76,9 @@ if TYPE_CHECKING:
     from callboard.agent.agent import Agent
     from callboard.agent.arguments import AgentSettings
     from callboard.agent.handoff import Handoff
-    from callboard.agent.resume import Resumption
+    from callboard.agent.resume import Interruption, Resumption
+    from callboard.agent.run_journal import RunJournal
+    from callboard.core import Journal
     from callboard.tools.search import ToolSearch
 
 _Value = TypeVar("_Value")
@@ -198,6 +200,9 @@ class RunSettings:
     """The run that this one is within."""
     resumption: Resumption | None
     """Decisions about calls of the history."""
+    journal: Journal | None = None
+    interruption: Interruption | None = None
+    """What is known of the run that goes on, where it was interrupted."""
 
 
 class OuterRun:
@@ -257,9 +262,15 @@ class Run(Generic[OutputT_co]):
         self._active = settings.active
         self._agents = {id(settings.active.agent): settings.active}
         """Those that had the conversation."""
-        self._begun_at = self._stored = settings.history_length
+        self._begun_at = settings.history_length
+        self._stored = len(settings.loop.transcript) if settings.interruption else self._begun_at
+        self._decisions = {**settings.interruption.decisions} if settings.interruption else {}
+        """About calls that the run asks about, by their identifiers."""
         self._clock = settings.clock
         self._store = settings.store
+        self._journal: RunJournal | None = None
+        if settings.journal is not None:
+            self._journal = self._open_journal(settings.journal)
         self._outer = settings.outer
         self._asking = asyncio.Lock()
         self._resources = AsyncExitStack()
@@ -328,6 +339,8 @@ class Run(Generic[OutputT_co]):
                     yield self._feed(decision)
                 while self._actions:
                     action = self._actions.popleft()
+                    if self._journal is not None:
+                        await self._journal.save(action)
                     match action:
                         case CallModel():
                             yield self._give(RoundStarted(action.number))
@@ -363,9 +376,9 @@ class Run(Generic[OutputT_co]):
                         case Finish():
                             yield self._give(self._end(action))
             except _OutOfTime as over:
-                yield self._give(self._stop(str(over), "incomplete"))
+                yield self._give(await self._end_out_of_time(str(over)))
             except ToolExecutionFailure as failure:
-                for event in self._fail(failure):
+                for event in await self._fail(failure):
                     yield self._give(event)
             except (asyncio.CancelledError, GeneratorExit):
                 self._stop("cancelled", "cancelled")
@@ -388,6 +401,7 @@ class Run(Generic[OutputT_co]):
         if active.executor.enclose is not None:
             return []
         active.executor.enclose = self._enclose
+        active.executor.journal = self._journal
         self._agents[id(active.agent)] = active
         await self._resources.enter_async_context(active.resource)
         return [Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped]
@@ -395,11 +409,11 @@ class Run(Generic[OutputT_co]):
     def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
         return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
 
-    async def _begin(self) -> tuple[ApprovalAnswered, ...]:
+    async def _begin(self) -> Iterable[Event]:
         """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
 
         Returns:
-            Decisions about calls of the history.
+            Decisions about calls of the history, or what is to be told of the agents that it was handed over to.
         """
         text = await self._active.instruct(self._settings.shared.auxdata)
         transcript = self._loop.transcript
@@ -407,10 +421,14 @@ class Run(Generic[OutputT_co]):
         if text and first is None:
             transcript.insert(0, self._supervisor(text))
             self._begun_at += bool(self._begun_at)
-            self._stored = self._begun_at
+            self._stored += bool(self._stored)
+            if self._journal is not None:
+                self._journal.saved += bool(self._journal.saved)
         elif text and first is not None and (self._active.overrides or first.by_agent):
             self._instructions = self._supervisor(text)
         self._keep()
+        if self._settings.interruption is not None:
+            return await self._recover(self._settings.interruption)
         resumed, now = self._settings.resumption, self._clock()
         if resumed is None:
             self._actions.extend(self._loop.start(now))
@@ -418,21 +436,59 @@ class Run(Generic[OutputT_co]):
         self._actions.extend(self._loop.resume(resumed.invocations, resumed.answered, resumed.prompt, now))
         return resumed.decisions
 
+    async def _recover(self, interruption: Interruption) -> list[Event]:
+        """Go on where the run was interrupted, with the agent that has the conversation by now."""
+        from callboard.loop.interruption import find_called_turns  # noqa: PLC0415  # of few runs
+
+        events: list[Event] = []
+        last = None
+        for turn in find_called_turns(self._loop.transcript, self._begun_at):
+            if turn.end + len(turn.results) == len(self._loop.transcript):
+                last = turn
+            elif name := self._loop.recall(turn):
+                events += await self._switch_agent(name)
+            else:
+                self._has_called = True
+        if last is not None and self._journal is not None:
+            self._journal.take_back(last.results)
+            self._stored -= len(last.results)
+            last.results.update(interruption.results)
+        now = self._clock()
+        self._actions.extend(self._loop.recover(interruption.progress, last, self._decisions, now))
+        return events
+
+    def _open_journal(self, journal: Journal) -> RunJournal:
+        from callboard.agent.run_journal import RunJournal  # noqa: PLC0415  # of few runs
+
+        return RunJournal(
+            journal,
+            lambda: self._loop,
+            self._clock,
+            history_length=self._settings.history_length,
+            saved=self._stored,
+        )
+
     def _supervisor(self, text: str) -> SupervisorCanister:
         return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
 
     async def _hand_over(self, name: str) -> list[Event]:
+        events = await self._switch_agent(name)
+        self._actions.extend(self._loop.go_on(self._clock()))
+        return events
+
+    async def _switch_agent(self, name: str) -> list[Event]:
         handoff = cast("Handoff", self._active.invokers[name])
         agent = handoff.agent
         notes = await self._enter(self._agents.get(id(agent)) or agent.set_up(self._settings.shared))
         self._instructions = self._supervisor(await self._active.instruct(self._settings.shared.auxdata))
         self._loop = self._active.loop(after=self._loop)
-        self._actions.extend(self._loop.go_on(self._clock()))
         return [HandedOver(handoff.to), *notes]
 
     async def _ask(self, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
         from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
 
+        if decision := self._decisions.pop(invocation.identifier, None):
+            return decision
         answer = await ask_approval(self._active.approve, invocation, why)
         if self._outer is not None and answer.verdict == "defer":
             return replace(answer, verdict="deny", why=_NOT_LATER)
@@ -512,10 +568,18 @@ class Run(Generic[OutputT_co]):
             self._loop.feed(ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
 
-    def _fail(self, failure: ToolExecutionFailure) -> list[Event]:
+    async def _end_out_of_time(self, why: str) -> RunEnded:
+        ended = self._stop(why, "incomplete")
+        if self._journal is not None:
+            await self._journal.save()
+        return ended
+
+    async def _fail(self, failure: ToolExecutionFailure) -> list[Event]:
         """Ends a run that fails fast; the conversation is rolled back."""
         self.failure = failure
         rolled_back = self._roll_back()
+        if self._journal is not None:
+            await self._journal.roll_back(rolled_back, self._begun_at)
         return [Note("alert", str(failure)), rolled_back, self._end(Finish("failed", "", str(failure)))]
 
     def _end(self, finish: Finish) -> RunEnded:

@@ -5,15 +5,15 @@ Everything above the I/O line depends on these alone, so it can be run and repla
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from callboard.core.canisters import Canister, InvocationCanister
-from callboard.core.events import Event, RolledBack, Verdict
+from callboard.core.canisters import Canister, InvocationCanister, ResultCanister
+from callboard.core.events import Event, RolledBack, RunState, Usage, Verdict
 from callboard.core.request import Request
 
 Clock: TypeAlias = Callable[[], datetime]
@@ -82,6 +82,66 @@ class Store(Protocol):
 
     def append(self, item: Canister | RolledBack, /) -> None:
         """Keep it; it is on disk when this returns."""
+        ...
+
+
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an interrupted run goes on with, besides its conversation: what it has used, and what was decided.
+
+    `rounds` counts the replies that came, `calls` those that ran but for the last reply's, `seconds` the time that the
+    run was under way. `cost` is that of the tokens whose price is known, `is_priced` whether all are. `state`, `output`
+    and `why` are there where the run's end was decided.
+    """
+
+    history_length: int = 0
+    """Canisters of the conversation before the run."""
+    rounds: int = 0
+    calls: int = 0
+    usage: Usage = Usage()
+    cost: float = 0.0
+    is_priced: bool = True
+    seconds: float = 0.0
+    refused: int = 0
+    """Replies in a row that the model was asked to make again."""
+    empty: int = 0
+    """Replies in a row that said nothing."""
+    thoughts: int = 0
+    """Replies in a row that only thought."""
+    is_last: bool = False
+    """Whether the reply that is asked for is to answer without any call."""
+    shortfall: str = ""
+    """Why the run will not have completed, however it goes on."""
+    state: RunState | Literal[""] = ""
+    output: str = ""
+    why: str = ""
+
+
+class Journal(Protocol):
+    """What a run writes down before it acts, so that another process can go on with it.
+
+    What was given is kept for good when a method returns. What a method raises ends the run. `progress` is that of the
+    run that goes on, None for a new one.
+    """
+
+    @property
+    def progress(self) -> RunProgress | None:
+        """What was saved last of the run that goes on."""
+        ...
+
+    def call_key(self, invocation: InvocationCanister, /) -> str:
+        """A name of the call that no other call of any run has, and that it has again when it is run again."""
+        ...
+
+    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /) -> None:
+        """Keep what the conversation has grown by, in one piece; results that `end_call` got are not among it."""
+        ...
+
+    async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
+        """Keep that the call is about to run. A result spares running it."""
+        ...
+
+    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
+        """Keep the result of a call that ran, as soon as it is there, whatever the others do."""
         ...
 
 

@@ -18,7 +18,7 @@ from collections.abc import (
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -43,6 +43,22 @@ Enclose: TypeAlias = Callable[[InvocationCanister, Callable[[Event], None]], obj
 """Makes `Context.run` of a call from the invocation and the function that gives the run an event."""
 
 
+class CallJournal(Protocol):
+    """The part of a run's `Journal` that is about its calls."""
+
+    def call_key(self, invocation: InvocationCanister, /) -> str:
+        """See `Journal`."""
+        ...
+
+    async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:
+        """See `Journal`."""
+        ...
+
+    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
+        """See `Journal`."""
+        ...
+
+
 _ALERTED: Final = frozenset({"validation", "timeout"})
 """What is always a result, also where a run fails fast, and so would go unnoticed."""
 
@@ -52,8 +68,9 @@ class ParallelExecutor:
 
     Hooks run inside the concurrency limit, once an invocation, whatever retries follow; what they raise ends
     the run. What tools come upon is theirs as far as the `policy` permits; which calls run is decided elsewhere.
-    `enclose` makes what a tool hands to a run that it begins.
-    `limit` invocations are under way at once, those of one in their order. `namespaces` holds one mutable mapping for each ensemble, by its name.
+    `enclose` makes what a tool hands to a run that it begins. `journal` is told before a tool begins and as soon as its
+    result is there, behind the hooks. `limit` invocations are under way at once, those of one in their order.
+    `namespaces` holds one mutable mapping for each ensemble, by its name.
     """
 
     def __init__(
@@ -70,6 +87,7 @@ class ParallelExecutor:
     ) -> None:
         self._invokers = invokers
         self.enclose: Enclose | None = None
+        self.journal: CallJournal | None = None
         self._policy = policy or Policy()
         self._auxdata = MappingProxyType(dict(auxdata or {}))
         self._on_error: OnError = on_error
@@ -144,13 +162,23 @@ class ParallelExecutor:
             if isinstance(replacement, ResultCanister):
                 result = replacement
             else:
-                running = invocation if replacement is None else replacement
+                # It answers the model's call, whichever one the hook made.
+                running = invocation if replacement is None else replace(replacement, identifier=invocation.identifier)
                 refused = None if is_checked and replacement is None else check_call(running, self._invokers)
-                result = refused or await self._execute(running, news)
+                early = refused or (await self._begin(self.journal, running) if self.journal else None)
+                result = early or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))
                 result = result if changed is None else changed
+                if self.journal is not None and early is None:
+                    result = replace(result, invocation_id=invocation.identifier)
+                    await self.journal.end_call(invocation, result)
             return replace(result, invocation_id=invocation.identifier)
+
+    async def _begin(self, journal: CallJournal, invocation: InvocationCanister) -> ResultCanister | None:
+        """Write down that the call begins. The result that the journal has of it."""
+        idempotent = self._invokers[invocation.name].is_idempotent(invocation.arguments or {})
+        return await journal.begin_call(invocation, idempotent)
 
     async def _execute(self, invocation: InvocationCanister, news: _Progress) -> ResultCanister:
         invoker = self._invokers[invocation.name]
@@ -165,6 +193,7 @@ class ParallelExecutor:
                 partial(news.progress, invocation.identifier),
                 self._policy.permits(invoker, arguments),
                 self.enclose(invocation, news.emit) if self.enclose else None,
+                self.journal.call_key(invocation) if self.journal else "",
             ),
             identifier=invocation.identifier,
             on_error=self._on_error,

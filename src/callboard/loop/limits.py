@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from callboard.core import Usage
+from callboard.core import RunProgress, Usage
 from callboard.errors import CallerError
 from callboard.profiles import Prices
 
@@ -54,8 +54,10 @@ class Budget:
     def __init__(self, limits: Limits, prices: Prices | None, outer: Budget | None = None) -> None:
         self.limits = limits
         self.usage = Usage()
+        self.calls = 0
+        """Calls that were run."""
         self._outer = outer
-        self._calls = 0
+        self._earlier = RunProgress()
         self._by_prices: dict[Prices | None, Usage] = {prices: Usage()}
         self.depth: int = outer.depth + 1 if outer else 0
         if self.depth > MAX_DEPTH:
@@ -64,7 +66,7 @@ class Budget:
     @property
     def cost(self) -> float | None:
         """The cost so far, None where the price of some of it is not known."""
-        return None if None in self._by_prices else self._spent
+        return None if None in self._by_prices or not self._earlier.is_priced else self.spent
 
     def add(self, usage: Usage, prices: Prices | None) -> None:
         """Count the usage of a reply."""
@@ -74,16 +76,21 @@ class Budget:
             if self._outer is not None:
                 self._outer.add(usage, prices)
 
+    def go_on(self, progress: RunProgress) -> None:
+        """Count what the run had taken before it was interrupted."""
+        self._earlier = progress
+        self.usage, self.calls = progress.usage, progress.calls
+
     def add_calls(self, count: int) -> None:
         """Count calls that are run."""
-        self._calls += count
+        self.calls += count
         if self._outer is not None:
             self._outer.add_calls(count)
 
     def out_of_calls(self) -> str:
         """Why no more calls are taken, if so."""
         most = self.limits.calls
-        if most is not None and self._calls >= most:
+        if most is not None and self.calls >= most:
             return f"no answer within {most} calls"
         return self._outer.out_of_calls() if self._outer is not None else ""
 
@@ -92,10 +99,12 @@ class Budget:
         used, limits = self.usage.input + self.usage.output, self.limits
         if limits.tokens is not None and used >= limits.tokens:
             return f"{used} tokens are used, of {limits.tokens}"
-        if limits.cost is not None and self._spent >= limits.cost:
-            return f"the cost is {self._spent:.4g}, of {limits.cost:.4g}"
+        if limits.cost is not None and self.spent >= limits.cost:
+            return f"the cost is {self.spent:.4g}, of {limits.cost:.4g}"
         return self._outer.exhaustion_reason() if self._outer is not None else ""
 
     @property
-    def _spent(self) -> float:
-        return sum(prices.cost(usage) for prices, usage in self._by_prices.items() if prices is not None)
+    def spent(self) -> float:
+        """The cost of the tokens whose price is known."""
+        priced = [prices.cost(usage) for prices, usage in self._by_prices.items() if prices is not None]
+        return self._earlier.cost + sum(priced)

@@ -11,7 +11,7 @@ clock, so a run can be replayed from its events.
 The state says what the loop waits for, and so which events mean anything to it. Every other event is ignored: a
 provider may send more than it should, and that must not decide anything.
 
-    idle          start, resume
+    idle          start, resume, recover
     replying      the events of a reply; ReplyEnded and ReplyFailed end it
     asking        an ApprovalAnswered for each call that a person is asked about
     running       a ResultReady for each call of the reply
@@ -38,6 +38,11 @@ Limits end a run in two ways. Where rounds, calls or errors are used up, one las
 (`_is_last`), so that the run has an answer; where tokens, cost or time are, nothing more is asked for. Either way the
 run is "incomplete".
 
+A run that was interrupted goes on where its conversation ends (`recover`): after what the user or the tools said with
+the next reply, after a reply's text with the check of it. The calls of the last reply pass `_permit` as those of a fresh
+reply do, with the results that they have; the replies before are counted again (`recall`), so that limits and repeated
+calls are judged as if nothing had happened.
+
 Laws (tests/loop): every invocation in the transcript gets its result, or is pending at the run's end; the work for an
 event is constant, but for one copy of the transcript for each reply that is asked for.
 """
@@ -45,7 +50,7 @@ event is constant, but for one copy of the transcript for each reply that is ask
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -69,6 +74,7 @@ from callboard.core import (
     ReplyFailed,
     ResultCanister,
     ResultReady,
+    RunProgress,
     RunState,
     SupervisorCanister,
     TextPiece,
@@ -85,6 +91,7 @@ from callboard.profiles import Prices
 from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_reason
 
 if TYPE_CHECKING:
+    from callboard.loop.interruption import CalledTurn
     from callboard.loop.repeat_guard import RepeatGuard
 
 State: TypeAlias = Literal["idle", "replying", "asking", "running", "checking", "handing_over", "ended"]
@@ -94,6 +101,7 @@ _NEXT: Final[Mapping[tuple[State, type[Action]], State]] = {
     ("idle", CallModel): "replying",
     ("idle", AskApproval): "asking",
     ("idle", Execute): "running",
+    ("idle", CheckOutput): "checking",
     ("idle", Finish): "ended",
     ("replying", CallModel): "replying",
     ("replying", AskApproval): "asking",
@@ -196,6 +204,8 @@ class Loop:
         self.budget: Budget = after.budget if after else Budget(limits or Limits(), rules.prices, outer)
         self.limits = self.budget.limits
         self.deadline: datetime | None = after.deadline if after else None
+        self._begun: datetime | None = after._begun if after else None  # noqa: SLF001  # of the same class
+        """When the run began, or would have begun without its interruptions."""
         self.errors: int = after.errors if after else 0
         """Results with an error, one after another."""
         self._invokers = invokers
@@ -217,6 +227,8 @@ class Loop:
         self._calls = PendingCalls()
         self._repeated: dict[str, ResultCanister] = {}
         """The results of calls that were made before, by their identifiers."""
+        self._counted = 0
+        """Those of them that the budget has counted."""
         self._following: list[Canister] = []
         """What follows the results of calls that waited in the history."""
         # Of the run.
@@ -280,6 +292,72 @@ class Loop:
             return []
         return self._move(self._execute(now))
 
+    def recall(self, turn: CalledTurn) -> str:
+        """Count an earlier reply of a run that goes on. The name of the handoff that it called, if it did."""
+        self.rounds += 1
+        self._repeated = {} if self._guard is None else self._guard.answers(turn.invocations)
+        return self._count_results(turn.pairs)
+
+    def recover(
+        self, progress: RunProgress, turn: CalledTurn | None, decided: Collection[str], now: datetime
+    ) -> list[Action]:
+        """Go on with a run that was interrupted.
+
+        Args:
+            progress: What was saved of it.
+            turn: Its last reply, if that called and nothing but results followed. They leave the transcript until the
+                others have theirs as well.
+            decided: The identifiers of calls that a person has decided about: the driver is asked about these, whatever
+                the rules say by now, unless they deny.
+            now: The time.
+
+        Returns:
+            The actions.
+        """
+        self._set_deadline(now - timedelta(seconds=progress.seconds))
+        self.budget.go_on(progress)
+        self.rounds, self._is_last, self._shortfall = progress.rounds, progress.is_last, progress.shortfall
+        self._refused, self._empty, self._thoughts = progress.refused, progress.empty, progress.thoughts
+        if progress.state:
+            return self._move([Finish(progress.state, progress.output, progress.why)])
+        if turn is not None:
+            del self.transcript[turn.end :]
+            self._calls = PendingCalls(turn.invocations, decided)
+            self._calls.answered.update(turn.results)
+            self.budget.add_calls(len(turn.results))
+            self._counted = len(turn.results)
+            return self._move(self._permit(now))
+        if ends_with_model(self.transcript):
+            self._unchecked = _last_text(self.transcript)
+            return self._move([CheckOutput(self._unchecked)])
+        return self._move(self._next_round(now))
+
+    def progress(self, now: datetime, finish: Finish | None = None) -> RunProgress:
+        """What the run goes on with if it is interrupted now, or when it does what `finish` says."""
+        over = finish if finish is not None and finish.state != "pending" else None
+        return RunProgress(
+            rounds=self.rounds - (self.state == "replying"),
+            calls=self.budget.calls - self._counted,
+            usage=self.usage,
+            cost=self.budget.spent,
+            is_priced=self.cost is not None,
+            seconds=(now - self._begun).total_seconds() if self._begun else 0.0,
+            refused=self._refused,
+            empty=self._empty,
+            thoughts=self._thoughts,
+            is_last=self._is_last,
+            shortfall=self._shortfall,
+            state=over.state if over else "",
+            output=over.output if over else "",
+            why=over.why if over else "",
+        )
+
+    def complete_result(self, result: ResultCanister) -> ResultCanister:
+        """The result of a call that has just ended, with what the transcript will say above it."""
+        result = self._calls.mark_edited(result)
+        first = self._calls.running[0].identifier if self._has_hallucinated else ""
+        return _beside_results(result) if result.invocation_id == first else result
+
     def go_on(self, now: datetime) -> list[Action]:
         """The next actions of a loop that another one's conversation was handed over to."""
         return self._move(self._next_round(now))
@@ -320,9 +398,10 @@ class Loop:
             self.state = _NEXT[self.state, type(action)]
         return actions
 
-    def _set_deadline(self, now: datetime) -> None:
+    def _set_deadline(self, begun: datetime) -> None:
+        self._begun = begun
         if self.limits.seconds is not None:
-            self.deadline = now + timedelta(seconds=self.limits.seconds)
+            self.deadline = begun + timedelta(seconds=self.limits.seconds)
 
     # Replies.
 
@@ -428,6 +507,8 @@ class Loop:
         self._repeated = {} if self._guard is None else self._guard.answers(current.invocations)
         for invocation in current.invocations:
             identifier = invocation.identifier
+            if identifier in current.answered:  # before the run was interrupted
+                continue
             cut = self._cut_calls.get(identifier, "")
             result = self._repeated.get(identifier) or check_call(invocation, self._invokers, cut)
             if result is not None:
@@ -441,6 +522,8 @@ class Loop:
         current, identifier = self._calls, invocation.identifier
         invoker = self._invokers[invocation.name]
         permission, why = self._apply_policy(invocation)
+        if permission == "allow" and identifier in current.decided:
+            permission, why = "ask", "it was asked about before"
         if permission == "allow" and not invoker.deferred:
             return []
         # What waits is validated before: nobody is asked about a call, or answers one, that could not run.
@@ -518,7 +601,9 @@ class Loop:
     def _execute(self, now: datetime) -> list[Action]:
         self._refuse_handoffs()
         running = self._calls.running
-        self.budget.add_calls(len(running) - len(self._calls.answered))
+        count = len(running) - len(self._calls.answered)
+        self.budget.add_calls(count)
+        self._counted += count
         return [Execute(running, self._calls.answered)] if running else self._end_calls(now)
 
     def _end_calls(self, now: datetime) -> list[Action]:
@@ -527,16 +612,14 @@ class Loop:
         pairs = [(invocation, result) for invocation, result in calls.results() if result is not None]
         results = [replace(result, timestamp=now) for _, result in pairs]
         if self._has_hallucinated and results:
-            results[0] = replace(results[0], content=(TextualContent(_BESIDE_RESULTS), *results[0].content))
+            results[0] = _beside_results(results[0])
         self.transcript += results
         if calls.deferred:
             return [Finish("pending", "", f"{len(calls.deferred)} calls wait for their results")]
-        for result in results:
-            self.errors = 0 if result.error is None else self.errors + 1
-        self._record_calls(pairs)
+        agent = self._count_results(pairs)
         self._calls = PendingCalls()
+        self._counted = 0
         self._append_following()
-        agent = next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
         if agent:
             return [HandOver(agent)]
         if (self._guard is not None and self._guard.ends_run and self._repeated_rounds) or (
@@ -544,6 +627,13 @@ class Loop:
         ):
             self._is_last = True
         return self._next_round(now)
+
+    def _count_results(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> str:
+        """Count the errors and the repetitions. The name of the handoff among the calls, if one succeeded."""
+        for _, result in pairs:
+            self.errors = 0 if result.error is None else self.errors + 1
+        self._record_calls(pairs)
+        return next((each.name for each, result in pairs if result.error is None and self._hands_over(each)), "")
 
     def _next_round(self, now: datetime) -> list[Action]:
         if exhausted := self._exhaustion_reason(now):
@@ -605,6 +695,16 @@ def ends_with_model(canisters: Sequence[Canister]) -> bool:
     """Whether nobody but a supervisor, whose words some templates put first, speaks behind the model."""
     last = next((each for each in reversed(canisters) if not isinstance(each, SupervisorCanister)), None)
     return isinstance(last, AssistantCanister)
+
+
+def _last_text(canisters: Sequence[Canister]) -> str:
+    """What the model said last."""
+    last = next((each for each in reversed(canisters) if isinstance(each, AssistantCanister)), None)
+    return last.text if last else ""
+
+
+def _beside_results(result: ResultCanister) -> ResultCanister:
+    return replace(result, content=(TextualContent(_BESIDE_RESULTS), *result.content))
 
 
 def _separate_identifiers(reply: list[Canister]) -> list[Canister]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -18,11 +18,13 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 class PendingCalls:
     """`answered` has the results of invocations that do not run, `questions` the invocations that wait for a person,
-    `deferred` those whose results come from outside, after the run, `edited` those that run with a person's arguments.
+    `deferred` those whose results come from outside, after the run, `edited` those that run with a person's arguments;
+    `decided` names those that a person has decided about before.
     """
 
-    def __init__(self, invocations: Iterable[InvocationCanister] = ()) -> None:
+    def __init__(self, invocations: Iterable[InvocationCanister] = (), decided: Collection[str] = ()) -> None:
         self.invocations = tuple(invocations)
+        self.decided = decided
         self.answered: dict[str, ResultCanister] = {}
         self.questions: dict[str, InvocationCanister] = {}
         self.deferred: dict[str, InvocationCanister] = {}
@@ -51,10 +53,14 @@ class PendingCalls:
 
     def take(self, result: ResultCanister) -> bool:
         """Keep a result. Whether it was the last one that was waited for."""
-        edited = self.edited.get(result.invocation_id)
-        self._results[result.invocation_id] = edited_result(edited, result) if edited else result
+        self._results[result.invocation_id] = self.mark_edited(result)
         self._waiting.discard(result.invocation_id)
         return not self._waiting
+
+    def mark_edited(self, result: ResultCanister) -> ResultCanister:
+        """The result, which says so where its call ran with a person's arguments."""
+        edited = self.edited.get(result.invocation_id)
+        return edited_result(edited, result) if edited else result
 
     def results(self) -> list[tuple[InvocationCanister, ResultCanister | None]]:
         """Each invocation with its result, None where there is none yet."""

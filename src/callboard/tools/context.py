@@ -44,7 +44,9 @@ class Context:
     `progress(done, total, message)` tells the run how far the tool is, as a ToolProgress; it may be called from a
     thread. `permits(path)` says whether the run's rules let this call have what is at a path, relative to the root of
     its ensemble, that its arguments do not name; for a tool that comes upon files, as a search does. `run` is the run
-    that called the tool, None where no run did; `Agent.run(..., context=context)` begins one within it.
+    that called the tool, None where no run did; `Agent.run(..., context=context)` begins one within it. `call_key` names
+    the call in a durable job, and is the same when the call is run again after a crash: an idempotency key for a service
+    that takes one. It is empty elsewhere.
     """
 
     auxdata: Mapping[str, Any] = field(default_factory=dict)
@@ -53,3 +55,4 @@ class Context:
     progress: ReportProgress = _unheard
     permits: Permits = everything
     run: object | None = None
+    call_key: str = ""
