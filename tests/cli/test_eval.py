@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import tomllib
 
 import pytest
@@ -24,6 +25,7 @@ from callboard.core import (
     UserCanister,
     contents,
 )
+from callboard.evaluation import suites
 from callboard.evaluation.task import ExpectedCall, Step, Task, encode_task
 from callboard.evaluation.variants import PRESETS
 from callboard.testing import FakeBackend, StatusReply
@@ -134,6 +136,22 @@ def test_the_facts_of_a_variant_are_those_of_the_client(measure):
     result, _ = measure("--count", "8", "--variants", "native|validated", "--json", via="client")
     solved = [(each["name"], each["solved"]) for each in json.loads(result.stdout)["variants"]]
     assert solved == [("native", 6), ("validated", 0)]
+
+
+def test_a_page_of_nothing_replaces_none(measure, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text("an earlier page")
+    measure("--report", str(page), replies=lambda body: StatusReply(400))
+    assert page.read_text() == "an earlier page"
+
+
+def test_ctrl_c_while_tasks_are_read_ends_the_command(invoke, tasks, monkeypatch):
+    def load_file(_):
+        signal.raise_signal(signal.SIGINT)
+        return []
+
+    monkeypatch.setattr(suites, "load_file", load_file)
+    assert invoke("eval", "fake-model", "--suite", tasks).exit_code == 130
 
 
 def test_a_page_is_written(measure, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -150,7 +149,7 @@ def run(options: EvalOptions) -> None:
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
     variants = make_variants(options.model, options.variants or ([ALL] if options.write_profile else []), model.facts)
     _check_outputs(options, model, variants)
-    tasks = asyncio.run(choose_tasks(options))
+    tasks = choose_tasks(options)
     model.prepare()
     outcomes: list[TaskOutcome] = []
     progress = EvalProgress(len(tasks) * len(variants))
@@ -227,7 +226,8 @@ def _print_report(report: Report, options: EvalOptions) -> None:
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo(format_report(report))
-    if options.report:  # after the table, which is then there even if the disk is full
+    # After the table, which is then there even if the disk is full. A page without answers would replace an earlier one.
+    if options.report and any(each.total for each in report.variants):
         from callboard.evaluation.html_report import render_html  # noqa: PLC0415  # for this option only
 
         subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
@@ -265,7 +265,7 @@ def _write_choice(report: Report, model: MeasuredModel) -> str:
     return "; ".join(parts)
 
 
-async def choose_tasks(options: EvalOptions) -> list[Task]:
+def choose_tasks(options: EvalOptions) -> list[Task]:
     """The tasks of the suites, selected. Raises CallerError."""
     from callboard.evaluation.selection import read_categories, select_tasks  # noqa: PLC0415  # not for --help
     from callboard.evaluation.suites import load_suite  # noqa: PLC0415
@@ -274,7 +274,7 @@ async def choose_tasks(options: EvalOptions) -> list[Task]:
     categories = read_categories(options.categories or ()) or (_CATEGORIES if suites == ["bfcl"] else {})
     every_number = bool(categories) and None not in categories.values()
     return select_tasks(
-        [task for suite in suites for task in await load_suite(suite, [*categories] if len(suites) == 1 else ())],
+        [task for suite in suites for task in load_suite(suite, [*categories] if len(suites) == 1 else ())],
         categories=categories,
         count=None if every_number else options.count or COUNT,
         seed=options.seed,

@@ -1,11 +1,14 @@
 """Find the tasks of a suite: by its name, or in a file or folder of one of the forms that we read.
 
 What a name stands for is a row of `SUITES`; a path is recognised by the files that are there, never by its contents.
+
+Why nothing here is a coroutine: inside one, Ctrl-C would wait for the end of a long file, and then be forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -23,7 +26,7 @@ from callboard.text.suggest import suggest
 MAX_FILE: Final = 256 * 1024 * 1024
 """Bytes of a file of tasks."""
 
-Load: TypeAlias = Callable[[Sequence[str]], Awaitable[list[Task]]]
+Load: TypeAlias = Callable[[Sequence[str]], list[Task]]
 """Loads the tasks of a suite; the categories are a hint about which are wanted, none for all."""
 
 
@@ -32,7 +35,7 @@ def recorded_path() -> Path:
     return evaluation_directory() / "tasks.jsonl"
 
 
-async def load_suite(suite: str, categories: Sequence[str] = ()) -> list[Task]:
+def load_suite(suite: str, categories: Sequence[str] = ()) -> list[Task]:
     """The tasks of a suite.
 
     Args:
@@ -43,7 +46,7 @@ async def load_suite(suite: str, categories: Sequence[str] = ()) -> list[Task]:
         CallerError: There is no such suite, or its files are not as they should be.
     """
     if suite in SUITES:
-        return await SUITES[suite](categories)
+        return SUITES[suite](categories)
     return _load_path(suite, categories)
 
 
@@ -73,15 +76,15 @@ def load_file(path: Path) -> list[Task]:
     return [msgspec.structs.replace(task, suite=task.suite or path.stem) for task in tasks]
 
 
-async def _load_bfcl(categories: Sequence[str]) -> list[Task]:
-    return load_bfcl(await pull_bfcl(), categories or CATEGORIES)
+def _load_bfcl(categories: Sequence[str]) -> list[Task]:
+    return load_bfcl(asyncio.run(pull_bfcl()), categories or CATEGORIES)
 
 
-async def _load_own(_: Sequence[str]) -> list[Task]:
+def _load_own(_: Sequence[str]) -> list[Task]:
     return load_own_tasks()
 
 
-async def _load_recorded(_: Sequence[str]) -> list[Task]:
+def _load_recorded(_: Sequence[str]) -> list[Task]:
     path = recorded_path()
     if not path.is_file():
         raise CallerError("no task is recorded yet", path=str(path), hint="make one: callboard eval add --help")
