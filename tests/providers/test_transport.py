@@ -5,10 +5,11 @@ import gc
 import gzip
 import json
 import logging
+import re
 import socket
 import sys
 import traceback
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
@@ -120,14 +121,14 @@ def test_somebody_is_told_of_retries():
     told = []
 
     async def scenario():
-        async with FakeBackend([StatusReply(503), Cut(), "hi"]) as backend, transport_of() as (transport, _):
+        async with FakeBackend([Cut(), StatusReply(503), "hi"]) as backend, transport_of() as (transport, _):
             body = await ask(transport, chat(backend), on_retry=lambda *report: told.append(report))
             assert json.loads(body)["choices"][0]["message"]["content"] == "hi"
 
     asyncio.run(scenario())
     assert told == [
-        (1, "the server answered 503", 0.5),
-        (2, "the connection was closed without an answer", 1.0),
+        (1, "the connection was closed without an answer", 0.5),
+        (2, "the server answered 503", 1.0),
     ]
 
 
@@ -295,6 +296,115 @@ def test_a_connection_is_kept_after_a_whole_answer_and_only_then():
 
     asyncio.run(scenario())
     asyncio.run(abandoned())
+
+
+async def close_at_once(reader, writer):
+    pass
+
+
+async def close_when_asked(reader, _writer):
+    await read_request(reader)
+
+
+async def close_in_the_head(reader, writer):
+    await read_request(reader)
+    writer.write(b"HTTP/1.1 2")
+
+
+async def read_request(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int((re.search(rb"(?i)content-length: (\d+)", head) or [0, b"0"])[1]))
+
+
+@asynccontextmanager
+async def forgetful_server(end, answers=100):
+    """A server that announces Keep-Alive and closes each connection after a streamed answer, in the way of `end`.
+
+    Connections after the first `answers` are closed unanswered. Gives the URL, and what came of each connection.
+    """
+    connections = []
+
+    async def serve(reader, writer):
+        connections.append("accepted")
+        mine = len(connections) - 1
+        try:
+            await read_request(reader)
+            if mine < answers:
+                writer.write(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5, max=100\r\n")
+                writer.write(b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+                connections[mine] = "answered"
+                await end(reader, writer)
+                connections[mine] = "asked again"
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", connections
+
+
+@pytest.mark.parametrize("end", [close_at_once, close_when_asked])
+@pytest.mark.parametrize("body", [WHOLE, b"a" * 3_000_000], ids=["small", "large"])
+def test_a_kept_connection_that_the_server_closes_is_no_failure(end, body):
+    told = []
+
+    async def scenario():
+        async with forgetful_server(end) as (url, connections), transport_of(retries=0) as (transport, naps):
+            for _ in range(3):
+                assert await ask(transport, url, body, on_retry=lambda *report: told.append(report)) == b"hello"
+            assert len(connections) == 3
+            assert naps == told == []
+
+    asyncio.run(scenario())
+
+
+def test_any_number_of_kept_connections_may_be_closed():
+    async def scenario():
+        async with (
+            forgetful_server(close_when_asked) as (url, connections),
+            transport_of(retries=0) as (transport, naps),
+        ):
+            async with AsyncExitStack() as at_once:
+                for _ in range(3):
+                    answer = await at_once.enter_async_context(transport.post(url, headers={}, body=WHOLE))
+                    at_once.push_async_callback(answer.read, 5)
+            assert await ask(transport, url) == b"hello"
+            await asyncio.sleep(0)
+            assert connections == ["asked again"] * 3 + ["answered"]
+            assert naps == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_new_connection_that_the_server_closes_is_a_failure(method):
+    async def scenario():
+        async with (
+            forgetful_server(close_when_asked, answers=1) as (url, _),
+            transport_of(retries=2) as (transport, naps),
+        ):
+            assert await ask(transport, url) == b"hello"
+            with pytest.raises(ProviderError, match="the connection was closed without an answer") as caught:
+                async with (
+                    transport.get(url, headers={}) if method == "GET" else transport.post(url, headers={}, body=WHOLE)
+                ):
+                    pass
+            assert caught.value.code == "unreachable"
+            assert naps == [0.5, 1.0]
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_began_on_a_kept_connection_is_a_failure():
+    async def scenario():
+        async with forgetful_server(close_in_the_head) as (url, connections), transport_of() as (transport, naps):
+            assert await ask(transport, url) == await ask(transport, url) == b"hello"
+            assert naps == [0.5]
+            assert len(connections) == 2
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,18 @@ def find_fault(error: Exception) -> Fault:
     return next(fault for fault in _faults() if isinstance(error, fault.kind))
 
 
+def is_closed_unanswered(error: Exception) -> bool:
+    """Whether the connection was closed before a byte of an answer came, or reset.
+
+    After a reset nobody can say whether the beginning of a head had come; a whole head had not.
+    """
+    import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)  # otherwise it is the part of a head that came
+    return isinstance(error, aiohttp.ClientOSError | aiohttp.ClientConnectionResetError)
+
+
 @cache
 def _faults() -> tuple[Fault, ...]:
     """The first row that fits is the one."""

@@ -2,7 +2,8 @@
 
 Law: leaving an answer, however it happens, closes its connection unless the body was read to its end;
 that is how a cancellation reaches the server. A request is repeated only before its answer was given to
-the caller. No header's value and no query of a URL is in an error.
+the caller; what is not counted as an attempt is only that a kept connection was closed before an answer began.
+No header's value and no query of a URL is in an error.
 """
 
 from __future__ import annotations
@@ -22,10 +23,19 @@ from urllib.parse import SplitResult, urlsplit
 
 from callboard.core import Clock
 from callboard.errors import CallerError, ProviderError
-from callboard.providers.retries import RETRIED_STATUSES, Fault, backoff, find_fault, retry_delay
+from callboard.providers.retries import (
+    RETRIED_STATUSES,
+    Fault,
+    backoff,
+    find_fault,
+    is_closed_unanswered,
+    retry_delay,
+)
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from types import SimpleNamespace
+
+    from aiohttp import ClientResponse, ClientSession, TraceConfig
 
 OnRetry: TypeAlias = Callable[[int, str, float], None]
 """Told before each retry: the number of the attempt that failed, why it did, the seconds until the next."""
@@ -36,9 +46,6 @@ _LEAST, _MOST = 2 * 1024, 16 * 1024
 the next."""
 _WHOLE = 1024 * 1024
 """Bytes of a body beyond which aiohttp warns."""
-_IDLE_SECONDS = 4.0
-"""For which a connection is kept without a request: llama.cpp closes it after 5, and whoever asks just then is not
-answered."""
 
 
 class HttpResponse:
@@ -115,7 +122,7 @@ class Transport:
 
     `connect_timeout` is the seconds until a connection stands (name, TCP and TLS), `idle_timeout` the
     longest silence of a server, before and within its answer; the whole answer may take as long as it likes.
-    `retries` is how often a request is repeated, `statuses` are those that another attempt may cure, by default
+    `retries` is how often a failed request is repeated, `statuses` are those that another attempt may cure, by default
     RETRIED_STATUSES; with an empty set whatever was answered is the answer. `sleep`, `jitter` (a number from 0 to 1) and `clock` are
     there to be replaced in tests.
 
@@ -153,7 +160,8 @@ class Transport:
 
         Connection failures and `statuses` are retried with growing pauses or those that
         Retry-After or retry-after-ms ask for, unless x-should-retry says otherwise. Every other status,
-        and the last of those, is a response.
+        and the last of those, is a response. A request that a kept connection's end left unanswered is sent again
+        at once; that is no attempt, and `on_retry` is not called.
 
         Raises ProviderError with the code `unreachable` (no connection, or it was closed without an answer),
         `timeout`, or `malformed` (the answer is no HTTP); CallerError if the URL or a header cannot be sent.
@@ -204,11 +212,8 @@ class Transport:
         where = _without_secrets(parts)
         proxy = self._proxy(parts)
         for attempt in count(1):
-            data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
             try:
-                response = await self._client().request(
-                    method, url, headers=headers, data=data, proxy=proxy, allow_redirects=False
-                )
+                response = await self._send(method, url, headers, body, proxy)
             except aiohttp.InvalidURL:
                 raise _unsendable(where) from None
             except aiohttp.ClientError as error:
@@ -242,6 +247,41 @@ class Transport:
         finally:
             response.close()
 
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, proxy: str | None
+    ) -> ClientResponse:
+        """Send one attempt: again at once, as often as a kept connection is closed before an answer begins.
+
+        A server may close a kept connection at any time, and a request can cross that (RFC 9112, 9.5). llama.cpp
+        announces Keep-Alive and closes after each streamed answer, so the next round of an agent always does. To ask
+        the socket first does not help, because the close may still be under way. aiohttp sends again by itself, but
+        once, and no POST.
+
+        Sending again is right although the server may have begun to work, and died of it: whoever calls a transport
+        asks a model, no tool has run for the request, and not a byte of a reply is known. Such a server closes the
+        new connection too, or refuses it, and that is a failed attempt.
+
+        The loop ends with a new connection at the latest: each pass takes a kept one out of the pool.
+        """
+        import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+        while True:
+            data = body if body is None or len(body) <= _WHOLE else io.BytesIO(body)
+            connection = _Connection()
+            try:
+                return await self._client().request(
+                    method,
+                    url,
+                    headers=headers,
+                    data=data,
+                    proxy=proxy,
+                    allow_redirects=False,
+                    trace_request_ctx=connection,
+                )
+            except aiohttp.ClientConnectionError as error:
+                if not connection.is_reused or not is_closed_unanswered(error):
+                    raise
+
     def _client(self) -> ClientSession:
         """The session of the running loop: a transport outlives an `asyncio.run`, connections do not."""
         import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
@@ -250,9 +290,10 @@ class Transport:
         if self._session is None or self._loop is not loop:
             self._loop = loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
+                connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(connect=self._connect_timeout, sock_read=self._idle_timeout),
+                trace_configs=[_trace_connections()],
             )
         return self._session
 
@@ -270,6 +311,28 @@ class Transport:
             idle=self._idle_timeout,
         )
         return ProviderError(message, code=fault.code, path=where, hint=fault.hint)
+
+
+class _Connection:
+    """The connection on which a request was sent last, as far as aiohttp's traces tell."""
+
+    is_reused = False
+
+
+def _trace_connections() -> TraceConfig:
+    """Traces that note in a request's `_Connection` whether it is a kept one."""
+    import aiohttp  # noqa: PLC0415 - costs 100 ms, on first use
+
+    async def note_reused(_session: ClientSession, context: SimpleNamespace, _event: object) -> None:
+        context.trace_request_ctx.is_reused = True
+
+    async def note_new(_session: ClientSession, context: SimpleNamespace, _event: object) -> None:
+        context.trace_request_ctx.is_reused = False  # it was True if aiohttp sent a GET again
+
+    traces = aiohttp.TraceConfig()
+    traces.on_connection_reuseconn.append(note_reused)
+    traces.on_connection_create_start.append(note_new)
+    return traces
 
 
 @lru_cache(256)
