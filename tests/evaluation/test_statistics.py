@@ -56,7 +56,14 @@ def test_the_highest_lower_bound_is_chosen():
     choice = choose_best({"plain": score(20, 48), "gate": score(44, 48)})
     assert choice is not None
     assert choice.name == "gate"
-    assert choice.slower == ()
+    assert choice.slower == choice.tied == ()
+
+
+def test_a_win_within_noise_is_called_one():
+    choice = choose_best({"plain": score(42, 48), "gate": score(44, 48), "slow": score(44, 48, 2.0)})
+    assert choice is not None
+    assert (choice.name, choice.tied) == ("gate", ("plain",))
+    assert choice.reason.endswith("it beats plain only within noise")
 
 
 def test_a_win_within_noise_is_not_paid_for():

@@ -83,11 +83,11 @@ class RecordFile:
         self.path = path
 
     @classmethod
-    def of(cls, model: str, directory: Path | None = None) -> RecordFile:
+    def of(cls, model: str) -> RecordFile:
         """The file of a model's name."""
         plain = "".join([each if each.isalnum() or each in "-._" else "_" for each in truncate(model, _NAME, "")])
         digest = hashlib.sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return cls((directory or evaluation_directory() / "answers") / f"{plain}-{digest}.jsonl")
+        return cls(evaluation_directory() / "answers" / f"{plain}-{digest}.jsonl")
 
     def read(self) -> dict[str, Record]:
         """The records by their keys; of two with one key the later one. A line that is no record is skipped."""

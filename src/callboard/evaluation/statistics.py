@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-CONFIDENCE_Z: Final = 1.959963984540054
+_Z: Final = 1.959963984540054
 """Standard deviations of an interval that holds the true share 95 times of 100."""
 NOISE: Final = 0.05
 """A win whose probability by chance is larger is taken for noise."""
@@ -90,19 +90,18 @@ class Choice(msgspec.Struct, frozen=True):
     """Variants over which it wins within noise, and not by its seconds either."""
 
 
-def wilson_interval(solved: int, total: int, z: float = CONFIDENCE_Z) -> Interval:
+def wilson_interval(solved: int, total: int) -> Interval:
     """The Wilson interval of a share.
 
     Args:
         solved: Successes.
         total: Trials; of none, nothing is known.
-        z: Standard deviations.
     """
     if total <= 0:
         return Interval(0.0, 1.0)
-    share, square = solved / total, z * z
+    share, square = solved / total, _Z * _Z
     middle = (share + square / (2 * total)) / (1 + square / total)
-    reach = z / (1 + square / total) * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    reach = _Z / (1 + square / total) * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
     return Interval(max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach)))
 
 
