@@ -51,6 +51,12 @@ def _change(keyword: str, held: Any, change: Callable[[Any], Any]) -> Any:
     return held
 
 
+def required_names(schema: Schema) -> list[str]:
+    """The members that the schema requires; none where `required` is no list, as in old drafts."""
+    required = schema.get("required")
+    return [each for each in required if isinstance(each, str)] if isinstance(required, (list, tuple)) else []
+
+
 def resolve(root: Schema, reference: str) -> Any:
     """What `#` or `#/a/b` names in this document (RFC 6901); LookupError where that is nothing."""
     place: Any = root

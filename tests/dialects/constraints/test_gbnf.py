@@ -11,7 +11,7 @@ from tests.dialects.constraints.sample_gbnf import Sampler
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationIncomplete, InvocationStarted, ToolDeclaration
 from callboard.dialects import DIALECTS, NotSpellable, parse
-from callboard.dialects.constraints import write_gbnf, write_thought_gbnf
+from callboard.dialects.constraints import write_gbnf, write_structural_tag, write_thought_gbnf
 
 CALL = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
@@ -200,6 +200,36 @@ def test_references_that_lead_to_each_other_end(dialect):
     Sampler(write_gbnf(DIALECTS[dialect], [ToolDeclaration("loop", "", schema)]).text).text(0)
 
 
+def _nest(schema, times, wrap):
+    for _ in range(times):
+        schema = wrap(schema)
+    return schema
+
+
+ODD = {
+    "required is no list": {**properties([], a={**STRING, "required": True}), "required": True},
+    "choices are no list": properties([], a={"enum": 1}),
+    "members are no object": properties([], a={"properties": 1, "additionalProperties": True}),
+    "a count is no number": properties([], a={**STRING, "minLength": True}, b={"items": STRING, "minItems": True}),
+    "more at least than at most": properties(["a"], a={**STRING, "minLength": 5, "maxLength": 2}),
+    "many alternatives in one another": properties([], a=_nest(STRING, 400, lambda each: {"anyOf": [each]})),
+    "an object in itself in place": {
+        **properties([], a={"$ref": "#/$defs/a"}),
+        "$defs": {"a": {"anyOf": [{"allOf": [{"$ref": "#/$defs/a"}]}]}},
+    },
+    "required names that are none": {**properties([]), "allOf": [{"required": [{}, "a"]}, {"required": ["a"]}]},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "pythonic", "minimax_m3"])
+def test_an_odd_schema_has_a_grammar(dialect, odd):
+    tools = [ToolDeclaration("f", "", ODD[odd])]
+    assert write_structural_tag(DIALECTS[dialect], tools)["type"] == "structural_tag"
+    text = Sampler(write_gbnf(DIALECTS[dialect], tools).text).text(0)
+    assert {event.name for event in parse(text, tools, dialect) if isinstance(event, InvocationEnded)} == {"f"}
+
+
 @pytest.mark.parametrize(
     ("dialect", "tools", "why"),
     [
@@ -226,6 +256,12 @@ def test_why_there_is_no_grammar(dialect, tools, why):
     with pytest.raises(NotSpellable) as raised:
         write_gbnf(DIALECTS[dialect], tools)
     assert raised.value.why == why
+
+
+def test_other_keys_stand_beside_a_very_long_one():
+    tools = [ToolDeclaration("f", "", {**properties([], **{"k" * 3000: STRING}), "additionalProperties": True})]
+    events = parse(Sampler(write_gbnf(DIALECTS["hermes"], tools).text).text(0), tools, "hermes")
+    assert {event.name for event in events if isinstance(event, InvocationEnded)} == {"f"}
 
 
 def test_an_argument_that_has_no_spelling_is_left_out_where_it_is_not_required():

@@ -7,7 +7,7 @@ expression says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from callboard.core import InvocationCanister, ToolDeclaration
@@ -29,7 +29,7 @@ from callboard.dialects.grammars.react import REACT_CALL, ReactAction
 from callboard.dialects.grammars.typed_values import keys_of, types_of
 from callboard.dialects.grammars.xml_tags import XmlTags
 from callboard.dialects.render import render_call
-from callboard.schema.subschemas import Schema
+from callboard.schema.subschemas import Schema, required_names
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]|^-|^$")
 """What is not in the names that every dialect spells."""
@@ -114,10 +114,15 @@ _TABLE: Mapping[type[Grammar], Callable[[Any, ToolDeclaration], Parts]] = {
 }
 
 
-def check_name(dialect: Dialect, name: str) -> None:
-    """Raises NotSpellable where a call of that name would be read as something else."""
-    if _ODD.search(name) and not isinstance(dialect.render_frame.grammars[0], ShellCommands):
-        render_call(dialect, InvocationCanister("0", name, {}, "{}"))
+def check_tools(dialect: Dialect, tools: Sequence[ToolDeclaration]) -> None:
+    """Raises NotSpellable where there are no tools, or where a call of one would be read as something else."""
+    if not tools:
+        raise NotSpellable("no tool is declared")
+    if isinstance(dialect.render_frame.grammars[0], ShellCommands):
+        return
+    for tool in tools:
+        if _ODD.search(tool.name):
+            render_call(dialect, InvocationCanister("0", tool.name, {}, "{}"))
 
 
 def expression_of(part: Part, rules: GrammarRules) -> str:
@@ -153,7 +158,7 @@ def _json_arguments(rules: GrammarRules, schema: Schema) -> str:
 
 def _shallow(schema: Schema, *, only_required: bool = False) -> Schema:
     """The schema with no more of each argument than its types."""
-    required = [str(each) for each in schema.get("required") or ()]
+    required = required_names(schema)
     keys = required if only_required else keys_of(schema)
     properties = {key: {"type": sorted(types_of(schema, key))} for key in keys}
     return {"type": "object", "properties": properties, "required": required}

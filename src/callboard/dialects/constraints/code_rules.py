@@ -30,7 +30,7 @@ def expression_parts(grammar: PythonicCalls, tool: ToolDeclaration) -> Parts:
 
         def argument(key: str, held: Any) -> str:
             spelled = syntax.spell_key(key) if grammar.literals.bare else identifier_key(key)
-            return sequence([literal(f"{spelled}{grammar.separators[0]}"), values.value(held, 1)])
+            return sequence([literal(f"{spelled}{grammar.separators[0]}"), values.value(held)])
 
         return values.members(values.combine(schema), argument, comma=comma)
 

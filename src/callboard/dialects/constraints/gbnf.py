@@ -23,12 +23,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from callboard.core import ToolDeclaration
-from callboard.dialects.constraints.call_parts import check_name, expression_of, parts_of
+from callboard.dialects.constraints.call_parts import check_tools, expression_of, parts_of
 from callboard.dialects.constraints.parts import Arguments, Blank, Expression, Name, Parts
 from callboard.dialects.constraints.rules import GrammarRules, literal, sequence
 from callboard.dialects.constraints.text_rules import BLANK, Word, text_until
 from callboard.dialects.dialect import CallFrame, Dialect
-from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.json_objects import JsonObjects
 from callboard.dialects.thought_form import NAMES, NO_FUNCTION, VALUES
 
@@ -56,10 +55,7 @@ def write_gbnf(
     Raises:
         NotSpellable: The dialect has no rules, or no spelling for a tool.
     """
-    if not tools:
-        raise NotSpellable("no tool is declared")
-    for tool in tools:
-        check_name(dialect, tool.name)
+    check_tools(dialect, tools)
     rules = GrammarRules()
     calls = _Calls(dialect.render_frame, tools, rules, parallel=parallel)
     triggers = calls.triggers()
@@ -78,10 +74,7 @@ def write_thought_gbnf(dialect: Dialect, tools: Sequence[ToolDeclaration], *, ch
     Raises:
         NotSpellable: The dialect has no rules, or no spelling for a tool.
     """
-    if not tools:
-        raise NotSpellable("no tool is declared")
-    for tool in tools:
-        check_name(dialect, tool.name)
+    check_tools(dialect, tools)
     rules = GrammarRules()
     calls = _Calls(dialect.render_frame, tools, rules, parallel=False)
     values = rules.add("values", f"[^\\n]{{0,{characters}}}")

@@ -5,7 +5,7 @@ A server that takes the fields and ignores them loses nothing: what comes is par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,7 +38,7 @@ def constraint_fields(
     Returns:
         Nothing where the endpoint takes no grammar, or where the dialect cannot spell the calls.
     """
-    if form not in _FIELDS:
+    if not form:
         return {}
     return _fields(dialect, msgspec.json.encode(tools), form, lazily=lazily, thought_tokens=thought_tokens)
 
@@ -47,32 +47,11 @@ def constraint_fields(
 def _fields(dialect: Dialect, tools: bytes, form: str, *, lazily: bool, thought_tokens: int) -> Mapping[str, Any]:
     declared = msgspec.json.decode(tools, type=list[ToolDeclaration])
     try:
-        return _FIELDS[form](dialect, declared, lazily, thought_tokens)
+        if form == "structural_tag":
+            return {"response_format": write_structural_tag(dialect, declared, lazily=lazily)}
+        if thought_tokens:
+            characters = thought_tokens * CHARACTERS_PER_TOKEN
+            return {"grammar": write_thought_gbnf(dialect, declared, characters=characters).text}
+        return {"grammar": write_gbnf(dialect, declared, lazily=lazily).text}
     except NotSpellable:
         return {}
-
-
-def _gbnf_fields(
-    dialect: Dialect,
-    tools: Sequence[ToolDeclaration],
-    lazily: bool,
-    thought_tokens: int,  # of a table
-) -> Mapping[str, Any]:
-    if thought_tokens:
-        return {"grammar": write_thought_gbnf(dialect, tools, characters=thought_tokens * CHARACTERS_PER_TOKEN).text}
-    return {"grammar": write_gbnf(dialect, tools, lazily=lazily).text}
-
-
-def _tag_fields(
-    dialect: Dialect,
-    tools: Sequence[ToolDeclaration],
-    lazily: bool,
-    _: int,  # of a table
-) -> Mapping[str, Any]:
-    return {"response_format": write_structural_tag(dialect, tools, lazily=lazily)}
-
-
-_FIELDS: Mapping[str, Callable[[Dialect, Sequence[ToolDeclaration], bool, int], Mapping[str, Any]]] = {
-    "gbnf": _gbnf_fields,
-    "structural_tag": _tag_fields,
-}

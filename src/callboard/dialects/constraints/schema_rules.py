@@ -7,7 +7,7 @@ of numbers, `uniqueItems`, `not`, `if`, `dependentRequired`, `patternProperties`
 An object whose schema declares properties has no others, unless `additionalProperties` names them: what a model adds
 of its own is made up.
 
-Where a schema is nested deeper than MAX_DEPTH, any value may stand; where the rules of a tool grow beyond the limit,
+Where a schema is nested too deep, any value may stand; where the rules of a tool grow beyond the limit,
 `GrammarRules.add` raises TooLarge, and its arguments are any object.
 
 Law: what the rules write is valid JSON; it is valid against the schema where only the keywords above are used.
@@ -22,11 +22,13 @@ from callboard.dialects.constraints.literal_rules import JSON_VALUES, ValueSynta
 from callboard.dialects.constraints.rules import NOTHING, GrammarRules, TooLarge, literal, sequence
 from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.typed_values import type_named
-from callboard.schema.subschemas import Schema, resolve
+from callboard.schema.subschemas import Schema, required_names, resolve
 
-MAX_DEPTH = 24
+_MAX_DEPTH = 40
 _MAX_COUNT = 64
 """The greatest number of items, or of characters, that is counted."""
+_MAX_KEY = 64
+"""Characters of a declared key that others may have in common with it."""
 _MAX_STEPS = 50_000
 """Schemas that are looked at for one tool: references that lead to each other are many where few are written."""
 _END = ""
@@ -51,6 +53,8 @@ class SchemaRules:
         self._references: dict[str, str] = {}
         self._space = syntax.space(rules)
         self._steps = 0
+        self._depth = 0
+        """How many schemas the one is nested in that is being written."""
 
     def arguments(self) -> str:
         """The object of a tool's arguments; nothing in it where the tool declares nothing."""
@@ -63,34 +67,36 @@ class SchemaRules:
             return literal("{}")
         return self.value(schema)
 
-    def value(self, schema: Any, depth: int = 0, via: _Via = _NOWHERE) -> str:
+    def value(self, schema: Any, via: _Via = _NOWHERE) -> str:
         """The expression of a value.
 
         Args:
             schema: Describes it.
-            depth: How many values it is nested in.
             via: The references that led to this value without one around it.
         """
         self._steps += 1
         if self._steps > _MAX_STEPS:
             raise TooLarge
-        if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        if not isinstance(schema, Mapping) or self._depth >= _MAX_DEPTH:
             return self.any_value()
+        self._depth += 1
+        try:
+            return self._described(schema, via)
+        finally:
+            self._depth -= 1
+
+    def _described(self, schema: Schema, via: _Via) -> str:
         reference = schema.get("$ref")
         if isinstance(reference, str) and schema.keys() <= {"$ref", *_ANNOTATIONS}:
-            return self._refer(reference, depth, via)
+            return self._refer(reference, via)
         if any(key in schema for key in ("$ref", "allOf")):
-            return self.value(self.combine(schema), depth, via)
+            return self.value(self.combine(schema), via)
         for keyword in ("anyOf", "oneOf"):
             variants = schema.get(keyword)
             if isinstance(variants, (list, tuple)) and variants:
                 rest = {key: each for key, each in schema.items() if key != keyword and key not in _ANNOTATIONS}
                 return self._either(
-                    [
-                        self.value(_merge(rest, each) if rest else each, depth, via)
-                        for each in variants
-                        if each is not False
-                    ]
+                    [self.value(_merge(rest, each) if rest else each, via) for each in variants if each is not False]
                 )
         if "const" in schema:
             return self._constant(schema["const"])
@@ -99,7 +105,7 @@ class SchemaRules:
         types = types_in(schema)
         if not types:
             return self.any_value()
-        return self._either([_WRITERS.get(each, SchemaRules._any)(self, schema, depth) for each in types])
+        return self._either([_WRITERS.get(each, SchemaRules._any)(self, schema) for each in types])
 
     def combine(self, schema: Schema) -> dict[str, Any]:
         """The schema with what it refers to and all of its `allOf` in one."""
@@ -175,8 +181,8 @@ class SchemaRules:
     def _spellable(self, schema: Schema, write: Callable[[str, Any], str]) -> Iterator[Member]:
         properties = schema.get("properties")
         declared = dict(properties) if isinstance(properties, Mapping) else {}
-        required = [str(each) for each in schema.get("required") or () if isinstance(each, str)]
-        for key in required:
+        required = frozenset(required_names(schema))
+        for key in required_names(schema):
             declared.setdefault(key, {})
         for key, held in declared.items():
             is_required = key in required
@@ -188,7 +194,7 @@ class SchemaRules:
                 if is_required:
                     raise
 
-    def _refer(self, reference: str, depth: int, via: _Via) -> str:
+    def _refer(self, reference: str, via: _Via) -> str:
         name = self._references.get(reference)
         if reference in via:
             return self.any_value()
@@ -196,10 +202,10 @@ class SchemaRules:
             target = self.find(reference)
             name = self.rules.reserve(reference.rpartition("/")[2] or "root")
             self._references[reference] = name
-            self.rules.define(name, self.value(target, depth + 1, via | {reference}))
+            self.rules.define(name, self.value(target, via | {reference}))
         elif via:
             # It is being written, and nothing stands between: a rule that begins with itself.
-            return self.value(self.find(reference), depth + 1, via | {reference})
+            return self.value(self.find(reference), via | {reference})
         return name
 
     def _either(self, expressions: Sequence[str]) -> str:
@@ -211,19 +217,20 @@ class SchemaRules:
         ways = [literal(text) for text in self.syntax.spellings(value)]
         return ways[0] if len(ways) == 1 else self.rules.add("value", _or(ways))
 
-    def _any(self, _schema: Schema, _depth: int) -> str:
+    def _any(self, _schema: Schema) -> str:
         return self.any_value()
 
-    def _string(self, schema: Schema, _depth: int) -> str:
+    def _string(self, schema: Schema) -> str:
         string = self.syntax.string(self.rules)
         least, most = _count(schema, "minLength"), _count(schema, "maxLength")
         if least is None and most is None:
             return string
+        most = None if most is None else max(least or 0, most)
         counted = f"{self.syntax.char(self.rules)}{{{least or 0},{'' if most is None else most}}}"
         quote = literal(self.syntax.quote)
         return self.rules.add("string", f"{quote} {counted} {quote}")
 
-    def _integer(self, schema: Schema, _depth: int) -> str:
+    def _integer(self, schema: Schema) -> str:
         least, most = _bound(schema, "minimum", 1), _bound(schema, "maximum", -1)
         if least is not None and most is not None and 0 <= most - least <= _MAX_RANGE:
             return self.rules.add("range", _or([literal(str(each)) for each in range(least, most + 1)]))
@@ -233,22 +240,22 @@ class SchemaRules:
             return self.rules.find("positive", lambda: "[1-9] [0-9]{0,15}")
         return integer(self.rules)
 
-    def _number(self, schema: Schema, _depth: int) -> str:
+    def _number(self, schema: Schema) -> str:
         return number(self.rules)
 
-    def _boolean(self, _schema: Schema, _depth: int) -> str:
+    def _boolean(self, _schema: Schema) -> str:
         return self.rules.find(
             f"{self.syntax.name}-boolean",
             lambda: f"{literal(self.syntax.words[True])} | {literal(self.syntax.words[False])}",
         )
 
-    def _null(self, _schema: Schema, _depth: int) -> str:
+    def _null(self, _schema: Schema) -> str:
         return literal(self.syntax.words[None])
 
-    def _array(self, schema: Schema, depth: int) -> str:
+    def _array(self, schema: Schema) -> str:
         first = schema.get("prefixItems")
-        fixed = [self.value(each, depth + 1) for each in first] if isinstance(first, (list, tuple)) else []
-        item = self.value(schema.get("items"), depth + 1)
+        fixed = [self.value(each) for each in first] if isinstance(first, (list, tuple)) else []
+        item = self.value(schema.get("items"))
         least, most = _count(schema, "minItems") or 0, _count(schema, "maxItems")
         most = None if most is None else max(least, most)
         comma = self._comma()
@@ -264,7 +271,7 @@ class SchemaRules:
             inside = sequence([item, more]) if least else f"({sequence([item, more])})?"
         return self.rules.add("list", sequence(['"["', self._space, inside, self._space, '"]"']))
 
-    def _object(self, schema: Schema, depth: int) -> str:
+    def _object(self, schema: Schema) -> str:
         others = schema.get("additionalProperties")
         if not schema.get("properties") and not schema.get("required"):
             if others is False and "patternProperties" not in schema:
@@ -273,18 +280,19 @@ class SchemaRules:
                 return self.any_object()
 
         def write(key: str, held: Any) -> str:
-            return sequence([self.key(key), self.value(held, depth + 1)])
+            return sequence([self.key(key), self.value(held)])
 
-        other = self._other(schema, others, depth) if others is True or isinstance(others, Mapping) else ""
+        other = self._other(schema, others) if others is True or isinstance(others, Mapping) else ""
         members = self.members(schema, write, comma=self._comma(), other=other)
         return self.rules.add("object", sequence(['"{"', self._space, members, self._space, '"}"']))
 
-    def _other(self, schema: Schema, others: Any, depth: int) -> str:
-        declared = schema.get("properties") or {}
+    def _other(self, schema: Schema, others: Any) -> str:
+        properties = schema.get("properties")
+        declared = list(properties) if isinstance(properties, Mapping) else []
         if not self.syntax.quotes_keys:
-            return "" if declared else sequence([_BARE_KEY, *self._colon(), self.value(others, depth + 1)])
-        key = key_other_than(self.rules, [str(each) for each in declared], self.syntax.avoids)
-        return sequence([_QUOTE, key, _QUOTE, *self._colon(), self.value(others, depth + 1)])
+            return "" if declared else sequence([_BARE_KEY, *self._colon(), self.value(others)])
+        key = key_other_than(self.rules, declared, self.syntax.avoids)
+        return sequence([_QUOTE, key, _QUOTE, *self._colon(), self.value(others)])
 
     def _comma(self) -> list[str]:
         return [self._space, '","', self._space] if self.syntax.blank else ['","']
@@ -301,11 +309,11 @@ class SchemaRules:
         member = rules.add("member", sequence([*key, *self._colon(), value]))
         rules.find(f"{name}-object", lambda: sequence(['"{"', blank, f"({member} ({comma} {member})*)?", blank, '"}"']))
         rules.find(f"{name}-array", lambda: sequence(['"["', blank, f"({value} ({comma} {value})*)?", blank, '"]"']))
-        scalars = [self.syntax.string(rules), number(rules), self._boolean({}, 0), self._null({}, 0)]
+        scalars = [self.syntax.string(rules), number(rules), self._boolean({}), self._null({})]
         return " | ".join([f"{name}-object", f"{name}-array", *scalars])
 
 
-_WRITERS: Mapping[str, Callable[[SchemaRules, Schema, int], str]] = {
+_WRITERS: Mapping[str, Callable[[SchemaRules, Schema], str]] = {
     "string": SchemaRules._string,  # noqa: SLF001  # a table of its own methods
     "integer": SchemaRules._integer,  # noqa: SLF001
     "number": SchemaRules._number,  # noqa: SLF001
@@ -359,9 +367,11 @@ def key_other_than(rules: GrammarRules, keys: Sequence[str], avoids: str = "") -
     return _leave(rules, tree, avoids)
 
 
-def _leave(rules: GrammarRules, tree: Mapping[str, Any], avoids: str) -> str:
+def _leave(rules: GrammarRules, tree: Mapping[str, Any], avoids: str, depth: int = 0) -> str:
     chars = [each for each in tree if each != _END]
-    ways = [f"{literal(each)} {_leave(rules, tree[each], avoids)}" for each in chars]
+    ways: list[str] = []
+    if depth < _MAX_KEY:  # a key that begins with so much of a declared one is not written
+        ways = [f"{literal(each)} {_leave(rules, tree[each], avoids, depth + 1)}" for each in chars]
     ways.append(f"{json_character(avoids + ''.join(chars))} {json_character(avoids)}*")
     if _END not in tree:
         ways.append(NOTHING)
@@ -379,15 +389,15 @@ def _merge(base: Mapping[str, Any], other: Any) -> Any:
     merged = {**base, **other}
     if isinstance(base.get("properties"), Mapping) and isinstance(other.get("properties"), Mapping):
         merged["properties"] = {**base["properties"], **other["properties"]}
-    if isinstance(base.get("required"), (list, tuple)) and isinstance(other.get("required"), (list, tuple)):
-        merged["required"] = list(dict.fromkeys([*base["required"], *other["required"]]))
+    if "required" in base and "required" in other:
+        merged["required"] = list(dict.fromkeys([*required_names(base), *required_names(other)]))
     return merged
 
 
 def _count(schema: Schema, keyword: str) -> int | None:
     """A number of items or characters; None where there is none, or too great a one to be counted."""
     count = schema.get(keyword)
-    return count if isinstance(count, int) and 0 <= count <= _MAX_COUNT else None
+    return count if type(count) is int and 0 <= count <= _MAX_COUNT else None
 
 
 def _bound(schema: Schema, keyword: str, step: int) -> int | None:

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from callboard.core import ToolDeclaration
-from callboard.dialects.constraints.call_parts import check_name, expression_of, parts_of
+from callboard.dialects.constraints.call_parts import check_tools, expression_of, parts_of
 from callboard.dialects.constraints.parts import Arguments, Blank, Expression, Name, Parts
 from callboard.dialects.constraints.rules import GrammarRules
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.grammar import Grammar, NotSpellable
+from callboard.dialects.grammar import Grammar
 from callboard.dialects.grammars.xml_tags import XmlTags
 
 _STYLES: Mapping[str, str] = {
@@ -45,15 +45,12 @@ def write_structural_tag(
     Raises:
         NotSpellable: The dialect has no rules, or no spelling for a tool.
     """
-    if not tools:
-        raise NotSpellable("no tool is declared")
+    check_tools(dialect, tools)
     frame = dialect.render_frame
     before, behind = frame.section.split("{calls}")
     opens, closes = frame.each.split("{call}")
-    tags = []
-    for tool in tools:
-        check_name(dialect, tool.name)
-        tags.append(_tag(frame.grammars[0], (opens, *parts_of(frame.grammars[0], tool), closes)))
+    grammar = frame.grammars[0]
+    tags = [_tag(grammar, (opens, *parts_of(grammar, tool), closes)) for tool in tools]
     calls: dict[str, Any] = {
         "type": "tags_with_separator",
         "tags": tags,

@@ -100,12 +100,12 @@ class _RawArguments:
         """A value that is raw text where it may be a string, and else JSON."""
         types = self.types(schema)
         if "string" not in types:
-            return self._schema.value(schema, 1)
+            return self._schema.value(schema)
         ways: list[str] = []
         variants = self._variants(schema) or [{}]  # where they only refer to each other, there are none
         for variant in variants:
-            if "const" in variant or "enum" in variant:
-                values = [variant["const"]] if "const" in variant else variant["enum"]
+            values = [variant["const"]] if "const" in variant else variant.get("enum")
+            if isinstance(values, (list, tuple)):
                 ways += [self._write_fixed(value) for value in values if self._is_spellable(value, types)]
             elif self.types(variant) & {"string"}:
                 ways.append(self._text(variant))

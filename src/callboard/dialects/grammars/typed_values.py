@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from callboard.schema.subschemas import required_names
+
 TEXT = frozenset({"string"})
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -78,7 +80,7 @@ def only_string(schema: Mapping[str, Any]) -> str:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return ""
-    keys = [str(key) for key in schema.get("required") or ()] or list(properties)
+    keys = required_names(schema) or list(properties)
     return keys[0] if len(keys) == 1 and "string" in types_of(schema, keys[0]) else ""
 
 
@@ -87,14 +89,14 @@ def accepts(schema: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> b
     if arguments is None:
         return False
     keys = keys_of(schema)
-    return set(arguments) <= set(keys) and set(schema.get("required") or ()) <= set(arguments)
+    return set(arguments) <= set(keys) and set(required_names(schema)) <= set(arguments)
 
 
 def keys_of(schema: Mapping[str, Any]) -> list[str]:
     """The arguments in the order in which they are given without their names: required ones first."""
     properties = schema.get("properties")
     declared = list(properties) if isinstance(properties, Mapping) else []
-    required = [str(key) for key in schema.get("required") or ()]
+    required = required_names(schema)
     return [*required, *(key for key in declared if key not in required)]
 
 
