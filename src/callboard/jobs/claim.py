@@ -24,7 +24,7 @@ from callboard.errors import CallboardError
 from callboard.jobs import queries
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
-from callboard.jobs.job import END_STATES, Approval, Changes, DurableJob, DurableState, OpenCall, WaitsFor
+from callboard.jobs.job import END_STATES, Approval, CallIntent, Changes, DurableJob, DurableState, WaitsFor
 from callboard.jobs.queries import StoredJob
 from callboard.jobs.rows import to_row
 
@@ -66,7 +66,7 @@ class Claim:
         enqueue: Enqueue | None,
         stored: StoredJob,
         *,
-        open_calls: Sequence[OpenCall] = (),
+        open_calls: Sequence[CallIntent] = (),
         answers: Sequence[Approval] = (),
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
@@ -106,18 +106,18 @@ class Claim:
 
     async def wait(
         self,
-        asked: Iterable[Approval] = (),
+        approvals: Iterable[Approval] = (),
         *,
         waits_for: WaitsFor = "approval",
         reason: str = "",
         delay: float | None = None,
     ) -> None:
-        """End the segment: the job waits until all that is asked was answered, or `delay` seconds have passed.
+        """End the segment: the job waits until all approvals and questions were answered, or `delay` seconds have passed.
 
         A call that was asked before is asked anew, and its former answer forgotten. Raises as `append`.
         """
         changes = {"state": "waiting", "waits_for": waits_for, "reason": reason}
-        await self._write((), changes, asks=asked, delay=delay)
+        await self._write((), changes, asks=approvals, delay=delay)
 
     async def go_on(self) -> None:
         """End the segment and queue the next one, in one transaction. Raises as `append`."""

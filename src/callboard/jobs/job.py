@@ -16,11 +16,11 @@ from callboard.coding.jobs.job import new_identifier
 __all__ = [
     "END_STATES",
     "Approval",
+    "CallIntent",
     "Changes",
     "DurableJob",
     "DurableState",
     "JobSummary",
-    "OpenCall",
     "WaitsFor",
     "new_identifier",
 ]
@@ -106,7 +106,7 @@ class Changes(TypedDict, total=False):
     memory: dict[str, Any]
 
 
-class OpenCall(msgspec.Struct, frozen=True):
+class CallIntent(msgspec.Struct, frozen=True):
     """A call that was begun and has no result yet: the intent that was committed before its tool started."""
 
     call_id: str

