@@ -50,7 +50,14 @@ class JobDisplay(Display):
         self._as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, encode_step  # noqa: PLC0415
+        from callboard.coding.jobs.log import (  # noqa: PLC0415
+            Notice,
+            PhaseEnded,
+            PhaseStarted,
+            PromptSent,
+            Resumed,
+            encode_step,
+        )
 
         if self._as_json:
             line = encode_step(step)
@@ -67,6 +74,8 @@ class JobDisplay(Display):
                     self.tell(f"   missing: {collapse(each, 400)}", "33")
             case Notice(text=text):
                 self.tell(text, "2")
+            case Resumed():
+                self.tell("goes on where it was", "2")
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")

@@ -27,7 +27,8 @@ _BLOCK = 64 * 1024
 _BLOCKS = 1024
 _INPUT: Final = (
     *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
-    *("model", "base_url", "mode", "access"),
+    *("model", "base_url", "mode", "access", "workflow", "rounds", "without_sandbox", "allow_weaker_sandbox"),
+    "keep_tree",
 )
 
 
