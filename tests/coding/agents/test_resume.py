@@ -22,6 +22,7 @@ from callboard.testing import ScriptedModel
 
 PROGRAM = '''
 import asyncio, json, os, signal, sys, threading, time
+from pathlib import Path
 from callboard.coding.jobs.store import JobStore
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_runner import resume_job, run_job
@@ -117,7 +118,7 @@ def describe(job, jobs):
     return SimpleNamespace(steps=steps, kinds=kinds, phases=phases, interrupted=len(interrupted), prompts=prompts)
 
 
-@pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 27), ("short", SHORT, 9)])
+@pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 41), ("short", SHORT, 13)])
 def test_a_job_that_is_killed_again_and_again_ends_as_one_that_was_not(  # noqa: PLR0917  # five are fixtures
     go, jobs, repository, workflow, script, after
 ):
@@ -132,7 +133,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_one_that_was_not(  # noqa:
         assert (now.job.state, now.job.reason) == ("failed", "its process ended without a word")
         kills += 1
     job, done = now.job, describe(now.job, jobs)
-    assert kills > 2
+    assert kills > 1
     assert job.state == "completed", job.output.missing
     assert (done.phases, done.prompts) == (known.phases, known.prompts)
     assert done.kinds["Resumed"] == kills

@@ -67,5 +67,5 @@ def trim_report(report: TestReport | None) -> TestReport | None:
     """A report without the messages of most failures."""
     if report is None:
         return None
-    kept, rest = report.failures[:MAX_FAILURES], report.failures[MAX_FAILURES:]
-    return replace(report, failures=(*kept, *(replace(each, message="") for each in rest)))
+    first, rest = report.failures[:MAX_FAILURES], report.failures[MAX_FAILURES:]
+    return replace(report, failures=(*first, *(replace(each, message="") for each in rest)))
