@@ -395,6 +395,14 @@ class Agent(Generic[OutputT_co]):
             resource=aclosing(owned) if owned else self._keep_open() if model is None else nullcontext(),
         )
 
+    def read_output(self, text: str) -> OutputT_co:
+        """The output that the last text of a run spells: as its type, where the agent has one.
+
+        Raises:
+            ArgumentsInvalid: The text is none of that type.
+        """
+        return OutputCheck(self._output, None).read(text)
+
     def stream_sync(
         self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:

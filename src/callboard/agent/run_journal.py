@@ -32,6 +32,8 @@ class RunJournal:
         self._find_loop = find_loop
         self._clock = clock
         self._history_length = history_length
+        self._end = journal.progress.state if journal.progress else ""
+        """The end of the run that was decided before it was interrupted."""
         self._ended: set[str] = set()
         """The calls of the last reply whose results are saved, and not in the transcript yet."""
 
@@ -45,8 +47,11 @@ class RunJournal:
         loop = self._find_loop()
         grown = loop.transcript[self.saved :]
         items = [each for each in grown if not (isinstance(each, ResultCanister) and each.invocation_id in self._ended)]
-        if items:
-            await self._write(items, loop, action if isinstance(action, Finish) else None)
+        finish = action if isinstance(action, Finish) else None
+        if items or (
+            finish is not None and finish.state not in ("failed", self._end)
+        ):  # a failure may be of the moment
+            await self._write(items, loop, finish)
         self.saved += len(grown)
         if any(isinstance(each, ResultCanister) for each in grown):
             self._ended.clear()

@@ -1,0 +1,137 @@
+"""The kind "agent": a job is one run of an agent.
+
+The agent is found by its reference among those that this process knows. Its limits hold for the job: what earlier
+segments used counts. Where it has no `approve` of its own, a call that wants approval waits for an answer, and so does a
+call whose result comes from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callboard.agent import Agent
+from callboard.agent.resume import find_waiting_calls
+from callboard.agent.run import Run
+from callboard.core import (
+    ApprovalAsked,
+    RoundStarted,
+    RunProgress,
+    UserCanister,
+)
+from callboard.errors import CallerError, ProviderError
+from callboard.jobs.job import CallIntent, WaitsFor
+from callboard.jobs.journal import JobJournal
+from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome, Waits
+from callboard.jobs.segment import JobSegment
+from callboard.loop import GO_ON, Limits, ends_with_model
+
+KIND: Final = "agent"
+RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED", "overloaded_error"})
+"""Codes of providers that ask to come back later, by which time the model's own retries are over."""
+FIRST_PAUSE: Final = 30.0
+"""Seconds that a job waits for a rate limit; doubled each time that no reply came in between, up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE: Final = 900.0
+
+
+class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job of an agent was asked with."""
+
+    agent: str
+    """Its reference."""
+    prompt: UserCanister
+    history_length: int = 0
+    """How many of the first entries are a conversation that goes on."""
+    auxdata: dict[str, Any] = {}
+    limits: Limits | None = None
+    """In the place of the agent's own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the row of a job has it. Raises CallerError where the auxdata is no JSON."""
+        try:
+            values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CallerError(f"it is no JSON: {error}", path="auxdata") from None
+        return values
+
+
+class AgentKind:
+    """Runs jobs of the agents that it is given, by their references."""
+
+    name = KIND
+
+    def __init__(self, agents: Mapping[str, Agent[Any]]) -> None:
+        self.agents = agents
+
+    async def run(self, segment: JobSegment) -> Outcome:
+        """Go on with the run until it ends, waits, or gives way to the next segment."""
+        job_input = msgspec.convert(segment.job.input, AgentInput)
+        agent = self.agents.get(job_input.agent)
+        if agent is None:
+            raise CallerError("this worker does not know the agent", path=job_input.agent, hint="name it with --agents")
+        history = [*segment.conversation]
+        prompt: UserCanister | str = job_input.prompt
+        start = None
+        if len(history) > job_input.history_length:
+            # What was rolled back to the history begins anew; the entries that a fork was given are its rounds.
+            prompt = ""
+            start = RunProgress(history_length=job_input.history_length, rounds=segment.job.rounds)
+        journal = JobJournal(segment, start=start)
+        if start is None:
+            journal.progress = None
+        elif journal.is_reopened and ends_with_model(history):
+            history.append(UserCanister(GO_ON))
+            await segment.claim.append(history[-1:])
+        approvals, results = journal.answers(find_waiting_calls(history))
+        run = agent.stream(
+            prompt,
+            history=history,
+            journal=journal,
+            approvals=approvals,
+            results=results,
+            auxdata=job_input.auxdata,
+            limits=job_input.limits,
+            approve=agent.settings.approve or (lambda *_: "defer"),
+        )
+        return await _drive(run, segment, journal)
+
+    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
+        """Nothing can be seen of what a function did."""
+        return ""
+
+
+async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal) -> Outcome:
+    reasons: dict[str, str] = {}
+    rounds = 0
+    async with run:
+        async for event in run:
+            segment.publish(event)
+            if isinstance(event, ApprovalAsked):
+                reasons[event.invocation.identifier] = event.why
+            elif isinstance(event, RoundStarted):
+                # All that came before is committed, and nothing was asked for yet.
+                if segment.should_leave(rounds):
+                    return GoesOn()
+                rounds += 1
+    result = run.result
+    if result.state == "pending":
+        approvals = journal.ask(result.pending, reasons)
+        waits_for: WaitsFor = "question" if all(each.is_question for each in approvals) else "approval"
+        return Waits(approvals=approvals, waits_for=waits_for, reason=result.why)
+    if result.state == "completed":
+        return Completed({"text": result.text})
+    if isinstance(run.failure, ProviderError) and run.failure.code in RATE_LIMITS:
+        return await _wait_for_rate_limit(segment, str(run.failure))
+    error = "" if run.failure is None else str(run.failure)
+    return Failed("" if error else result.why, error, {"text": result.text})
+
+
+async def _wait_for_rate_limit(segment: JobSegment, reason: str) -> Outcome:
+    """Wait longer each time that the provider refuses again before any reply."""
+    job = segment.job
+    round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
+    pause = min(pause * 2, LONGEST_PAUSE) if round_before == job.rounds else FIRST_PAUSE
+    await segment.claim.append((), memory={**job.memory, "rate_limit": (job.rounds, pause)})
+    return Waits(waits_for="rate_limit", reason=reason, delay=pause)

@@ -1,0 +1,141 @@
+"""A job in the hand of whoever submitted it, or found it again: wait for it, follow it, answer it, cancel it.
+
+Nothing here runs the job. The handle reads the store, whoever writes it, and is told what this process runs itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from callboard.agent import Agent
+from callboard.core import Event, Usage
+from callboard.errors import NoOutput
+from callboard.jobs.entries import Item
+from callboard.jobs.job import Approval, DurableJob
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at a job that another process runs."""
+
+
+class JobEvent(NamedTuple):
+    """An entry with its number; or a piece of what is said just now, whose number is 0."""
+
+    number: int
+    item: Item | Event
+
+
+class JobResult(msgspec.Struct, frozen=True):
+    """How a job ended. `text` is that of its last reply, whatever became of it; `why` says what it fell short of."""
+
+    state: str
+    text: str
+    why: str
+    rounds: int
+    usage: Usage
+    cost: float | None
+    _agent: Agent[Any] | None = None
+
+    @property
+    def output(self) -> Any:
+        """The text of a completed job, or the value that it spells where its agent is known and has an output type.
+
+        Raises:
+            NoOutput: The job did not complete.
+        """
+        if self.state != "completed":
+            raise NoOutput(self.state, self.why)
+        return self.text if self._agent is None else self._agent.read_output(self.text)
+
+
+class JobHandle:
+    """One job; `id` finds it again, from any process that has the same database."""
+
+    def __init__(
+        self, store: DurableStore, identifier: str, streams: JobStreams, agent: Agent[Any] | None = None
+    ) -> None:
+        self.id = identifier
+        self._store = store
+        self._streams = streams
+        self._agent = agent
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.id}>"
+
+    async def read(self) -> DurableJob:
+        """The job as it is now."""
+        return await self._store.get(self.id)
+
+    async def result(self) -> JobResult:
+        """Wait until the job has ended, however long it waits for somebody. Use `asyncio.timeout` to wait no longer."""
+        with self._streams.subscribe(self.id, pieces=False) as news:
+            while not (job := await self.read()).has_ended:
+                await news.next(LOOK_SECONDS)
+        output = job.output or {}
+        return JobResult(
+            job.state,
+            str(output.get("text", "")),
+            job.error or job.reason,
+            job.rounds,
+            Usage(**job.usage),
+            job.cost,
+            self._agent,
+        )
+
+    async def events(self, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """The entries behind number `after`, each once and in order, as they are committed, until the job has ended.
+
+        Where this process runs the job, the pieces of a reply come before its entries.
+        """
+        with self._streams.subscribe(self.id) as news:
+            number: int | None = None
+            while True:
+                job = await self.read()
+                for entry in await self._store.read_entries(self.id, after, *([number - after] if number else [])):
+                    after = entry.number
+                    yield JobEvent(after, entry.item)
+                news.drop(after)
+                if job.has_ended and after >= job.entries:
+                    return
+                number = None
+                while isinstance(piece := await news.next(LOOK_SECONDS), Event):
+                    yield JobEvent(0, piece)
+                if piece is not None and piece > after:
+                    number = piece
+
+    async def approvals(self) -> Sequence[Approval]:
+        """What the job waits for somebody to answer."""
+        return [each for each in await self._store.read_approvals(self.id) if not each.verdict]
+
+    async def answer(
+        self,
+        call_id: str,
+        verdict: Literal["allow", "deny"] = "allow",
+        *,
+        digest: str = "",
+        reason: str = "",
+        text: str = "",
+        edited: dict[str, Any] | None = None,
+    ) -> None:
+        """Answer an approval or a question of the job.
+
+        Args:
+            call_id: The call.
+            verdict: A question is answered by "allow" and a text.
+            digest: That of the approval as it was read, so that an answer to something else is refused.
+            reason: Of a denial; the model reads it.
+            text: What a question is answered.
+            edited: Arguments in the place of the model's own.
+
+        Raises:
+            CallerError: Nothing waits for this answer; it says why.
+        """
+        await self._store.answer(self.id, call_id, verdict, digest=digest, reason=reason, text=text, edited=edited)
+
+    async def cancel(self, reason: str = "cancelled") -> None:
+        """End the job, its model call and its commands, wherever they run. One that has ended stays as it is."""
+        await self._store.request_cancel(self.id, reason)

@@ -1,0 +1,173 @@
+"""The journal of a run within a job: what the run writes down goes through the job's claim.
+
+A job may have several runs, one after another, as a coding job has one for each phase. Each journal has a name, under
+which the job's memory keeps the progress of its run; the job's rounds, calls, tokens and cost are the sums over all of
+them. What a run needs to go on is in the same transaction as the entries that it follows from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    Allow,
+    Answer,
+    Canister,
+    Deny,
+    InvocationCanister,
+    ResultCanister,
+    RolledBack,
+    RunProgress,
+    ToolError,
+    Usage,
+)
+from callboard.errors import CallboardError
+from callboard.jobs.job import Approval, Changes
+from callboard.jobs.segment import JobSegment
+
+_DIGITS: Final = 16
+"""Of a digest: nobody forges one, it only tells calls apart."""
+_COUNTS: Final = ("input", "output", "cached", "reasoning")
+
+
+class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the memory of a job keeps of a run."""
+
+    job: str
+    segment: int
+    progress: RunProgress
+    before: RunProgress
+    """What earlier runs of the job used."""
+
+
+class JobJournal:
+    """A Journal over the claim of a segment.
+
+    `progress` is that of an interrupted run, None where a new one begins. `is_reopened` says that the run had ended, and
+    that somebody resumed its job since.
+    """
+
+    def __init__(self, segment: JobSegment, name: str = "run", *, start: RunProgress | None = None) -> None:
+        """Takes a segment, the journal's name, and the progress of a run that goes on without any that was saved."""
+        job = segment.job
+        self._segment = segment
+        self._name = name
+        self._counts = segment.call_counts.copy()
+        notes = _read_notes(job.memory.get(name), job.id)
+        self.progress: RunProgress | None = notes.progress if notes else start
+        self.is_reopened = False
+        if notes is not None and notes.progress.state and notes.segment != job.segment:
+            self.is_reopened = True
+            self.progress = replace(
+                notes.progress, state="", output="", why="", is_last=False, shortfall="", refused=0, empty=0, thoughts=0
+            )
+        self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
+
+    def call_key(self, invocation: InvocationCanister) -> str:
+        """`JOB:CALL`. Where models give an identifier twice, a number tells the calls apart."""
+        count = self._counts[invocation.identifier]
+        again = f"#{count}" if count > 1 else ""
+        return f"{self._segment.job.id}:{invocation.identifier}{again}"
+
+    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress) -> None:
+        """Commit what the conversation has grown by, and the progress."""
+        self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
+        await self._write(self._segment.claim.append(items, **self._changes(progress)))
+
+    async def begin_call(self, invocation: InvocationCanister, idempotent: bool) -> None:
+        """Commit that the call begins, unless it may as well run twice."""
+        if not idempotent:
+            await self._write(self._segment.claim.begin_calls([invocation]))
+
+    async def end_call(self, _: InvocationCanister, result: ResultCanister) -> None:
+        """Commit the result, and that the call is over."""
+        await self._write(self._segment.claim.end_call(result))
+
+    def answers(self, waiting: Iterable[InvocationCanister]) -> tuple[dict[str, Answer], dict[str, Any]]:
+        """What people have answered about calls that wait: approvals, and results of questions, by identifiers.
+
+        An answer about another call of the same identifier, from earlier in the conversation, is none.
+        """
+        digests = {each.identifier: self.digest(each) for each in waiting}
+        approvals: dict[str, Answer] = {}
+        results: dict[str, Any] = {}
+        for each in self._segment.claim.answers:
+            if digests.get(each.call_id) != each.digest:
+                continue
+            if each.is_question:
+                denied = ToolError("permission", each.reason or "the answer was no")
+                results[each.call_id] = each.text if each.verdict == "allow" else denied
+            else:
+                approvals[each.call_id] = Allow(each.edited) if each.verdict == "allow" else Deny(each.reason)
+        return approvals, results
+
+    def ask(self, pending: Iterable[InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
+        """What people are asked: about calls that have a reason whether they may run, of the others for their results."""
+        return tuple(
+            [
+                Approval(
+                    call_id=each.identifier,
+                    name=each.name,
+                    arguments=dict(each.arguments or {}),
+                    why=reasons.get(each.identifier, ""),
+                    digest=self.digest(each),
+                    is_question=each.identifier not in reasons,
+                )
+                for each in pending
+            ]
+        )
+
+    def digest(self, invocation: InvocationCanister) -> str:
+        """Of what an answer is about: the call, where it is in the job, and where it will run."""
+        job = self._segment.job
+        what = [job.id, job.directory, self._counts[invocation.identifier], invocation.identifier, invocation.name]
+        text = msgspec.json.encode([*what, invocation.arguments, invocation.raw], order="sorted")
+        return hashlib.sha256(text).hexdigest()[:_DIGITS]
+
+    async def _write(self, written: Any) -> None:
+        try:
+            await written
+        except CallboardError as failure:
+            self._segment.abort(failure)
+            raise
+        self._segment.announce()
+
+    def _changes(self, progress: RunProgress) -> Changes:
+        before, job = self._before, self._segment.job
+        notes = _Notes(job.id, job.segment, progress, before)
+        usage = before.usage + progress.usage
+        return Changes(
+            rounds=before.rounds + progress.rounds,
+            calls=before.calls + progress.calls,
+            usage={name: getattr(usage, name) for name in _COUNTS},
+            cost=before.cost + progress.cost if before.is_priced and progress.is_priced else None,
+            memory={**job.memory, self._name: msgspec.to_builtins(notes)},
+        )
+
+
+def _read_notes(notes: Any, identifier: str) -> _Notes | None:
+    """The notes of a run of this job; those of the job that it was forked from say nothing of it."""
+    if notes is None:
+        return None
+    read = msgspec.convert(notes, _Notes)
+    return read if read.job == identifier else None
+
+
+def _subtract(
+    rounds: int, calls: int, usage: Mapping[str, int], cost: float | None, start: RunProgress | None
+) -> RunProgress:
+    """What a job has used besides the run that goes on."""
+    start = start or RunProgress()
+    used = Usage(**{name: usage.get(name, 0) - getattr(start.usage, name) for name in _COUNTS})
+    return RunProgress(
+        rounds=rounds - start.rounds,
+        calls=calls - start.calls,
+        usage=used,
+        cost=(cost or 0.0) - start.cost,
+        is_priced=cost is not None or not rounds,
+    )

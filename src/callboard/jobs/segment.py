@@ -1,0 +1,204 @@
+"""One segment of a job: claim it, read its entries, answer the calls whose outcome nobody knows, run its kind, write why.
+
+Laws:
+- A call that was begun and has no result is answered, never run again: what it did, it may have done.
+- A segment that lost its claim stops at once, with all that runs in it, and writes nothing more.
+- A segment whose process ends writes nothing: another process begins the same one from what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from callboard.core import Canister, Event, InvocationCanister, error_result
+from callboard.core.ports import Clock
+from callboard.errors import CallboardError
+from callboard.jobs.claim import Claim, Superseded
+from callboard.jobs.database import DatabaseUnavailable
+from callboard.jobs.entries import JobEntry, order_results, read_conversation
+from callboard.jobs.job import CallIntent, DurableJob
+from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+
+ROUNDS: Final = 50
+"""Replies after which a segment gives way to the next one."""
+INTERRUPTED: Final = (
+    "interrupted, outcome unknown: the process ended while {name} ran, so it may have done all, part or nothing of its "
+    "work. Look before you call it again."
+)
+
+
+class SegmentWatch(Protocol):
+    """What a segment is told by whoever runs it; see `worker.SegmentControl`."""
+
+    executor: str
+    stopping: asyncio.Event
+    cancel_requested: bool
+
+
+class JobSegment:
+    """What a kind has of its job while a segment runs.
+
+    `conversation` is the job's as the segment began; `call_counts` says how often each identifier of a call is in the
+    entries, those that were rolled back among them.
+    """
+
+    def __init__(
+        self, claim: Claim, watch: SegmentWatch, entries: Sequence[JobEntry], streams: JobStreams, clock: Clock
+    ) -> None:
+        items = [each.item for each in entries]
+        self.claim = claim
+        self.conversation: list[Canister] = read_conversation(items)
+        self.call_counts = Counter([each.identifier for each in items if isinstance(each, InvocationCanister)])
+        self.failure: CallboardError | None = None
+        """What ended the claim."""
+        self._call_numbers = {
+            item.identifier: entry.number
+            for entry, item in zip(entries, items, strict=True)
+            if isinstance(item, InvocationCanister)
+        }
+        self._watch = watch
+        self._streams = streams
+        self._clock = clock
+        self._task = asyncio.current_task()
+
+    @property
+    def job(self) -> DurableJob:
+        """As of the last commit."""
+        return self.claim.job
+
+    def should_leave(self, rounds: int) -> bool:
+        """Whether a segment that has made so many rounds gives way to the next one; asked at a round's beginning."""
+        return rounds >= ROUNDS or self._watch.stopping.is_set()
+
+    def publish(self, event: Event) -> None:
+        """Tell those who follow the job in this process."""
+        self._streams.publish(self.job.id, event)
+
+    def announce(self) -> None:
+        """Tell those who follow the job in this process that entries were committed."""
+        self._streams.announce(self.job.id, self.job.entries)
+
+    def abort(self, failure: CallboardError) -> None:
+        """Stop at once, because the claim is lost: a call that runs beside the one that noticed is not waited for."""
+        if self.failure is None and self._task is not None and self._task is not asyncio.current_task():
+            self.failure = failure
+            self._task.cancel()
+
+    async def answer_open_calls(self, kind: JobKind) -> None:
+        """Give each call that was begun and has no result one that says so."""
+        waiting = [each for each in self.claim.open_calls if self._is_waiting(each)]
+        results = []
+        for call in waiting:
+            details = await kind.describe_interruption(self, call)
+            text = "\n".join([each for each in (INTERRUPTED.format(name=call.name), details) if each])
+            results.append(replace(error_result(call.call_id, "cancelled", text), timestamp=self._clock()))
+        await asyncio.gather(*[self.claim.end_call(each) for each in results])
+        self.conversation = order_results([*self.conversation, *results])
+
+    def _is_waiting(self, call: CallIntent) -> bool:
+        """Whether it is a call of the last reply, and not one of that name that was rolled back since."""
+        last = next((each for each in reversed(self.conversation) if _is_call(each, call.call_id)), None)
+        return last is not None and call.entries >= self._call_numbers[call.call_id]
+
+
+class SegmentRunner:
+    """Runs segments with the kinds that it is given.
+
+    Args:
+        store: Where the jobs are.
+        kinds: What it can run.
+        streams: Who follows jobs in this process.
+        clock: The time in UTC.
+    """
+
+    def __init__(
+        self,
+        store: DurableStore,
+        kinds: Iterable[JobKind],
+        streams: JobStreams | None = None,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._kinds = {each.name: each for each in kinds}
+        self._streams = streams or JobStreams()
+        self._clock = clock
+
+    async def __call__(self, identifier: str, number: int, watch: SegmentWatch) -> None:
+        """Run a segment; it returns when what became of it is written, or when it is not this runner's any more.
+
+        Raises:
+            DatabaseUnavailable: Nothing could be written.
+            asyncio.CancelledError: The process ends.
+        """
+        try:
+            claim = await self._store.claim(identifier, number, watch.executor)
+            await self._run(claim, watch)
+            self._streams.announce(identifier, claim.job.entries)
+        except Superseded:
+            return
+
+    async def _run(self, claim: Claim, watch: SegmentWatch) -> None:
+        if claim.job.cancel_requested:
+            await claim.end("cancelled", "cancelled")
+            return
+        kind = self._kinds.get(claim.job.kind)
+        if kind is None:
+            await claim.end("failed", error=f"no worker here runs jobs of the kind {claim.job.kind!r}")
+            return
+        entries = await self._store.read_entries(claim.job.id)
+        segment = JobSegment(claim, watch, entries, self._streams, self._clock)
+        try:
+            outcome = await self._run_kind(kind, segment)
+        except asyncio.CancelledError:
+            if segment.failure is not None:
+                _resume_task()
+                raise segment.failure from None
+            if not watch.cancel_requested:
+                raise
+            _resume_task()
+            await claim.end("cancelled", "cancelled")
+        else:
+            await _write_outcome(claim, outcome)
+
+    async def _run_kind(self, kind: JobKind, segment: JobSegment) -> Outcome:
+        try:
+            await segment.answer_open_calls(kind)
+            return await kind.run(segment)
+        except (Superseded, DatabaseUnavailable):
+            raise
+        except CallboardError as error:
+            return Failed("", str(error))
+        except Exception as error:  # noqa: BLE001  # of the kind's or the agent's code: the job has failed, not the worker
+            return Failed("", f"{type(error).__name__}: {error}")
+
+
+async def _write_outcome(claim: Claim, outcome: Outcome) -> None:
+    match outcome:
+        case Completed(output=output):
+            await claim.end("completed", output=output)
+        case Failed(reason=reason, error=error, output=output):
+            await claim.end("failed", reason, output, error=error)
+        case Waits():
+            await claim.wait(outcome.approvals, waits_for=outcome.waits_for, reason=outcome.reason, delay=outcome.delay)
+        case GoesOn():
+            await claim.go_on()
+
+
+def _resume_task() -> None:
+    """Take back the cancellation of this task, which has something left to write."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+
+
+def _is_call(canister: Canister, identifier: str) -> bool:
+    return isinstance(canister, InvocationCanister) and canister.identifier == identifier

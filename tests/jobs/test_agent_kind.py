@@ -1,0 +1,435 @@
+"""A job of an agent goes on from its entries, in whatever process its next segment runs."""
+
+import asyncio
+import inspect
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+
+import pytest
+from tests.jobs.local_queue import LocalQueue, new_watch
+
+from callboard import Agent, Limits, tool
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    ReplyFailed,
+    ResultCanister,
+    SupervisorCanister,
+    TextPiece,
+    Usage,
+    UserCanister,
+)
+from callboard.errors import CallerError
+from callboard.jobs import segment as segment_module
+from callboard.jobs.database import Database
+from callboard.jobs.entries import read_conversation
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Context, Invoker
+
+
+def run_async(function):
+    """A test that is a coroutine function."""
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        return asyncio.run(function(*args, **kwargs))
+
+    run.__signature__ = inspect.signature(function)
+    return run
+
+
+class Bench:
+    """An agent with a tool that changes something and one that only looks, and what they did."""
+
+    def __init__(self, replies, **options):
+        self.effects = Counter()
+        self.keys = []
+
+        @tool
+        async def change(number: int, context: Context) -> str:
+            """Change something."""
+            self.keys.append(context.call_key)
+            self.effects[number] += 1
+            return f"changed {number}"
+
+        @tool(idempotent=True)
+        async def look(number: int) -> str:
+            """Look."""
+            self.effects[number] += 1
+            return f"saw {number}"
+
+        @tool(approval=True)
+        async def book(room: int) -> str:
+            """Book a room."""
+            self.effects[room] += 1
+            return f"booked {room}"
+
+        @tool
+        def ask_user(question: str) -> str:
+            """Ask the user."""
+            raise AssertionError(f"the answer to {question} comes from outside")
+
+        self.model = ScriptedModel(replies)
+        tools = [change, look, book, Invoker.of(ask_user).replace(deferred=True)]
+        self.agent = Agent(self.model, tools, **{"instructions": "Work.", **options})
+
+    def queue(self, database, **options):
+        return LocalQueue(database, {"test:agent": self.agent}, **options)
+
+
+async def conversation(queue, job):
+    return read_conversation([each.item for each in await queue.store.read_entries(job.id)])
+
+
+@run_async
+async def test_a_job_completes_and_its_row_has_what_it_took(database):
+    bench = Bench([[Usage(input=5, output=2), Call("change", {"number": 1})], [Usage(input=9, output=1), "Done."]])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    assert await queue.drain() == 1
+    job = await queue.store.get(job.id)
+    assert (job.state, job.output, job.rounds, job.calls) == ("completed", {"text": "Done."}, 2, 1)
+    assert job.usage == {"input": 14, "output": 3, "cached": 0, "reasoning": 0}
+    canisters = await conversation(queue, job)
+    kinds = [SupervisorCanister, UserCanister, InvocationCanister, ResultCanister, AssistantCanister]
+    assert [type(each) for each in canisters] == kinds
+    assert [each.round for each in await queue.store.read_entries(job.id)] == [0, 0, 1, 1, 2]
+    assert bench.keys == [f"{job.id}:{canisters[2].identifier}"]
+
+
+@run_async
+async def test_a_segment_gives_way_at_a_rounds_beginning(database, monkeypatch):
+    monkeypatch.setattr(segment_module, "ROUNDS", 2)
+    bench = Bench([*[Call("change", {"number": number}) for number in range(5)], "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    assert await queue.drain() == 3
+    job = await queue.store.get(job.id)
+    assert (job.state, job.rounds, job.segment) == ("completed", 6, 3)
+    assert bench.effects == Counter(range(5))
+
+
+@run_async
+async def test_a_worker_that_stops_is_left_at_a_rounds_beginning(database):
+    bench = Bench([Call("look", {"number": 1}), "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    watch = new_watch()
+    watch.stopping.set()
+    await queue.runner(*queue.queued.popleft(), watch)
+    assert (await queue.store.get(job.id)).state == "pending"
+    assert bench.model.requests == []
+    await queue.drain()
+    assert (await queue.store.get(job.id)).state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        (Limits(rounds=3), "no answer within 3 rounds"),
+        (Limits(tokens=25), "30 tokens are used, of 25"),
+        (Limits(calls=3), "no answer within 3 calls"),
+    ],
+)
+@run_async
+async def test_limits_hold_over_all_segments(database, monkeypatch, limits, why):
+    monkeypatch.setattr(segment_module, "ROUNDS", 1)
+    replies = [[Usage(input=9, output=1), Call("change", {"number": number})] for number in range(3)]
+    queue = Bench([*replies, "Enough."], limits=limits).queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    job = await queue.store.get(job.id)
+    assert (job.state, job.reason, job.calls) == ("failed", why, 3)
+
+
+@run_async
+async def test_the_limits_of_a_job_stand_in_the_place_of_the_agents(database):
+    queue = Bench([Call("look", {"number": 1}), "Done."]).queue(database)
+    job = await queue.submit(limits=Limits(rounds=1))
+    await queue.drain()
+    assert (await queue.store.get(job.id)).reason == "no answer within 1 rounds"
+
+
+# Approvals and questions.
+
+
+async def answer(queue, job, **answered):
+    """Answer what the job waits for."""
+    [asked] = [each for each in await queue.store.read_approvals(job.id) if not each.verdict]
+    await queue.store.answer(job.id, asked.call_id, digest=asked.digest, **answered)
+
+
+async def waiting(database, **options):
+    bench = Bench([[Call("book", {"room": 7}, identifier="b"), Call("look", {"number": 1})], "Done."], **options)
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    job = await queue.store.get(job.id)
+    assert (job.state, job.waits_for) == ("waiting", "approval")
+    return bench, queue, job
+
+
+@pytest.mark.parametrize(
+    ("answer", "rooms", "text"),
+    [
+        ({}, [7], "booked 7"),
+        ({"edited": {"room": 8}}, [8], 'The arguments of this call were edited before it ran: {"room":8}\nbooked 8'),
+        ({"verdict": "deny", "reason": "full"}, [], "Error: book may not run: full"),
+    ],
+)
+@run_async
+async def test_an_approval_is_answered_in_another_process(database, answer, rooms, text):
+    bench, queue, job = await waiting(database)
+    [asked] = await queue.store.read_approvals(job.id)
+    assert (asked.name, asked.arguments, asked.is_question) == ("book", {"room": 7}, False)
+    assert asked.why
+    later = LocalQueue(database, {"test:agent": bench.agent})
+    await later.store.answer(job.id, "b", digest=asked.digest, **answer)
+    await later.drain()
+    assert (await later.store.get(job.id)).state == "completed"
+    assert [room for room in (7, 8) if bench.effects[room]] == rooms
+    assert bench.effects[1] == 1
+    results = [each.text for each in await conversation(later, job) if isinstance(each, ResultCanister)]
+    assert results == [text, "saw 1"]
+
+
+@run_async
+async def test_an_agents_own_callback_is_asked_first(database):
+    bench = Bench([Call("book", {"room": 7}), "Done."], approve=lambda *_: "allow")
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("completed", 1)
+
+
+@run_async
+async def test_an_answer_to_an_earlier_call_of_the_same_identifier_is_none(database):
+    """Some servers give each call the identifier `call_0`."""
+    bench = Bench([*[Call("book", {"room": 7}, identifier="call_0")] * 2, "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    await answer(queue, job)
+    await queue.drain()
+    assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("waiting", 1)
+    await answer(queue, job, verdict="deny", reason="once is enough")
+    await queue.drain()
+    assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("completed", 1)
+
+
+@run_async
+async def test_a_question_is_answered_with_a_text(database):
+    bench = Bench([Call("ask_user", {"question": "Which room?"}, identifier="q"), "Room 7 it is."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    job = await queue.store.get(job.id)
+    assert (job.state, job.waits_for) == ("waiting", "question")
+    await answer(queue, job, text="Number 7.")
+    await queue.drain()
+    assert (await queue.store.get(job.id)).output == {"text": "Room 7 it is."}
+    assert bench.model.requests[1].canisters[-1].text == "Number 7."
+
+
+@run_async
+async def test_a_job_waits_ten_days_over_three_processes(tmp_path):
+    """Nobody's time counts but that of the run itself, and no process has to be there while the job waits."""
+    url, days = f"sqlite:///{tmp_path / 'jobs.db'}", [0]
+
+    def clock():
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=days[0])
+
+    rooms = [Call("book", {"room": room}, identifier=f"b{room}") for room in (7, 8)]
+    bench = Bench([*rooms, "Done."], limits=Limits(seconds=60.0), clock=clock)
+    with Database.open(url) as opened:
+        queue = bench.queue(opened, clock=clock)
+        job = await queue.submit()
+        await queue.drain()
+    for day in (4, 10):
+        days[0] = day
+        with Database.open(url) as opened:
+            queue = bench.queue(opened, clock=clock)
+            assert (await queue.store.get(job.id)).state == "waiting"
+            await answer(queue, job)
+            await queue.drain()
+            job = await queue.store.get(job.id)
+    assert (job.state, job.output, job.completed_at - job.created_at) == (
+        "completed",
+        {"text": "Done."},
+        timedelta(days=10),
+    )
+
+
+# How a job ends otherwise.
+
+
+@run_async
+async def test_a_rate_limit_is_waited_for_longer_each_time(database):
+    refused = [ReplyFailed("provider", "rate_limit_exceeded", "slow down")]
+    queue = Bench([refused, refused, "Done."]).queue(database)
+    job = await queue.submit()
+    await queue.runner(*queue.queued.popleft(), new_watch())
+    assert (await queue.store.get(job.id)).waits_for == "rate_limit"
+    await queue.drain()
+    assert queue.delays == [0, 30, 60]
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+
+
+@run_async
+async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database):
+    failed = [TextPiece("Half"), ReplyFailed("provider", "cut", "the line broke")]
+    bench = Bench([Call("change", {"number": 1}), failed, "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    job = await queue.store.get(job.id)
+    assert (job.state, job.error, job.output) == ("failed", "the line broke", {"text": "Half"})
+    await queue.store.resume(job.id)
+    await queue.drain()
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    assert bench.model.requests[-1].canisters[-1].text == "Go on."
+    assert bench.effects[1] == 1
+
+
+@run_async
+async def test_a_mistake_of_the_agents_code_fails_the_job_with_a_sentence(database):
+    def instructions(_):
+        raise ZeroDivisionError("no sense")
+
+    queue = LocalQueue(database, {"test:agent": Agent(ScriptedModel([]), instructions=instructions)})
+    job = await queue.submit()
+    await queue.drain()
+    assert (await queue.store.get(job.id)).error == "ZeroDivisionError: no sense"
+
+
+@run_async
+async def test_a_job_of_an_agent_or_a_kind_that_is_gone_fails(database):
+    queue = LocalQueue(database, {})
+    job, other = await queue.submit(), await queue.store.create("dance")
+    await queue.drain()
+    assert (await queue.store.get(job.id)).error.startswith("test:agent: this worker does not know the agent")
+    assert (await queue.store.get(other.id)).error == "no worker here runs jobs of the kind 'dance'"
+
+
+@run_async
+async def test_auxdata_has_to_be_json(database):
+    with pytest.raises(CallerError, match="auxdata: it is no JSON"):
+        await Bench([]).queue(database).submit(auxdata={"connection": object()})
+
+
+@run_async
+async def test_a_fork_goes_on_from_a_round(database):
+    bench = Bench([Call("change", {"number": 1}), Call("change", {"number": 2}), "One way.", "Another way."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    forked = await queue.store.fork(job.id, 1)
+    await queue.drain()
+    forked = await queue.store.get(forked.id)
+    assert (forked.output, forked.rounds, forked.parent) == ({"text": "Another way."}, 2, f"{job.id}@1")
+    assert len(bench.model.requests[-1].canisters) == 4
+    assert bench.effects == {1: 1, 2: 1}
+
+
+@run_async
+async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
+    bench = Bench(["One way.", "Another way."])
+    queue = bench.queue(database)
+    job = await queue.submit(history=[UserCanister("Hello."), AssistantCanister("Hi.")])
+    await queue.drain()
+    again = await queue.store.retry(job.id)
+    await queue.drain()
+    assert (await queue.store.get(again.id)).output == {"text": "Another way."}
+    first, second = [[each.text for each in request.canisters] for request in bench.model.requests]
+    assert first == second == ["Work.", "Hello.", "Hi.", "Go."]
+
+
+# What a runner does that lost its job.
+
+
+@run_async
+async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
+    """The call that notices is not the one that would be waited for first."""
+    begun, ended = asyncio.Event(), []
+
+    @tool
+    async def sleep() -> str:
+        """Sleep."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("sleep")
+        return "never"
+
+    @tool
+    async def finish() -> str:
+        """Finish once another runner has the job."""
+        await begun.wait()
+        await queue.store.claim(job.id, 1, "another")
+        return "finished"
+
+    agent = Agent(ScriptedModel([[Call("sleep"), Call("finish")]]), [sleep, finish])
+    queue = LocalQueue(database, {"test:agent": agent})
+    job = await queue.submit()
+    task = asyncio.create_task(queue.runner(*queue.queued.popleft(), new_watch()))
+    await task
+    assert ended == ["sleep"]
+    assert ((await queue.store.get(job.id)).executor, task.cancelled()) == ("another", False)
+
+
+@run_async
+async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
+    begun, ended = asyncio.Event(), []
+
+    @tool
+    async def sleep() -> str:
+        """Sleep."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("sleep")
+        return "never"
+
+    bench = Bench([Call("sleep"), "Done."])
+    agent = Agent(bench.model, [sleep])
+    queue, watch = LocalQueue(database, {"test:agent": agent}), new_watch()
+    job = await queue.submit()
+    task = asyncio.create_task(queue.runner(*queue.queued.popleft(), watch))
+    await begun.wait()
+    watch.cancel_requested = True
+    task.cancel()
+    await task
+    assert ((await queue.store.get(job.id)).state, ended) == ("cancelled", ["sleep"])
+    await queue.store.resume(job.id)
+    await queue.drain()
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    assert bench.model.requests[-1].canisters[-1].text.startswith("Error: interrupted, outcome unknown")
+
+
+@run_async
+async def test_a_runner_whose_process_ends_leaves_the_job_as_it_is(database):
+    begun = asyncio.Event()
+
+    @tool
+    async def sleep() -> str:
+        """Sleep."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    bench = Bench([Call("sleep"), "Done."])
+    queue = LocalQueue(database, {"test:agent": Agent(bench.model, [sleep])})
+    job = await queue.submit()
+    segment = queue.queued.popleft()
+    task = asyncio.create_task(queue.runner(*segment, new_watch()))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await queue.store.get(job.id)).state == "running"
+    await queue.runner(*segment, new_watch("another"))
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    assert "outcome unknown" in bench.model.requests[-1].canisters[-1].text
