@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from callboard.errors import CallboardError
 from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
+data = coding.data
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
 DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short")
 BUILD = ("build", "a function", "--workflow", "short")
@@ -159,3 +161,23 @@ def test_settings_may_ask_for_all_that_happens(there, home):
     assert "Change the code and not its tests." in done.err
     record = [line.split()[1] for line in there("jobs", "show", identifier(there)).lines if line.startswith("record")]
     assert (Path(record[0]) / "tree" / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+
+
+def test_a_job_that_was_killed_goes_on(command, repository, calling, data):
+    """It says what it did not know, and repeats nothing; what has ended does not go on."""
+    read = calling(("file", {"path": "calc.py"}))
+    edit = calling(("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}))
+    begun = ("build", "a function", "--workflow", "phased", "--json")
+    replies = [read, "It is in calc.py.", "1. Change it.", edit]
+    command(*begun, cwd=repository.root, replies=replies, sign=b'"name":"implement"', number=signal.SIGKILL)
+    (job,) = data.all()
+    assert job.state == "failed"
+    replies = [edit, "Changed calc.py.", "All tests pass.", "Make add work"]
+    done = command("jobs", "resume", job.id, cwd=repository.root, replies=replies)
+    assert done.code == 0, done.err
+    assert "goes on where it was" in done.err
+    assert "== analyze" not in done.err
+    assert "tests: pytest: 1 passed" in done.err
+    again = command("jobs", "resume", job.id, "--json", cwd=repository.root, replies=[])
+    assert again.code != 0
+    assert "the job is completed" in again.err

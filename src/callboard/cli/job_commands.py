@@ -8,14 +8,11 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
 
 from callboard.cli import complete
-
-if TYPE_CHECKING:
-    from callboard.coding.jobs.job import Job
 
 DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
 """As of `callboard.configuration`, which is not imported for --help."""
@@ -196,14 +193,12 @@ def _run(
     **fields: Any,
 ) -> None:
     """Runs the job, shows its steps, and exits as it went. `fields` are those of JobRequest that only some kinds have."""
-    from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
-    from callboard.cli.approvals import Approvals  # noqa: PLC0415
-    from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome  # noqa: PLC0415
-    from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
+    from callboard.cli.follow_job import follow_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
     from callboard.coding.agents.job_runner import run_job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
     jobs = JobStore()
     directory = options.directory.resolve()
@@ -231,26 +226,9 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
-    model = open_model(settings, display.tell, UNGATED)
-    approvals = Approvals(directory, jobs_directory().parent, display)
-    started: list[Job] = []
-
-    async def run() -> Job:
-        try:
-            await check_reachable(model, display.tell)
-            return await run_job(request, model, jobs, display.step, approvals, on_start=started.append)
-        finally:
-            await model.aclose()
-
-    def show_cancelled() -> None:
-        if options.as_json and started:
-            display.job(jobs.load(started[0].id))
-        hint = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in started])
-        display.tell(f"cancelled{hint}")
-
-    job = interrupt.run(run(), show_cancelled)
-    if options.as_json:
-        display.job(job)
-    else:
-        print_outcome(job, display)
-    raise typer.Exit(EXIT_CODES.get((job.state, bool(job.output.missing)), 1))
+    follow_job(
+        request,
+        jobs,
+        display,
+        lambda model, approvals, on_start: run_job(request, model, jobs, display.step, approvals, on_start=on_start),
+    )

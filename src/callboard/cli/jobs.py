@@ -14,6 +14,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.display import Display
+from callboard.errors import CallerError
 from callboard.text.display import collapse, strip_controls
 
 if TYPE_CHECKING:
@@ -47,12 +48,19 @@ class JobDisplay(Display):
 
     def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
         super().__init__(out, err, verbose=verbose, color=err.isatty() and "NO_COLOR" not in os.environ)
-        self._as_json = as_json
+        self.as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, encode_step  # noqa: PLC0415
+        from callboard.coding.jobs.log import (  # noqa: PLC0415
+            Notice,
+            PhaseEnded,
+            PhaseStarted,
+            PromptSent,
+            Resumed,
+            encode_step,
+        )
 
-        if self._as_json:
+        if self.as_json:
             line = encode_step(step)
             # A terminal obeys some characters that JSON has as they are.
             line = json.dumps(json.loads(line)).encode() if self._terminal else line
@@ -67,6 +75,8 @@ class JobDisplay(Display):
                     self.tell(f"   missing: {collapse(each, 400)}", "33")
             case Notice(text=text):
                 self.tell(text, "2")
+            case Resumed():
+                self.tell("goes on where it was", "2")
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
@@ -180,6 +190,49 @@ def cancel_job(name: JobName) -> None:
 
     job = asyncio.run(JobStore().cancel(name))
     typer.echo(f"{job.id}: {job.state}{f' ({job.reason})' if job.reason else ''}")
+
+
+@app.command("resume")
+def resume_job(
+    name: JobName,
+    model: Annotated[
+        str,
+        typer.Option(help="Go on with another model.", show_default="the job's own", autocompletion=complete.models),
+    ] = "",
+    base_url: Annotated[str, typer.Option(help="Where it is.", show_default="the job's own")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every step as one line of JSON, the last line the job.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning, notes and usage.")
+    ] = False,
+) -> None:
+    """Go on with a job whose process died: in its tree, with what the model knew. Settings are read again.
+
+    What it was told and did before is not repeated; a call that was under way is not made again.
+    """
+    from callboard.cli.follow_job import follow_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_in  # noqa: PLC0415
+    from callboard.coding.agents import job_runner  # noqa: PLC0415
+    from callboard.coding.agents.job_request import request_of  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+
+    jobs = JobStore()
+    job = jobs.load(name)
+    if job.type == "chat":
+        raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
+    flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
+    settings = settings_in(Path(job.directory), {**flags, "max_rounds": job.input.get("rounds")})
+    request = request_of(job, settings)
+    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
+    follow_job(
+        request,
+        jobs,
+        display,
+        lambda opened, approvals, on_start: job_runner.resume_job(
+            job, request, opened, jobs, show=display.step, approver=approvals, on_start=on_start
+        ),
+    )
 
 
 def replay(

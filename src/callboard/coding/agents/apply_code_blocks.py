@@ -44,6 +44,7 @@ class CodeBlockApplier:
         new_files: Those that the task names and that are not there yet.
         guarded_files: Those that may not be changed.
         emit: Gets the events of the calls.
+        count: How many calls there were before.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class CodeBlockApplier:
         new_files: Sequence[str],
         guarded_files: Sequence[str],
         emit: Callable[[Event], None],
+        count: int = 0,
     ) -> None:
         from callboard.coding.tools.put_code import put_code  # noqa: PLC0415  # tree-sitter comes with it
 
@@ -72,7 +74,7 @@ class CodeBlockApplier:
         self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=workspace)])
         self._executor = ParallelExecutor(self._registry, before_call=self._permit, limit=1)
         self._originals: dict[str, bytes | None] = {}
-        self._count = 0
+        self._count = count
         self._last: list[InvocationCanister] = []
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from callboard.coding.agents.phases import Workflow
-from callboard.coding.jobs.job import JobType
+from callboard.coding.jobs.job import Job, JobType
 from callboard.configuration import Settings
 from callboard.configuration.coding import Access
 from callboard.errors import CallerError
@@ -27,7 +27,8 @@ _BLOCK = 64 * 1024
 _BLOCKS = 1024
 _INPUT: Final = (
     *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
-    *("model", "base_url", "mode", "access"),
+    *("model", "base_url", "mode", "access", "workflow", "rounds", "without_sandbox", "allow_weaker_sandbox"),
+    "keep_tree",
 )
 
 
@@ -100,6 +101,15 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     def input(self) -> dict[str, Any]:
         """What the job's record says of the request."""
         return {name: value for name in _INPUT if (value := getattr(self, name))}
+
+
+def request_of(job: Job, settings: Settings) -> JobRequest:
+    """The request that a job was made of, with settings that were read anew. The job knows its task in full.
+
+    Raises CallerError.
+    """
+    fields = {name: value for name, value in job.input.items() if name in _INPUT}
+    return JobRequest(kind=job.type, directory=Path(job.directory), settings=settings, **fields)
 
 
 def parse_access(name: str, path: str) -> Access:

@@ -1,7 +1,7 @@
 """Run a job, from its request to what it hands over: record, tree, sandbox, phases, commit, push.
 
-Law: the user's tree is never touched; however a job ends, what was changed is on its branch, and no process of it is
-left.
+Laws: the user's tree is never touched; however a job ends, what was changed is on its branch, and no process of it is
+left. A job whose process died goes on where its record ends.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from typing import Any
 import msgspec
 
 from callboard.coding.agents.deliver import deliver, publish
+from callboard.coding.agents.job_memory import JobMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.permissions import Approver, JobPolicy
 from callboard.coding.agents.phase_runner import PhaseRunner
 from callboard.coding.agents.phases import phases_of
+from callboard.coding.agents.progress import Progress, read_progress
 from callboard.coding.agents.prompts import task_text
 from callboard.coding.cancellation import cancel_on_signals, finish_despite_cancellation
 from callboard.coding.git import github
-from callboard.coding.git.open_tree import open_tree
+from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
 from callboard.coding.jobs.job import Job, JobState
-from callboard.coding.jobs.log import JobLog, Notice, PhaseStarted, Step
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.jobs.log import Notice, PhaseStarted, Resumed, Step
+from callboard.coding.jobs.record import FolderRecord, JobRecord
+from callboard.coding.jobs.store import DIED, JobStore
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan
@@ -73,112 +76,215 @@ async def run_job(
         request = msgspec.structs.replace(request, branch=request.branch or branch, github_text=text)
     task = task_text(request)
     job = jobs.create(request.kind, task, request.directory, model=model.name, input=request.input)
-    with jobs.running(job.id), cancel_on_signals() as signals:
-        job = jobs.update(job, state="running")
-        runner = JobRunner(request, model, jobs, job, show=show, approver=approver, clock=clock)
+    try:
+        return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
+    except RunnerMissing:
+        # Found out before the first reply, so there is nothing to record.
+        jobs.remove(job.id)
+        raise
+
+
+async def resume_job(
+    job: Job,
+    request: JobRequest,
+    model: Model,
+    jobs: JobStore,
+    *,
+    show: Callable[[Step], None],
+    approver: Approver,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    on_start: Callable[[Job], None] = lambda _: None,
+) -> Job:
+    """Goes on with a job whose process died, in this process, and gives it as it ended. What else there is to say,
+    `run_job` says.
+
+    Args:
+        job: The job.
+        request: The request of `request_of`.
+        model: Goes on with it.
+        jobs: Where it is recorded.
+        show: Gets each step as it happens.
+        approver: Asks the user.
+        clock: The time.
+        on_start: Gets the job when it runs.
+
+    Raises:
+        CallerError: The job ended otherwise, or runs.
+    """
+    exclude_repository(request.directory)
+    if job.reason != DIED:
+        raise CallerError(f"the job is {job.state}", path=job.id, hint="only a job whose process died goes on")
+    try:
+        return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
+    except RunnerMissing as error:
+        return jobs.update(job, state="failed", reason=error.message, error=str(error))
+
+
+async def _run_recorded(  # noqa: PLR0917  # those of its callers
+    request: JobRequest,
+    model: Model,
+    jobs: JobStore,
+    job: Job,
+    show: Callable[[Step], None],
+    approver: Approver,
+    clock: Callable[[], datetime],
+    on_start: Callable[[Job], None],
+) -> Job:
+    """Runs a job that is recorded in a folder, until it has ended."""
+    with jobs.running(job.id), cancel_on_signals() as signals, FolderRecord(jobs, job) as record:
+        record.update(state="running", reason="", error="", completed_at=None)
+        runner = JobRunner(request, model, record, show=show, approver=approver, clock=clock)
         on_start(runner.job)
         try:
-            return await runner.run()
+            return await runner.run_to_end()
         except asyncio.CancelledError:
-            runner.end("cancelled", "ended by a signal" if signals else "")
+            ended = runner.end("cancelled", "ended by a signal" if signals else "")
             if not signals:
                 raise
             if (current := asyncio.current_task()) is not None:
                 current.uncancel()
-            return runner.job
-        except RunnerMissing:
-            # Found out before the first reply, so there is nothing to record.
-            jobs.remove(job.id)
-            raise
-        except CallboardError as error:
-            return runner.end("failed", error.message, error=str(error))
-        except OSError as error:
-            path, why = error.filename or jobs.folder(job.id), error.strerror or str(error)
-            return runner.end("failed", why, error=f"{path}: {why}")
-        except Exception as error:
-            runner.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
-            raise
+            return ended
 
 
 class JobRunner:
-    """One job under way; `job` is its record as it is on disk."""
+    """One job under way, until it has ended or waits.
+
+    Args:
+        request: What is to be done.
+        model: Does it.
+        record: Where the job is recorded, with the steps that it made in earlier processes.
+        show: Gets each step as it happens.
+        approver: Asks the user; where it defers a call, the job waits.
+        clock: The time.
+    """
 
     def __init__(
         self,
         request: JobRequest,
         model: Model,
-        jobs: JobStore,
-        job: Job,
+        record: JobRecord,
         *,
         show: Callable[[Step], None],
         approver: Approver,
         clock: Callable[[], datetime],
     ) -> None:
-        self.job = job
         self._request = request
         self._model = model
-        self._jobs = jobs
-        self._folder = jobs.folder(job.id)
+        self._record = record
         self._show = show
         self._approver = approver
         self._clock = clock
-        # The making of the tree counts.
-        self._deadline = clock() + timedelta(minutes=request.settings.coding.limits.max_task_duration_minutes)
+        self._memory = JobMemory.load(record.job.memory)
+        self._seconds = self._memory.seconds
+        """That the job ran in earlier processes."""
+        self._began = clock()
+        # The making of the tree counts, and the time in which no process ran the job does not.
+        minutes = request.settings.coding.limits.max_task_duration_minutes
+        self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
 
+    @property
+    def job(self) -> Job:
+        """The job as it is recorded."""
+        return self._record.job
+
+    async def run_to_end(self) -> Job:
+        """As `run`; where the job fails, that is recorded.
+
+        Raises RunnerMissing, and what is a mistake of ours.
+        """
+        try:
+            return await self.run()
+        except RunnerMissing:
+            raise
+        except CallboardError as error:
+            return self.end("failed", error.message, error=str(error))
+        except OSError as error:
+            path, why = error.filename or self._record.folder, error.strerror or str(error)
+            return self.end("failed", why, error=f"{path}: {why}")
+        except Exception as error:
+            self.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
+            raise
+
     async def run(self) -> Job:
-        """Runs the phases, and delivers what they changed; the job has ended then."""
-        request = self._request
-        workflow = request.workflow or get_plan(self._model).coding
-        with JobLog(self._folder) as self._log:
-            async with self._open_tree() as tree:
-                policy = JobPolicy(request, self._approver, str(tree.root))
-                async with JobWorkspace(request, tree, self._folder, policy, workflow) as workspace:
-                    self._notify(workspace.notices)
-                    phases = self._phase_runner(workspace, policy)
-                    try:
-                        await phases.run(phases_of(request.kind, workflow, request.access_level))
-                    finally:
-                        usage = {name: getattr(phases.usage, name) for name in ("input", "output", "cached")}
-                        self._update(rounds=phases.rounds, calls=phases.calls, usage=usage)
-                        await finish_despite_cancellation(self._deliver(tree, phases, workspace))
-                if not phases.missing:
-                    self._update(output=await publish(request, tree, self.job.output, self._emit))
-        if phases.missing:
-            return self.end("failed", phases.why or f"the evidence of the phase {phases.phase!r} does not hold")
-        return self.end("completed", "")
+        """Runs the phases that are left, and delivers what they changed; the job has ended then, or waits."""
+        past = read_progress(self._record.steps())
+        if past.phase:
+            self._emit(Resumed())
+        memory = self._memory
+        memory.workflow = memory.workflow or self._request.workflow or get_plan(self._model).coding
+        phases = phases_of(self._request.kind, memory.workflow, self._request.access_level)
+        if memory.is_delivered and is_closed(self._record.folder):
+            return self._finish(past.missing, past.phase, memory.phase.why)
+        async with self._open_tree() as tree:
+            policy = JobPolicy(self._request, self._approver, str(tree.root))
+            async with JobWorkspace(self._request, tree, self._record.folder, policy, memory) as workspace:
+                self._notify(workspace.notices)
+                runner = self._phase_runner(workspace, policy, past)
+                try:
+                    await runner.run(phases)
+                finally:
+                    usage = {name: getattr(runner.usage, name) for name in ("input", "output", "cached")}
+                    self._update(rounds=runner.rounds, calls=runner.calls, usage=usage)
+                    if not self._stays_open:
+                        await finish_despite_cancellation(self._deliver(tree, runner, workspace))
+            if not (runner.missing or self._stays_open):
+                self._update(output=await publish(self._request, tree, self.job.output, self._emit))
+        if self._stays_open:
+            return self.job
+        return self._finish(runner.missing, runner.phase, runner.why)
 
     def end(self, state: JobState, reason: str, error: str = "") -> Job:
         """The job as it ended, also where that cannot be written to disk any more."""
         try:
             self._update(state=state, reason=reason, error=error)
         except OSError as full:
-            self.job = msgspec.structs.replace(self.job, state=state, reason=reason, error=error or str(full))
+            return msgspec.structs.replace(self.job, state=state, reason=reason, error=error or str(full))
         return self.job
+
+    def _finish(self, missing: tuple[str, ...], phase: str, why: str) -> Job:
+        if missing:
+            return self.end("failed", why or f"the evidence of the phase {phase!r} does not hold")
+        return self.end("completed", "")
+
+    @property
+    def _stays_open(self) -> bool:
+        """Whether the job goes on later, or elsewhere, in the tree as it is."""
+        return self._record.is_left
 
     @asynccontextmanager
     async def _open_tree(self) -> AsyncIterator[Tree]:
         request, coding = self._request, self._request.settings.coding
         branch = f"{coding.git.branch_prefix}{request.kind}-{self.job.id}"
         commit = request.branch or request.commit or "HEAD"
-        tree = await open_tree(request.directory, self._folder, branch, commit, fetch=coding.git.fetch)
+        tree = await reopen_tree(request.directory, self._record.folder, branch, commit, fetch=coding.git.fetch)
         try:
             self._update(tree={**tree.record})
             self._notify(tree.notices)
             yield tree
         finally:
-            await finish_despite_cancellation(tree.close(keep=request.keep_tree or coding.debug.keep_temp_files))
+            if not self._stays_open:
+                keep = request.keep_tree or coding.debug.keep_temp_files
+                await finish_despite_cancellation(tree.close(keep=keep))
 
-    def _phase_runner(self, workspace: JobWorkspace, policy: JobPolicy) -> PhaseRunner:
+    def _phase_runner(self, workspace: JobWorkspace, policy: JobPolicy, past: Progress) -> PhaseRunner:
         def emit(step: Step) -> None:
             self._emit(step)
             self._notify(workspace.notices)
+
+        def remember() -> None:
+            tests = workspace.tests
+            self._memory.first_report, self._memory.last_report = trim_report(tests.first), trim_report(tests.last)
+            self._remember()
 
         return PhaseRunner(
             self._request,
             self.job.description,
             self._model,
             workspace,
+            memory=self._memory,
+            remember=remember,
+            past=past,
             policy=policy,
             approve=self._approve,
             deadline=self._deadline,
@@ -187,7 +293,9 @@ class JobRunner:
         )
 
     async def _deliver(self, tree: Tree, phases: PhaseRunner, workspace: JobWorkspace) -> None:
-        self._update(output=await deliver(self._request, self.job, tree, phases, workspace.tests))
+        output = await deliver(self._request, self.job, tree, phases, workspace.tests)
+        self._memory.is_delivered = True
+        self._update(output=output, memory=self._memory.dump())
         self._notify(tree.notices)
 
     async def _approve(self, invocation: InvocationCanister, why: str) -> Verdict:
@@ -198,7 +306,7 @@ class JobRunner:
             self._update(state="running", reason="")
 
     def _emit(self, step: Step) -> None:
-        self._log.add(step)
+        self._record.add(step)
         try:
             self._show(step)
         except OSError as error:
@@ -213,5 +321,9 @@ class JobRunner:
                 self._notified.add(notice)
                 self._emit(Notice(notice))
 
+    def _remember(self) -> None:
+        self._memory.seconds = self._seconds + (self._clock() - self._began).total_seconds()
+        self._update(memory=self._memory.dump())
+
     def _update(self, **changes: Any) -> None:
-        self.job = self._jobs.update(self.job, **changes)
+        self._record.update(**changes)

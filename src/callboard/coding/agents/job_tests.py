@@ -31,9 +31,21 @@ class JobTests:
         folder: The folder of the repository that the tests run in.
         guards_tests: Files of tests that fail at the beginning may not be changed.
         required: Raise RunnerMissing where what the tests need is not installed.
+        first: The first run, where the job goes on.
+        last: The last run, as well.
     """
 
-    def __init__(self, workspace: Workspace, tree: Tree, folder: str, *, guards_tests: bool, required: bool) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        tree: Tree,
+        folder: str,
+        *,
+        guards_tests: bool,
+        required: bool,
+        first: TestReport | None = None,
+        last: TestReport | None = None,
+    ) -> None:
         self.notice = ""
         """Why the tests are not run, if they are not."""
         self.is_testable = True
@@ -44,41 +56,44 @@ class JobTests:
         self._guards_tests = guards_tests
         self._required = required
         self._reports: dict[str, TestReport] = {}
-        self._first: TestReport | None = None
-        self._last: TestReport | None = None
+        self.first: TestReport | None = None
+        """The first run, which the others are measured by."""
+        self.last = last
         self._digest = ""
         self._changed_files: tuple[str, ...] = ()
+        if first is not None:
+            self._begin_with(first)
 
     @property
     def is_failing(self) -> bool:
         """Whether the last run, of all tests or of some, was not good."""
-        last = self._workspace.reports[-1] if self._workspace.reports else self._last
+        last = self._workspace.reports[-1] if self._workspace.reports else self.last
         return last is not None and not last.is_good
 
     @property
     def new_failures(self) -> tuple[str, ...]:
         """The tests that fail now and did not at the beginning; none where something failed then."""
-        first, last = self._first, self._last
+        first, last = self.first, self.last
         return tuple([each.name for each in last.failures]) if first and last and not first.failures else ()
 
     @property
     def has_new_tests(self) -> bool:
-        return bool(self._first and self._last and self._last.passed > self._first.passed)
+        return bool(self.first and self.last and self.last.passed > self.first.passed)
 
     @property
     def tests_before(self) -> int:
         """How many tests ran at the beginning, where no fewer may run at the end; else 0."""
-        return self._first.total if self._first and self._guards_tests else 0
+        return self.first.total if self.first and self._guards_tests else 0
 
     @property
     def headline(self) -> str:
         """The last run in one line."""
-        return self._last.headline if self._last else ""
+        return self.last.headline if self.last else ""
 
     @property
     def transcript(self) -> str:
         """The command of the last run, and its report."""
-        return f"$ {' '.join(self._last.command)}\n{self._last.summary}" if self._last else ""
+        return f"$ {' '.join(self.last.command)}\n{self.last.summary}" if self.last else ""
 
     def mark_changed(self) -> None:
         """The tree may have changed since its content was named."""
@@ -111,20 +126,23 @@ class JobTests:
             except CallerError as error:
                 self._give_up(error.message)
                 return None
-            if report.missing_runner and self._first is None:
+            if report.missing_runner and self.first is None:
                 if self._required:
                     hint = "install it there, or make a .venv in the project that has it"
                     raise RunnerMissing(report.missing_runner, hint=hint)
                 self._give_up(report.missing_runner)
                 return None
         # A run may write files: the report names the content after it.
-        self._reports[digest] = self._reports[report.digest or digest] = self._last = report
-        if self._first is None:
-            self._first = report
-            if self._guards_tests and not report.is_good:
-                paths = {failure.location.rpartition(":")[0] for failure in report.failures}
-                self.guarded_files = [path for path in sorted(paths) if is_test_file(path)]
+        self._reports[digest] = self._reports[report.digest or digest] = self.last = report
+        if self.first is None:
+            self._begin_with(report)
         return report
+
+    def _begin_with(self, report: TestReport) -> None:
+        self.first = report
+        if self._guards_tests and not report.is_good:
+            paths = {failure.location.rpartition(":")[0] for failure in report.failures}
+            self.guarded_files = [path for path in sorted(paths) if is_test_file(path)]
 
     async def _look(self) -> str:
         self._digest, self._changed_files = await self._tree.inspect()
@@ -136,8 +154,8 @@ class JobTests:
 
     def _run_of_model(self, digest: str) -> TestReport | None:
         """A run of all tests on this content that the model asked for."""
-        if self._first is None:
+        if self.first is None:
             return None
-        command = self._first.command
+        command = self.first.command
         runs = self._workspace.reports
         return next((each for each in runs if each.digest == digest and each.command == command), None)

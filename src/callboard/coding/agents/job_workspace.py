@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from callboard.coding.agents.evidence import Facts
+from callboard.coding.agents.job_memory import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
 from callboard.coding.agents.permissions import JobPolicy
-from callboard.coding.agents.phases import Evidence, Phase, PromptPart, Workflow, actions_of_groups
+from callboard.coding.agents.phases import Evidence, Phase, PromptPart, actions_of_groups
 from callboard.coding.agents.prompt_context import (
     choose_files,
     example_test,
@@ -36,6 +37,7 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
 from callboard.execution.result_store import KeptResults
 from callboard.sandbox import find_sandbox
+from callboard.text.truncate import truncate
 from callboard.tools import Ensemble, Invoker
 from callboard.tools.context import everything
 
@@ -49,13 +51,13 @@ _LOOKS: Final = frozenset(actions_of_groups(("look",)))
 
 
 class JobWorkspace:
-    """A context manager: entering it finds the sandbox and connects the workspace.
+    """A context manager: entering it finds the sandbox and connects the workspace. It notes the base of a review.
 
     Files that the policy does not permit are not shown, and those that it does not permit to commands are hidden from
     commands and tests.
     """
 
-    def __init__(self, request: JobRequest, tree: Tree, folder: Path, policy: JobPolicy, workflow: Workflow) -> None:
+    def __init__(self, request: JobRequest, tree: Tree, folder: Path, policy: JobPolicy, memory: JobMemory) -> None:
         self.repository_instructions = ""
         self.chosen_files: list[str] = []
         """The files that the task is about, as `prompt_context` showed them."""
@@ -66,8 +68,8 @@ class JobWorkspace:
         self._settings = request.settings.coding
         self._tree = tree
         self._folder = folder
-        self._workflow = workflow
-        self._base = request.base
+        self._memory = memory
+        self._base = memory.base or request.base
         self._permits = policy.permits(Invoker.of(read_file), {})
         self._permits_commands = policy.permits(Invoker.of(bash), {})
 
@@ -91,13 +93,16 @@ class JobWorkspace:
             self.workspace,
             tree,
             self._settings.project.workdir,
-            guards_tests=is_debug or self._workflow == "short",
+            guards_tests=is_debug or self._memory.workflow == "short",
             required=is_debug,
+            first=self._memory.first_report,
+            last=self._memory.last_report,
         )
         if request.kind == "review" and not self._base:
             repository = await find_repository(request.directory)
-            self._base = await repository.head() if repository else "HEAD"
-        listed = await tree.repository.git("ls-files", "-z")
+            self._base = self._memory.base = await repository.head() if repository else "HEAD"
+        # As they were when the job began, wherever it goes on.
+        listed = await tree.repository.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", tree.base or "HEAD")
         self.files = tuple([path for path in listed.items if self._permits(path)])
         with suppress(OSError):
             self.repository_instructions = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
@@ -121,7 +126,7 @@ class JobWorkspace:
         """The tools of a phase, and the one that reads on in truncated results."""
         if not phase.tools:
             return []
-        tools = make_ensemble(self.workspace, actions_of_groups(phase.tools), single=self._workflow == "short")
+        tools = make_ensemble(self.workspace, actions_of_groups(phase.tools), single=self._memory.workflow == "short")
         return [tools, self.results.ensemble()]
 
     def only_looks(self, invocation: InvocationCanister) -> bool:
@@ -169,6 +174,21 @@ class JobWorkspace:
             facts.changed_guarded_files = [path for path in self.tests.guarded_files if path in facts.changed_files]
         if "findings" in kinds:
             facts.reviewed_lines = written_lines((await self._diff())[0])
+
+    async def take_back(self, paths: Iterable[str]) -> None:
+        """Make files what they were in the last commit; those that it does not have go."""
+        paths = [*paths]
+        known = {*(await self._tree.repository.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD")).items}
+        if committed := [path for path in paths if path in known]:
+            await self._tree.repository.restore(committed)
+        for path in paths:
+            if path not in known:
+                with suppress(OSError):
+                    self.workspace.files.delete(path)
+
+    async def describe_change(self, limit: int) -> str:
+        """What differs from where the job began, for the model: the beginning of the patch."""
+        return truncate((await self._tree.changes()).diff, limit)
 
     async def _diff(self) -> tuple[str, int]:
         """The change under review, else what the job changed; and how many files of it the policy hides."""

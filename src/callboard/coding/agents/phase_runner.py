@@ -3,7 +3,8 @@
 In each phase the model works until it says that it is done. Then its evidence is checked; while something is missing
 the model is told, and goes on.
 
-Law: a phase ends with what its evidence lacks, whatever the model says; nothing missing means done.
+Laws: a phase ends with what its evidence lacks, whatever the model says; nothing missing means done. A job that goes on
+in another process repeats no phase that ended, no reply that came whole and no call that may have been made.
 """
 
 from __future__ import annotations
@@ -12,36 +13,40 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from callboard.agent import Agent
+from callboard.agent.output_type import Output
+from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
 from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
+from callboard.coding.agents.job_memory import JobMemory, PhaseMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.phases import Phase
+from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompt_context import is_test_file
-from callboard.coding.agents.prompts import instructions, phase_prompt
+from callboard.coding.agents.prompts import instructions, interrupted_result, phase_prompt
 from callboard.coding.agents.pull_request import format_findings, strip_code
 from callboard.coding.jobs.job import Finding
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
 from callboard.core import (
     Approve,
-    AssistantCanister,
     Canister,
     Controls,
     InvocationCanister,
     Model,
     ResultCanister,
+    ResultReady,
     RoundStarted,
-    Usage,
 )
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.modes import get_plan
+from callboard.schema import ArgumentsInvalid
 from callboard.tools import Policy
 
 MAX_REFUSALS: Final = 3
@@ -50,10 +55,12 @@ TEMPERATURE: Final = 0.7
 """Of a fresh attempt after one that failed."""
 MAX_FINDINGS: Final = 10
 """Of a review: small models go on for ever."""
-
-
+MAX_CHANGE: Final = 4000
+"""Characters of the change that a call which was interrupted is answered with."""
 MAX_FILES: Final = 20
 """Files that a code block may be for, where the task is about none."""
+FINDINGS: Final[Any] = Annotated[list[Finding], Field(max_length=MAX_FINDINGS)]
+"""The output of a review."""
 
 
 class PhaseRunner:
@@ -64,6 +71,9 @@ class PhaseRunner:
         task: The task in full.
         model: Does it.
         workspace: Where it is done; it is entered already.
+        memory: The job's notes.
+        remember: Records the notes, which have changed.
+        past: How far the job came in earlier processes.
         policy: Which calls may run.
         approve: Asked where the policy says so.
         deadline: When the job has to end.
@@ -78,6 +88,9 @@ class PhaseRunner:
         model: Model,
         workspace: JobWorkspace,
         *,
+        memory: JobMemory,
+        remember: Callable[[], None],
+        past: Progress,
         policy: Policy,
         approve: Approve,
         deadline: datetime,
@@ -94,17 +107,17 @@ class PhaseRunner:
         """Every phase ended with nothing missing; not so where the job was cancelled or failed."""
         self.summaries: dict[str, str] = {}
         """The answers that phases pass on, by their names."""
-        self.findings: list[Finding] | None = None
-        self.dropped_tests: tuple[str, ...] = ()
-        """Tests that the model wrote and that fail on the code as it is."""
-        self.rounds = 0
-        self.calls = 0
-        self.usage = Usage()
+        self.rounds = past.rounds
+        self.calls = past.calls
+        self.usage = past.usage
         self._request = request
         self._task = task
         self._settings = request.settings.coding
         self._model = model
         self._workspace = workspace
+        self._memory = memory
+        self._remember = remember
+        self._past = past
         self._policy = policy
         self._approve = approve
         self._deadline = deadline
@@ -114,47 +127,104 @@ class PhaseRunner:
         self._rounds_before = 0
         self._new_files: list[str] = []
 
+    @property
+    def findings(self) -> tuple[Finding, ...] | None:
+        """Of a review."""
+        return self._memory.findings
+
+    @property
+    def dropped_tests(self) -> tuple[str, ...]:
+        """Tests that the model wrote and that fail on the code as it is."""
+        return self._memory.dropped_tests
+
     async def run(self, phases: tuple[Phase, ...]) -> None:
-        """Runs the phases in their order, until one ends with something missing."""
+        """Runs the phases in their order, until one ends with something missing; those that ended before count too."""
         for phase in phases:
-            self.phase, self.why, self._facts, self._rounds_before = phase.name, "", Facts(), self.rounds
-            self._emit(PhaseStarted(phase.name, phase.rounds))
-            await (self._run_with_code_blocks(phase) if phase.code_blocks else self._run_with_tools(phase))
-            self._emit(PhaseEnded(phase.name, self.missing))
+            answer = self._past.answers.get(phase.name)
+            if answer is None:
+                await self._run_phase(phase)
+                answer = self._facts.answer
+            else:
+                self.phase, self.why = phase.name, self._memory.phase.why
+                self.missing = self._past.missing if phase.name == self._past.phase else ()
             if self.missing:
                 return
             if phase.passes_summary:
-                self.summaries[phase.name] = strip_code(self._facts.answer)
+                self.summaries[phase.name] = strip_code(answer)
         self.is_finished = True
 
-    async def _run_with_tools(self, phase: Phase) -> None:
+    async def _run_phase(self, phase: Phase) -> None:
+        past = self._past if self._past.phase == phase.name else Progress()
+        self.phase, self.why, self._facts = phase.name, "", Facts()
+        self._rounds_before = past.rounds_before if past.phase else self.rounds
+        if not past.phase:
+            self._emit(PhaseStarted(phase.name, phase.rounds))
+        if self._memory.phase.name != phase.name:
+            self._memory.phase = PhaseMemory(name=phase.name)
+        await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
+        self._remember()
+        self._emit(PhaseEnded(phase.name, self.missing))
+
+    async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
         """One conversation, in which the model calls tools and is told what is missing."""
-        prompt = (await self._prepare(phase))()
-        history: tuple[Canister, ...] = ()
-        window = self._context_window()
-        digest = await self._workspace.tests.digest()
-        refusals = 0
-        while rounds := self._rounds_left(phase):
-            run = self._agent(phase, rounds, window).stream(prompt, history=history)
-            await self._follow(run, prompt)
+        prompt, history = "", await self._recall(phase, past) if past.prompts else ()
+        if not history:
+            prompt = (await self._prepare(phase))()
+        memory, window = self._memory.phase, self._context_window()
+        memory.digest = memory.digest or await self._workspace.tests.digest()
+        checks, has_reply = max(past.prompts - 1, 0), past.has_reply
+        while True:
+            if not has_reply:
+                if not (rounds := self._rounds_left(phase)):
+                    return
+                self._remember()
+                run = self._agent(phase, rounds, window).stream(prompt, history=history)
+                await self._follow(run, prompt)
+                history = (*history, *run.result.canisters)
+            has_reply, checks = False, checks + 1
             await self._check_evidence(phase)
-            if self._is_over():
+            if self._is_over() or await self._count_refusals(checks) >= MAX_REFUSALS:
                 return
-            before, digest = digest, await self._workspace.tests.digest()
-            refusals = refusals + 1 if digest == before else 1
-            if refusals >= MAX_REFUSALS:
-                return
-            history = (*history, *(run.result.canisters if run.ended else ()))
             prompt = refusal(self.missing)
 
-    async def _run_with_code_blocks(self, phase: Phase) -> None:
+    async def _count_refusals(self, checks: int) -> int:
+        """How many claims in a row were refused with nothing changed in between, `checks` being that of all claims."""
+        memory = self._memory.phase
+        if memory.checks < checks:
+            before, memory.digest = memory.digest, await self._workspace.tests.digest()
+            memory.refusals = memory.refusals + 1 if memory.digest == before else 1
+            memory.checks = checks
+        return memory.refusals
+
+    async def _recall(self, phase: Phase, past: Progress) -> tuple[Canister, ...]:
+        """The conversation of a phase that goes on; a call that may have been made is answered with what can be seen."""
+        facts = self._facts
+        facts.answer = past.answer
+        facts.files_read = past.count_looks(self._workspace.only_looks)
+        facts.saw_failure = self._memory.phase.saw_failure
+        self._find_new_files()
+        if past.has_reply and phase.output == "findings":
+            with suppress(ArgumentsInvalid):
+                self._take_findings(Output(FINDINGS).read(past.answer))
+        results: list[ResultCanister] = []
+        for call in find_waiting_calls(past.conversation):
+            change = await self._workspace.describe_change(MAX_CHANGE)
+            results.append(interrupted_result(call, change))
+            self._emit(ResultReady(results[-1]))
+        return (*past.conversation, *results)
+
+    async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
         """Attempts of one reply each, whose code blocks are put into the files.
 
         Each attempt is a fresh one that is told only why the last one failed: a small model that sees what it wrote
         writes it again, and one that is told nothing gives the same answer to the same prompt.
         """
-        make_prompt = await self._prepare(phase)
         workspace = self._workspace
+        # Of code that was half applied it cannot be seen how far: the reply is applied again, from the beginning.
+        await workspace.take_back(past.code_calls.values())
+        self.calls -= len(past.code_calls) - past.codes_before
+        make_prompt = await self._prepare(phase)
+        self._facts.answer = last_answer(past.attempt)
         applier = CodeBlockApplier(
             workspace.workspace,
             self._policy,
@@ -163,10 +233,18 @@ class PhaseRunner:
             new_files=self._new_files,
             guarded_files=workspace.tests.guarded_files,
             emit=self._emit,
+            count=past.codes_before,
         )
-        prompt, attempt = make_prompt(), 0
-        while rounds := self._rounds_left(phase):
-            await self._follow(self._agent(phase, rounds, self._context_window(), attempt).stream(prompt), prompt)
+        prompt, attempt = past.prompt or make_prompt(), max(past.prompts - 1, 0)
+        is_sent, has_reply = bool(past.prompts), past.has_reply
+        while True:
+            if not has_reply:
+                if not (rounds := self._rounds_left(phase)):
+                    return
+                self._remember()
+                run = self._agent(phase, rounds, self._context_window(), attempt).stream(prompt)
+                await self._follow(run, "" if is_sent else prompt)
+            is_sent = has_reply = False
             await self._apply(phase, applier)
             if self._is_over():
                 return
@@ -178,11 +256,9 @@ class PhaseRunner:
         """Finds out what the phase's prompt is made of."""
         if "tests" in phase.prompt_context:
             self._emit(Notice("running the tests"))
-        # In other kinds of jobs a file that the task names, and that is not there, is not to be written.
-        self._new_files = self._workspace.new_files(self._task) if self._request.kind == "build" else []
-        self._facts.wants_tests = any(map(is_test_file, self._new_files))
+        self._find_new_files()
         context = await self._workspace.prompt_context(phase.prompt_context, self._task)
-        self._facts.saw_failure = self._workspace.tests.is_failing
+        self._facts.saw_failure = self._memory.phase.saw_failure = self._workspace.tests.is_failing
         return partial(
             phase_prompt,
             self._request.kind,
@@ -192,6 +268,11 @@ class PhaseRunner:
             summaries=self.summaries,
             new_files=self._new_files,
         )
+
+    def _find_new_files(self) -> None:
+        # In other kinds of jobs a file that the task names, and that is not there, is not to be written.
+        self._new_files = self._workspace.new_files(self._task) if self._request.kind == "build" else []
+        self._facts.wants_tests = any(map(is_test_file, self._new_files))
 
     def _rounds_left(self, phase: Phase) -> int:
         """How many replies the phase may still take; at 0 that is what is missing."""
@@ -206,8 +287,9 @@ class PhaseRunner:
         return not self.missing or self._clock() >= self._deadline
 
     async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
-        """Emits the events of a run, and adds up what it took."""
-        self._emit(PromptSent(prompt))
+        """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
+        if prompt:
+            self._emit(PromptSent(prompt))
         async with run:
             async for event in run:
                 self.rounds += isinstance(event, RoundStarted)
@@ -217,14 +299,15 @@ class PhaseRunner:
         result = run.result
         self.usage += result.usage
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
-        self.why = result.why if result.state == "incomplete" else ""
-        answers = [each.text for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
-        if answers:
-            self._facts.answer = answers[-1]
+        self.why = self._memory.phase.why = result.why if result.state == "incomplete" else ""
+        self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
             if not isinstance(result.output, str):
-                self.findings = self._facts.findings = result.output
-                self._facts.answer = format_findings(result.output)
+                self._take_findings(result.output)
+
+    def _take_findings(self, findings: list[Finding]) -> None:
+        self._facts.findings = self._memory.findings = tuple(findings)
+        self._facts.answer = format_findings(findings)
 
     async def _check_evidence(self, phase: Phase) -> None:
         if "tests" in phase.evidence and await self._workspace.tests.must_run():
@@ -247,7 +330,7 @@ class PhaseRunner:
         await applier.apply_without(failures)
         await self._check_applied(phase, applier)
         if not self.missing:
-            self.dropped_tests = failures
+            self._memory.dropped_tests = failures
             self._emit(Notice(f"left out, since they fail on the code as it is: {', '.join(failures)}"))
 
     async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
@@ -275,7 +358,7 @@ class PhaseRunner:
             self._model,
             ensembles=self._workspace.ensembles(phase),
             instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
-            output=Annotated[list[Finding], Field(max_length=MAX_FINDINGS)] if phase.output == "findings" else str,
+            output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
             limits=Limits(rounds=rounds, seconds=seconds, errors=None),
             policy=self._policy,
@@ -298,5 +381,8 @@ class PhaseRunner:
         if result.error is None:
             self._facts.files_read += looks
         self._facts.saw_failure |= self._workspace.tests.is_failing or bool(result.exit_code)
+        if self._facts.saw_failure and not self._memory.phase.saw_failure:
+            self._memory.phase.saw_failure = True
+            self._remember()
         limit = self._settings.context.result_limit(invocation.name)
         return self._workspace.results.truncate(invocation.name, result, limit)

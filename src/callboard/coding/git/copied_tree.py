@@ -92,6 +92,30 @@ async def make_copy(directory: Path, job: Path, branch: str, *, in_repository: b
     return CopiedTree(record, own, borrowed, notices)
 
 
+async def reopen_copy(directory: Path, record: TreeRecord, *, in_repository: bool) -> CopiedTree:
+    """Open the copy of a job whose process died, with all that was not committed; see `reopen_tree`."""
+    job = Path(record.job)
+    own = Repository(job / TREE, job / _REPOSITORY, only_branch=record.branch)
+    if not record.base:
+        # The process died while it was made.
+        await _remove(record)
+        return await make_copy(directory, job, record.branch, in_repository=in_repository)
+    if record.head or not await asyncio.to_thread((own.root / ".git").is_file):
+        hint = f"what had changed is in {record.patch}" if record.head else ""
+        raise CallerError("the copy that the job works in is gone", path=str(own.root), hint=hint)
+    await asyncio.to_thread(_delete_locks, own.git_directory)
+    await delete_folders(record.scratch)
+    borrowed = await find_installed(directory, None)
+    own.hidden = frozenset(borrowed)
+    return CopiedTree(record, own, borrowed)
+
+
+def _delete_locks(repository: Path) -> None:
+    """Delete the locks of a git that was killed: the repository is the job's, so nobody else can hold them."""
+    for lock in (*repository.glob("*.lock"), *(repository / "refs").rglob("*.lock")):
+        lock.unlink(missing_ok=True)
+
+
 async def undo_copy(record: TreeRecord) -> str:
     """Remove a job's copy; see `undo_tree`."""
     await _remove(record)

@@ -1,4 +1,4 @@
-"""Open a tree for a job, and undo it."""
+"""Open a tree for a job, open it again where the job goes on, and undo it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from callboard.coding.git.copied_tree import make_copy, undo_copy
+from callboard.coding.git.copied_tree import make_copy, reopen_copy, undo_copy
 from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.git.tree import Tree, TreeRecord
-from callboard.coding.git.worktree import make_worktree, prune_worktrees, undo_worktree
+from callboard.coding.git.worktree import make_worktree, prune_worktrees, reopen_worktree, undo_worktree
 from callboard.errors import CallerError
 
 
@@ -42,6 +42,32 @@ async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *
         if base and await _has_folder(repository, base):
             return await make_worktree(repository, directory, job, branch, base, fetch=fetch)
     return await make_copy(directory, job, branch, in_repository=repository is not None)
+
+
+async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
+    """Open the tree of a job whose process died; make it where the process died before that.
+
+    Who calls it holds the job's lock. The arguments are those of `open_tree`.
+
+    Raises:
+        CallerError: The repository, the branch or the copy is gone.
+    """
+    directory, job = _absolute(directory), _absolute(job)
+    record = TreeRecord.load(job)
+    if record is None:
+        return await open_tree(directory, job, branch, at, fetch=fetch)
+    repository = await find_repository(directory)
+    if record.kind == "copy":
+        return await reopen_copy(directory, record, in_repository=repository is not None)
+    if repository is None:
+        raise CallerError("the repository that the job began in is gone", path=str(directory))
+    return await reopen_worktree(repository, record, fetch=fetch)
+
+
+def is_closed(job: Path) -> bool:
+    """Whether the work in a job's tree ended. Raises CallerError."""
+    record = TreeRecord.load(job)
+    return record is not None and bool(record.head)
 
 
 async def undo_tree(record: Mapping[str, Any], job: Path) -> str:

@@ -79,6 +79,42 @@ async def make_worktree(
     return Worktree(record, own, borrowed, notices)
 
 
+async def reopen_worktree(repository: Repository, record: TreeRecord, *, fetch: bool) -> Worktree:
+    """Open the worktree of a job whose process died, with all that was not committed; see `reopen_tree`.
+
+    What is not whole, since the process died while it was made or taken away, is checked out from the branch.
+    """
+    if str(repository.common) != record.common or not await repository.commit_id(record.base):
+        raise CallerError("this is not the repository that the job began in", path=record.directory)
+    entry = _find_entry(record)
+    if entry is not None and ((entry / "locked").exists() or not (record.root / ".git").is_file()):
+        entry = None
+    if record.branch not in await repository.branches():
+        if entry is not None:
+            raise CallerError(f"the branch {record.branch} is gone", path=record.directory)
+        await repository.create_branch(record.branch, record.base)
+    if entry is not None:
+        _delete_locks(entry, repository.common / "refs" / "heads" / f"{record.branch}.lock")
+        await delete_folders(record.scratch)
+        own = Repository(record.root, entry, repository.common, folder=repository.folder, only_branch=record.branch)
+    else:
+        await _remove(record)
+        own = await _add_worktree(repository, record)
+    borrowed = await find_installed(repository.root, repository)
+    own.hidden = frozenset(borrowed)
+    if entry is None:
+        await _check_out(own, record, fetch=fetch)
+    record = replace(record, head="")
+    record.save()
+    return Worktree(record, own, borrowed)
+
+
+def _delete_locks(entry: Path, branch: Path) -> None:
+    """Delete the locks of a git that was killed: what they lock is the job's, so nobody else can hold them."""
+    for lock in (*entry.glob("*.lock"), branch):
+        lock.unlink(missing_ok=True)
+
+
 async def _make_branch(repository: Repository, record: TreeRecord) -> TreeRecord:
     """Make the first branch that is free of `name`, `name-2`, ...; the record is on disk before it."""
     number = 1

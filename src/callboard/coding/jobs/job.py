@@ -95,6 +95,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     output: JobOutput = JobOutput()
     error: str = ""
     tree: dict[str, Any] = {}
+    memory: dict[str, Any] = {}
+    """What another process needs to go on with the job, besides its steps."""
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
@@ -103,6 +105,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: datetime | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The job as programs read it."""
+        """The job as programs read it: without its memory, which may have another form in the next release."""
         fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
+        del fields["memory"]
         return fields

@@ -9,6 +9,7 @@ Law: files are only added to; a round costs what the round is long.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,9 +67,14 @@ class PromptSent(msgspec.Struct, frozen=True, tag_field="type", tag="prompt_sent
     text: str
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent
+class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
+    """Another process goes on with the job: a reply that was not whole is void, and so is nothing else."""
+
+
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | Resumed
 """What happens in a job."""
 
+_BLOCK: Final = 64 * 1024
 _PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece)
 """They come by the thousand, so they are not flushed one by one: other processes see them when the reply is over."""
 
@@ -81,7 +87,7 @@ class JobLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._count = _last_number(folder)
-        self._events: IO[bytes] = (folder / EVENTS).open("ab")
+        self._events = _open_to_append(folder / EVENTS)
         self._prompt: list[str] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -174,6 +180,22 @@ class JobLog:
     def _write(self, kind: str, text: str) -> None:
         self._count += 1
         (self.folder / f"{self._count:03}-{kind}").write_text(escape_surrogates(text), encoding="utf-8")
+
+
+def _open_to_append(path: Path) -> IO[bytes]:
+    """The file, without a last line that was cut: a process may have died while it wrote it."""
+    file = path.open("a+b")
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(0, end - _BLOCK)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        end = begin + newline + 1 if newline >= 0 else begin
+        if newline >= 0:
+            break
+    file.truncate(end)
+    file.seek(0, os.SEEK_END)
+    return file
 
 
 def replay_steps(folder: Path) -> Iterator[Step]:

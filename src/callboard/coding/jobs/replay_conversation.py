@@ -1,77 +1,126 @@
-"""Rebuild a conversation from the recorded steps, so that a chat can go on.
+"""Rebuild a conversation from the recorded steps, so that a chat or a job can go on.
 
-Law: the model sees what it saw before, but for notes that were added to one prompt alone; every call has its result.
+A record holds either the events of a reply, or the canisters that it left.
+
+Law: the model sees what it saw before, but for notes that were added to one prompt alone; every call has its result,
+but for those of a job that goes on with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed, Step
 from callboard.core import (
+    AssistantCanister,
     Canister,
+    DocumentCanister,
     Fold,
     InvocationCanister,
     ReplyEnded,
     ReplyFailed,
+    ResultCanister,
     ResultReady,
     RolledBack,
     RoundStarted,
     RunEnded,
+    SupervisorCanister,
     UserCanister,
     contents,
     error_result,
 )
 
 
-def replay_conversation(steps: Iterable[Step]) -> list[Canister]:
-    """The recorded conversation. A call whose result is missing gets one that says that it was cancelled."""
-    canisters: list[Canister] = []
-    reply: list[Canister] = []
-    prompts: list[str] = []
-    calls: dict[str, None] = {}
-    fold = Fold()
+def replay_conversation(steps: Iterable[Step | Canister], *, is_open: bool = False) -> list[Canister]:
+    """The recorded conversation.
 
-    def end_run() -> None:
-        canisters.extend([*reply, *fold.finish("cancelled")])
-        calls.update({each.identifier: None for each in reply if isinstance(each, InvocationCanister)})
-        reply.clear()
-        canisters.extend([error_result(each, "cancelled", "the run was cancelled") for each in calls])
-        calls.clear()
-
-    def add_prompt() -> None:
-        if prompts:
-            canisters.append(UserCanister(contents("\n\n".join(prompts))))
-            prompts.clear()
-
+    Args:
+        steps: The steps, and the canisters of the replies whose events were not recorded.
+        is_open: The last run goes on. A reply of it that is not whole is left out, and calls without a result stay so;
+            else such a call gets a result that says that it was cancelled.
+    """
+    replay = _Replay()
     for step in steps:
+        replay.feed(step)
+    if not is_open:
+        replay.end_run()
+    replay.add_prompt()
+    return replay.canisters
+
+
+class _Replay:
+    """The conversation as far as it was fed."""
+
+    def __init__(self) -> None:
+        self.canisters: list[Canister] = []
+        self._fold = Fold()
+        self._reply: list[Canister] = []
+        """What is whole of a reply that is not."""
+        self._prompts: list[str] = []
+        """Those that no round has begun with yet."""
+        self._calls: dict[str, None] = {}
+        """Those without a result."""
+
+    def feed(self, step: Step | Canister) -> None:
         match step:
             case PromptSent(text=text):
-                end_run()
-                prompts.append(text)
+                self.end_run()
+                self._prompts.append(text)
             case RoundStarted():
-                add_prompt()
+                self.add_prompt()
             case RolledBack(to=to):
-                end_run()
-                prompts.clear()
-                del canisters[to:]
-            case ReplyEnded(reason="retry"):
-                fold.finish()
-                reply.clear()
+                self.end_run()
+                self._prompts.clear()
+                del self.canisters[to:]
+            case ReplyEnded(reason="retry") | Resumed():
+                self._fold.finish()
+                self._reply.clear()
             case ReplyEnded() | ReplyFailed():
-                reply += fold.feed(step)
-                canisters += reply
-                calls.update({each.identifier: None for each in reply if isinstance(each, InvocationCanister)})
-                reply.clear()
+                reply, self._reply = [*self._reply, *self._fold.feed(step)], []
+                for canister in reply:
+                    self._add(canister)
             case ResultReady(canister=canister):
-                calls.pop(canister.invocation_id, None)
-                canisters.append(canister)
-            case RunEnded():
-                end_run()
+                self._add(canister)
+            case RunEnded(state=state):
+                # A run that is pending goes on with its calls.
+                if state != "pending":
+                    self.end_run()
             case PhaseStarted() | PhaseEnded() | Notice():
                 pass
+            case (
+                UserCanister()
+                | AssistantCanister()
+                | SupervisorCanister()
+                | DocumentCanister()
+                | InvocationCanister()
+                | ResultCanister()
+            ):
+                self._add(step)
             case _:
-                reply += fold.feed(step)
-    end_run()
-    add_prompt()
-    return canisters
+                self._reply += self._fold.feed(step)
+
+    def end_run(self) -> None:
+        """A call whose result is missing was cancelled; what was said of a reply stays."""
+        for canister in [*self._reply, *self._fold.finish("cancelled")]:
+            self._add(canister)
+        self._reply.clear()
+        self.canisters.extend([error_result(each, "cancelled", "the run was cancelled") for each in self._calls])
+        self._calls.clear()
+
+    def add_prompt(self) -> None:
+        if self._prompts:
+            self.canisters.append(UserCanister(contents("\n\n".join(self._prompts))))
+            self._prompts.clear()
+
+    def _add(self, canister: Canister) -> None:
+        match canister:
+            case UserCanister():
+                # It is the prompt itself.
+                self._prompts.clear()
+            case InvocationCanister(identifier=identifier):
+                self._calls[identifier] = None
+            case ResultCanister(invocation_id=identifier):
+                self._calls.pop(identifier, None)
+            case _:
+                pass
+        self.canisters.append(canister)

@@ -1,0 +1,162 @@
+"""How far a job came, as its recorded steps say.
+
+Law: for a job that ended, this is what its runner counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from callboard.coding.agents.apply_code_blocks import PUT_CODE
+from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, PromptSent, Step
+from callboard.coding.jobs.replay_conversation import replay_conversation
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    InvocationEnded,
+    ReplyEnded,
+    ReplyFailed,
+    ResultCanister,
+    RoundStarted,
+    RunEnded,
+    Usage,
+)
+
+Entry: TypeAlias = Step | Canister
+"""A recorded step, or a canister of a reply whose events were not recorded."""
+
+
+class Progress:
+    """How far the steps of a job go; made by `read_progress`."""
+
+    def __init__(self) -> None:
+        self.phase = ""
+        """The phase that began last."""
+        self.has_ended = False
+        """Whether that phase ended."""
+        self.missing: tuple[str, ...] = ()
+        """What its evidence lacked then."""
+        self.answers: dict[str, str] = {}
+        """By the phases that ended: what the model said last."""
+        self.rounds = 0
+        self.rounds_before = 0
+        """Those before the phase."""
+        self.calls = 0
+        self.usage = Usage()
+        self.calls_of_run = 0
+        """Those of the last run, if it has not ended; `calls` counts them too."""
+        self.usage_of_run = Usage()
+        self.prompts = 0
+        """Sent in the phase."""
+        self.prompt = ""
+        """The last one."""
+        self.run_ended = False
+        """Whether the run that it began has ended."""
+        self.conversation: list[Canister] = []
+        """Of the phase; calls without a result are at its end."""
+        self.attempt: list[Canister] = []
+        """From the last prompt on."""
+        self.code_calls: dict[str, str] = {}
+        """The files that code blocks of the phase were put into, by the calls."""
+        self.codes_before = 0
+        """Such calls before the last prompt."""
+        self._calls_before = 0
+        self._phase_steps: list[Entry] = []
+        self._run_steps: list[Entry] = []
+        self._reply_usage = Usage()
+        self._is_asked = False
+        """Whether a round began and is not counted yet."""
+
+    def feed(self, step: Entry) -> None:
+        match step:
+            case PhaseStarted(name=name):
+                self._begin_phase(name)
+            case PromptSent(text=text):
+                self._run_steps = []
+                self.codes_before = len(self.code_calls)
+                self.prompts += 1
+                self.prompt, self.run_ended, self.usage_of_run = text, False, Usage()
+            case RoundStarted():
+                self._is_asked, self._reply_usage = True, Usage()
+            case Usage():
+                self._reply_usage = step
+            case ReplyEnded() | ReplyFailed():
+                self._end_reply(is_whole=not (isinstance(step, ReplyEnded) and step.reason == "retry"))
+            case RunEnded(state=state) if state != "pending":
+                self._count_round()
+                self.run_ended, self.usage_of_run = True, Usage()
+            case InvocationEnded(name="put_code", identifier=identifier, arguments=arguments):
+                # Code that is applied again counts once.
+                self.code_calls[identifier] = str((arguments or {}).get("path", ""))
+            case PhaseEnded(name=name, missing=missing):
+                self.has_ended, self.missing = True, missing
+                conversation = replay_conversation(self._phase_steps)
+                self.calls = self._calls_before + _count_calls(conversation) + len(self.code_calls)
+                self.answers[name] = last_answer(conversation)
+            case _:
+                pass
+        self._phase_steps.append(step)
+        self._run_steps.append(step)
+
+    def finish(self) -> None:
+        """Rebuilds the conversation of a phase that has not ended."""
+        if not self.has_ended:
+            self.conversation = replay_conversation(self._phase_steps, is_open=True)
+            self.attempt = replay_conversation(self._run_steps, is_open=True)
+            self.calls = self._calls_before + _count_calls(self.conversation) + len(self.code_calls)
+            self.calls_of_run = 0 if self.run_ended else _count_calls(self.attempt)
+
+    def _begin_phase(self, name: str) -> None:
+        self._phase_steps, self._run_steps = [], []
+        self._calls_before, self.rounds_before = self.calls, self.rounds
+        self.phase, self.has_ended, self.missing = name, False, ()
+        self.prompts, self.prompt, self.run_ended = 0, "", False
+        self.code_calls, self.codes_before = {}, 0
+
+    def _end_reply(self, *, is_whole: bool) -> None:
+        self.usage += self._reply_usage
+        self.usage_of_run += self._reply_usage
+        self._reply_usage = Usage()
+        if is_whole:
+            self._count_round()
+
+    def _count_round(self) -> None:
+        self.rounds += self._is_asked
+        self._is_asked = False
+
+    @property
+    def answer(self) -> str:
+        """What the model said last in the phase."""
+        return last_answer(self.conversation)
+
+    @property
+    def has_reply(self) -> bool:
+        """Whether the last prompt has its answer, and no call follows from it."""
+        return self.run_ended or (bool(self.attempt) and isinstance(self.attempt[-1], AssistantCanister))
+
+    def count_looks(self, is_look: Callable[[InvocationCanister], bool]) -> int:
+        """How many calls of the phase looked at a file, and could."""
+        calls = {each.identifier: each for each in self.conversation if isinstance(each, InvocationCanister)}
+        results = [each for each in self.conversation if isinstance(each, ResultCanister) and each.error is None]
+        return sum(is_look(calls[each.invocation_id]) for each in results if each.invocation_id in calls)
+
+
+def last_answer(canisters: Iterable[Canister]) -> str:
+    """The text that the model said last; "" if it said none."""
+    texts = [each.text for each in canisters if isinstance(each, AssistantCanister) and each.text]
+    return texts[-1] if texts else ""
+
+
+def _count_calls(canisters: Iterable[Canister]) -> int:
+    return sum(isinstance(each, InvocationCanister) and each.name != PUT_CODE for each in canisters)
+
+
+def read_progress(steps: Iterable[Entry]) -> Progress:
+    """How far a job came whose steps these are."""
+    progress = Progress()
+    for step in steps:
+        progress.feed(step)
+    progress.finish()
+    return progress

@@ -1,0 +1,209 @@
+"""The worker: runs the segments of some queues in this process, until it is told to stop.
+
+It joins what keeps jobs safe: the lease (nobody else works under this id), the engine (which claims segments), the reaper
+(which hands back what dead processes claimed), and a look, three times a second, for running jobs that are to be cancelled.
+
+Laws: all segments run on the event loop that entered the worker, one task each; a worker that stops claims nothing more,
+lets each segment come to a safe point, and hands the rest back at once, not when its lease is found free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from callboard.errors import CallboardError
+from callboard.jobs.engine import Engine
+from callboard.jobs.job import QUEUE
+from callboard.jobs.lease import Lease, open_leases
+from callboard.jobs.reaper import Reaper
+
+if TYPE_CHECKING:
+    from callboard.jobs.store import DurableStore
+
+CANCEL_SECONDS: Final = 0.3
+ABANDONED_SECONDS: Final = 5.0
+GRACE_SECONDS: Final = 10.0
+"""What a segment has to come to a safe point."""
+IDLE_SECONDS: Final = 0.1
+"""Between two looks whether there is anything to do, where that is asked."""
+
+
+@dataclass
+class SegmentControl:
+    """What a segment sees of its worker."""
+
+    executor: str
+    """The id under which this process claims."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the worker stops: come to an end at the next safe point, and go on in a next segment."""
+    cancel_requested: bool = False
+    """Whether the task is cancelled because the job is; else the process ends."""
+
+
+RunControlled = Callable[[str, int, SegmentControl], Coroutine[Any, Any, None]]
+"""Runs the segment of a job, by its number. It returns when the segment is over, for whatever reason that was written;
+what it raises hands the segment back to its queue, to begin again some seconds later."""
+
+
+class Worker:
+    """Runs segments while it is entered as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: DurableStore,
+        run_segment: RunControlled,
+        *,
+        queues: Mapping[str, int] | None = None,
+        concurrency: int = 4,
+        on_loss: Callable[[str], None] | None = None,
+    ) -> None:
+        """Takes what it works with; it closes none of them.
+
+        Args:
+            engine: That nothing serves with yet.
+            store: Of the same database.
+            run_segment: What runs a segment.
+            queues: The queues it serves, and how many segments may start a minute on each of them; 0 sets no limit.
+            concurrency: How many segments run here at once.
+            on_loss: What to do in place of ending the process when the lease is lost; for tests.
+        """
+        self._engine = engine
+        self._store = store
+        self._run_segment = run_segment
+        self._queues = dict(queues or {QUEUE: 0})
+        self._concurrency = concurrency
+        self._on_loss = on_loss
+        self._stopping = asyncio.Event()
+        self._running: dict[str, tuple[asyncio.Task[None], SegmentControl]] = {}
+        self._looks: list[asyncio.Task[None]] = []
+        self._lease: Lease | None = None
+        self._reaper: Reaper | None = None
+
+    @property
+    def executor(self) -> str:
+        """The id under which it claims; "" where it does not serve."""
+        return self._lease.executor if self._lease else ""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._begin, loop)
+        self._looks = [loop.create_task(self._look_for_cancelled()), loop.create_task(self._look_for_abandoned())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    def stop(self) -> None:
+        """Let `run` return. Leaving the worker is what stops it."""
+        self._stopping.set()
+
+    async def run(self, until_idle: float | None = None) -> None:
+        """Wait until `stop` is called, or until nothing was queued or running for some seconds."""
+        if until_idle is None:
+            await self._stopping.wait()
+            return
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while not self._stopping.is_set() and loop.time() - since < until_idle:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), min(IDLE_SECONDS, until_idle))
+            if self._running or not await asyncio.to_thread(self._is_idle):
+                since = loop.time()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        leases = open_leases(self._engine.database)
+        self._lease = Lease(leases, self._engine.wake, self._on_loss)
+        try:
+            self._engine.serve(
+                self._run,
+                loop,
+                executor=self.executor,
+                queues=self._queues,
+                concurrency=self._concurrency,
+            )
+            self._reaper = Reaper(self._engine, leases, self.executor)
+        except BaseException:
+            self._engine.stop_serving()
+            self._lease.close()
+            raise
+
+    async def _run(self, job_id: str, number: int) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a segment runs in a task")
+        control = SegmentControl(self.executor)
+        if self._stopping.is_set():
+            control.stopping.set()
+        self._running[job_id] = (task, control)
+        try:
+            await self._run_segment(job_id, number, control)
+        finally:
+            if self._running.get(job_id, (None,))[0] is task:
+                del self._running[job_id]
+
+    async def _look_for_cancelled(self) -> None:
+        while True:
+            await asyncio.sleep(CANCEL_SECONDS)
+            if not self._running:
+                continue
+            with suppress(CallboardError):  # the database is away
+                for job_id in await self._store.find_cancelled(tuple(self._running)):
+                    task, control = self._running.get(job_id, (None, None))
+                    if task is not None and control is not None and not control.cancel_requested:
+                        control.cancel_requested = True
+                        task.cancel()
+
+    async def _look_for_abandoned(self) -> None:
+        while True:
+            await asyncio.sleep(ABANDONED_SECONDS)
+            with suppress(CallboardError, SQLAlchemyError):  # as above
+                for job_id, segment, reason in await asyncio.to_thread(self._engine.find_abandoned):
+                    await self._store.interrupt(job_id, segment, reason)
+
+    def _is_idle(self) -> bool:
+        try:
+            return self._engine.is_idle()
+        except SQLAlchemyError:
+            return False
+
+    async def _end(self) -> None:
+        self._stopping.set()
+        await asyncio.to_thread(self._engine.stop_taking)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + GRACE_SECONDS
+        while self._engine.count_segments():  # one that was claimed may be about to begin
+            for _, control in self._running.values():
+                control.stopping.set()
+            tasks = [task for task, _ in self._running.values()]
+            if not tasks:
+                await asyncio.sleep(0.01)
+                continue
+            _, late = await asyncio.wait(tasks, timeout=max(0, end - loop.time()))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for look in self._looks:
+            look.cancel()
+        await asyncio.gather(*self._looks, return_exceptions=True)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        if self._reaper is not None:
+            self._reaper.close()
+        self._engine.stop_serving()
+        if self._lease is None:
+            return
+        with suppress(SQLAlchemyError):  # else others find the lease free
+            self._engine.release(self.executor)
+        self._lease.close()
+        self._lease = None

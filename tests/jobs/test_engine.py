@@ -1,0 +1,318 @@
+"""Segments are queued in our transactions, and run once each, in their order and within their limits."""
+
+import asyncio
+import base64
+import pickle
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from callboard.jobs import engine as engine_module
+from callboard.jobs import worker as worker_module
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.job import DurableJob
+from callboard.jobs.store import DurableStore
+from callboard.jobs.worker import Worker
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PATIENCE = 30
+
+
+def make_job(identifier, **fields):
+    return DurableJob(id=identifier, kind="test", created_at=NOW, updated_at=NOW, **fields)
+
+
+def in_loop(test):
+    """The test runs in an event loop of its own."""
+
+    @wraps(test)
+    def run(**fixtures):
+        asyncio.run(test(**fixtures))
+
+    return run
+
+
+@pytest.fixture
+def database(ready_url):
+    with Database.open(ready_url) as database:
+        yield database
+
+
+@pytest.fixture
+def engine(database):
+    engine = Engine(database)
+    yield engine
+    engine.close()
+
+
+class Runner:
+    """Notes which segments run, and how many do at once."""
+
+    def __init__(self, hold=False, fail=()):
+        self.begun = []
+        self.at_once = 0
+        self.together = []
+        self.go = asyncio.Event()
+        self.fail = set(fail)
+        if not hold:
+            self.go.set()
+
+    async def __call__(self, job_id, number, control):
+        self.begun.append(f"{job_id}-{number}")
+        if job_id in self.fail:
+            raise OSError("no disk")
+        self.at_once += 1
+        self.together.append(self.at_once)
+        await self.go.wait()
+        await asyncio.sleep(0)
+        self.at_once -= 1
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110  # what is waited for happens in a database
+            await asyncio.sleep(0.01)
+
+
+async def wait_for_end(store, job):
+    async with asyncio.timeout(PATIENCE):
+        while not (job := await store.get(job.id)).has_ended:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.05)
+    return job
+
+
+@asynccontextmanager
+async def serve(engine, runner, **settings):
+    async with Worker(engine, DurableStore(engine.database, engine.enqueue), runner, **settings) as worker:
+        yield worker
+
+
+async def enqueue(engine, *jobs):
+    await engine.database.run(lambda connection: [engine.enqueue(connection, job) for job in jobs])
+
+
+def read_rows(engine):
+    with engine.database.engine.connect() as connection:
+        schema = "" if engine.database.is_sqlite else "dbos."
+        rows = connection.execute(sa.text(f"SELECT * FROM {schema}workflow_status ORDER BY workflow_uuid"))
+        return [dict(row._mapping) for row in rows]
+
+
+def change_rows(engine, **values):
+    with engine.database.engine.begin() as connection:
+        schema = "" if engine.database.is_sqlite else "dbos."
+        changes = ", ".join(f"{name} = :{name}" for name in values)
+        connection.execute(sa.text(f"UPDATE {schema}workflow_status SET {changes}"), values)
+
+
+@in_loop
+async def test_a_segment_runs_once_however_often_it_is_queued(engine):
+    runner = Runner()
+    await enqueue(engine, make_job("a"), make_job("a"))
+    async with serve(engine, runner) as worker:
+        await enqueue(engine, make_job("a"))
+        await worker.run(until_idle=0.2)
+        await enqueue(engine, make_job("a", segment=2))
+        await until(lambda: len(runner.begun) > 1)
+    assert runner.begun == ["a-1", "a-2"]
+    assert {row["status"] for row in read_rows(engine)} == {"SUCCESS"}
+
+
+@in_loop
+async def test_what_is_rolled_back_was_never_queued(engine):
+    def fail(connection):
+        engine.enqueue(connection, make_job("a"))
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await engine.database.run(fail)
+    assert read_rows(engine) == []
+
+
+@in_loop
+async def test_the_lowest_priority_comes_first_and_then_the_oldest(engine):
+    runner = Runner()
+    for name, priority in (("c", 0), ("d", 0), ("e", 5), ("b", -1), ("a", -9)):
+        await enqueue(engine, make_job(name, priority=priority))
+    async with serve(engine, runner, concurrency=1) as worker:
+        await worker.run(until_idle=0.2)
+    assert runner.begun == ["a-1", "b-1", "c-1", "d-1", "e-1"]
+
+
+@in_loop
+async def test_one_job_of_a_partition_runs_at_a_time_and_both_queues_share_the_places(engine):
+    runner = Runner(hold=True)
+    jobs = [make_job(f"{name}{number}", partition=name) for name in "ab" for number in range(2)]
+    await enqueue(engine, *jobs, *[make_job(f"free{number}") for number in range(4)])
+    async with serve(engine, runner, concurrency=8) as worker:
+        await until(lambda: runner.at_once == 6)
+        assert {name[0] for name in runner.begun} == {"a", "b", "f"}
+        runner.go.set()
+        await worker.run(until_idle=0.2)
+    assert max(runner.together) == 6
+    assert len(runner.begun) == 8
+
+
+@in_loop
+async def test_no_more_run_here_than_there_are_places(engine):
+    runner = Runner()
+    await enqueue(engine, *[make_job(f"a{number}", partition=str(number % 7)) for number in range(12)])
+    await enqueue(engine, *[make_job(f"b{number}") for number in range(12)])
+    async with serve(engine, runner, concurrency=3) as worker:
+        await worker.run(until_idle=0.2)
+    assert len(runner.begun) == 24
+    assert max(runner.together) <= 3
+
+
+@in_loop
+async def test_a_queue_that_is_limited_starts_so_many_a_minute(engine):
+    runner = Runner()
+    await enqueue(engine, *[make_job(f"slow{number}", queue="slow") for number in range(5)])
+    async with serve(engine, runner, queues={"slow": 2, "fast": 0}, concurrency=1):
+        await until(lambda: len(runner.begun) == 2)
+        for number in range(3):  # both queues are looked at after each
+            await enqueue(engine, make_job(f"fast{number}", queue="fast"))
+            await until(lambda number=number: f"fast{number}-1" in runner.begun)
+    assert [name[:4] for name in runner.begun] == ["slow", "slow", "fast", "fast", "fast"]
+
+
+@in_loop
+async def test_a_cancelled_segment_leaves_its_queue(engine):
+    runner = Runner()
+    await enqueue(engine, make_job("a"), make_job("b"))
+    await engine.database.run(lambda connection: engine.cancel(connection, make_job("a")))
+    async with serve(engine, runner) as worker:
+        await worker.run(until_idle=0.2)
+    assert runner.begun == ["b-1"]
+
+
+@in_loop
+async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_last(engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
+    store = DurableStore(engine.database, engine.enqueue)
+    job = await store.create("test")
+    runner = Runner(fail={job.id})
+    async with Worker(engine, store, runner):
+        job = await wait_for_end(store, job)
+    assert runner.begun == [f"{job.id}-1"] * 6
+    assert (job.state, job.reason) == ("interrupted", "one segment of it failed, or lost its worker, 6 times")
+
+
+@in_loop
+async def test_a_row_that_is_a_pickle_is_refused(engine, monkeypatch, tmp_path):
+    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
+
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "exploded",)
+
+    store = DurableStore(engine.database, engine.enqueue)
+    job = await store.create("test")
+    change_rows(engine, serialization="py_pickle")
+    text = base64.b64encode(pickle.dumps({"args": (Bomb(),), "kwargs": {}})).decode()
+    schema = "" if engine.database.is_sqlite else "dbos."
+    with engine.database.engine.begin() as connection:
+        connection.execute(sa.text(f"UPDATE {schema}workflow_input SET inputs = :text"), {"text": text})
+    runner = Runner()
+    async with Worker(engine, store, runner):
+        job = await wait_for_end(store, job)
+    assert runner.begun == []
+    assert (job.state, job.reason) == ("interrupted", "its row in the queue cannot be read")
+    assert not (tmp_path / "exploded").exists()
+
+
+async def claim_for(engine, executor, jobs):
+    """Rows as of an executor that claimed them and died."""
+    await enqueue(engine, *jobs)
+    change_rows(
+        engine, status="PENDING", executor_id=executor, owner_xid="x", started_at_epoch_ms=1, recovery_attempts=1
+    )
+
+
+@pytest.mark.parametrize("private", [True, False])
+@in_loop
+async def test_dbos_and_our_statement_hand_back_alike(engine, monkeypatch, private):
+    """The contract of the private function: if it changes or goes, this test tells."""
+    runner = Runner(hold=True)
+    async with serve(engine, runner) as worker:
+        engine.stop_taking()
+        await claim_for(engine, "dead", [make_job("a"), make_job("b", partition="p")])
+        before = read_rows(engine)
+        worker._reaper.close()
+        if private:
+            from dbos import DBOS
+
+            assert len(await asyncio.to_thread(DBOS._recover_pending_workflows, ["dead"])) == 2
+        else:
+            monkeypatch.delattr("dbos.DBOS._recover_pending_workflows")
+            assert await asyncio.to_thread(engine.hand_back, "dead") == 2
+        after = read_rows(engine)
+    expected = {"status": "ENQUEUED", "owner_xid": None, "started_at_epoch_ms": None}
+    for old, new in zip(before, after, strict=True):
+        assert new.pop("updated_at") >= old.pop("updated_at")
+        assert new == {**old, **expected}
+
+
+@in_loop
+async def test_a_segment_of_an_older_version_is_handed_back_and_runs(engine):
+    runner = Runner()
+    await claim_for(engine, "dead", [make_job("a")])
+    change_rows(engine, application_version="0.9")
+    async with serve(engine, runner):
+        await until(lambda: runner.begun == ["a-1"])
+
+
+@in_loop
+async def test_a_worker_that_stops_hands_back_at_once_what_does_not_end(engine, monkeypatch):
+    monkeypatch.setattr(worker_module, "GRACE_SECONDS", 0)
+    runner = Runner(hold=True)
+    await enqueue(engine, make_job("a"))
+    async with serve(engine, runner):
+        await until(lambda: runner.at_once)
+    [row] = read_rows(engine)
+    assert (row["status"], row["recovery_attempts"]) == ("ENQUEUED", 0)
+    runner.go.set()
+    async with serve(engine, runner):
+        await until(lambda: runner.begun == ["a-1", "a-1"])
+
+
+@in_loop
+async def test_a_worker_that_stops_lets_segments_come_to_an_end(engine):
+    ended = []
+
+    async def run(_job_id, _number, control):
+        ended.append("begun")
+        await control.stopping.wait()
+        ended.append("ended")
+
+    await enqueue(engine, make_job("a"))
+    async with serve(engine, run):
+        await until(lambda: ended)
+    assert ended == ["begun", "ended"]
+    assert [row["status"] for row in read_rows(engine)] == ["SUCCESS"]
+
+
+@in_loop
+async def test_a_running_job_is_cancelled_within_a_second(engine):
+    store = DurableStore(engine.database, engine.enqueue)
+    seen = []
+
+    async def run(job_id, number, control):
+        await store.claim(job_id, number, control.executor)
+        seen.append("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append(control.cancel_requested)
+
+    job = await store.create("test")
+    async with Worker(engine, store, run):
+        await until(lambda: seen)
+        await store.request_cancel(job.id)
+        await until(lambda: seen == ["begun", True])
