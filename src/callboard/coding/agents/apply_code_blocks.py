@@ -6,6 +6,7 @@ Law: what one reply wrote is taken back before the next one is applied, so that 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -19,6 +20,7 @@ from callboard.coding.edits.result import EditRefused
 from callboard.coding.workspace.text_file import MAX_BYTES
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import (
+    Answer,
     Approve,
     Event,
     InvocationCanister,
@@ -64,6 +66,8 @@ class CodeBlockApplier:
         self.failures: list[str] = []
         """Why code of the last reply could not be applied."""
         self.calls = 0
+        self.deferred: list[InvocationCanister] = []
+        """The calls that somebody has to answer; then nothing of the last reply is applied."""
         self._workspace = workspace
         self._policy = policy
         self._approve = approve
@@ -72,10 +76,11 @@ class CodeBlockApplier:
         self._guarded_files = guarded_files
         self._emit = emit
         self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=workspace)])
-        self._executor = ParallelExecutor(self._registry, before_call=self._permit, limit=1)
+        self._executor = ParallelExecutor(self._registry, before_call=self._find_decision, limit=1)
         self._originals: dict[str, bytes | None] = {}
         self._count = count
         self._last: list[InvocationCanister] = []
+        self._decisions: dict[str, InvocationCanister | ResultCanister] = {}
 
     @property
     def changed_files(self) -> set[str]:
@@ -106,6 +111,10 @@ class CodeBlockApplier:
         for index, call in enumerate(calls):
             self._emit(InvocationStarted(index, call.identifier, call.name))
             self._emit(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
+        self.deferred = []
+        self._decisions = {call.identifier: await self._permit(call) for call in calls}
+        if self.deferred:
+            return
         async with aclosing(self._executor.run(calls)) as events:
             async for event in events:
                 if isinstance(event, ResultReady):
@@ -140,7 +149,17 @@ class CodeBlockApplier:
         return InvocationCanister(identifier=f"code_block_{self._count}", name=PUT_CODE, arguments=arguments, raw=raw)
 
     async def _permit(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return await permit(self._registry[PUT_CODE], invocation, self._policy, self._approve)
+        return await permit(self._registry[PUT_CODE], invocation, self._policy, self._ask)
+
+    async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
+        answer = self._approve(invocation, why)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if answer == "defer":
+            self.deferred.append(invocation)
+        return answer
+
+    def _find_decision(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
+        return self._decisions[invocation.identifier]
 
     def _take_back(self) -> None:
         for path, data in self._originals.items():

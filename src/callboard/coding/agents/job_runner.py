@@ -30,7 +30,7 @@ from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
 from callboard.coding.jobs.job import Job, JobState
 from callboard.coding.jobs.log import Notice, PhaseStarted, Resumed, Step
-from callboard.coding.jobs.record import FolderRecord, JobRecord
+from callboard.coding.jobs.record import FolderRecord, JobLeft, JobRecord
 from callboard.coding.jobs.store import DIED, JobStore
 from callboard.core import InvocationCanister, Model, Verdict
 from callboard.errors import CallboardError, CallerError
@@ -182,6 +182,8 @@ class JobRunner:
         minutes = request.settings.coding.limits.max_task_duration_minutes
         self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
+        self.pending: tuple[InvocationCanister, ...] = ()
+        """The calls that somebody has to answer before the job goes on."""
 
     @property
     def job(self) -> Job:
@@ -189,22 +191,28 @@ class JobRunner:
         return self._record.job
 
     async def run_to_end(self) -> Job:
-        """As `run`; where the job fails, that is recorded.
+        """As `run`; where the job fails, that is recorded, unless another process goes on with it.
 
-        Raises RunnerMissing, and what is a mistake of ours.
+        Raises RunnerMissing, what is a mistake of ours, and what made this process leave the job.
         """
         try:
             return await self.run()
+        except JobLeft:
+            return self.job
         except RunnerMissing:
             raise
-        except CallboardError as error:
-            return self.end("failed", error.message, error=str(error))
-        except OSError as error:
-            path, why = error.filename or self._record.folder, error.strerror or str(error)
-            return self.end("failed", why, error=f"{path}: {why}")
         except Exception as error:
-            self.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
-            raise
+            if self._record.is_left:
+                raise
+            match error:
+                case CallboardError():
+                    return self.end("failed", error.message, error=str(error))
+                case OSError():
+                    path, why = error.filename or self._record.folder, error.strerror or str(error)
+                    return self.end("failed", why, error=f"{path}: {why}")
+                case _:
+                    self.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
+                    raise
 
     async def run(self) -> Job:
         """Runs the phases that are left, and delivers what they changed; the job has ended then, or waits."""
@@ -224,6 +232,7 @@ class JobRunner:
                 try:
                     await runner.run(phases)
                 finally:
+                    self.pending = runner.pending
                     usage = {name: getattr(runner.usage, name) for name in ("input", "output", "cached")}
                     self._update(rounds=runner.rounds, calls=runner.calls, usage=usage)
                     if not self._stays_open:
@@ -250,7 +259,7 @@ class JobRunner:
     @property
     def _stays_open(self) -> bool:
         """Whether the job goes on later, or elsewhere, in the tree as it is."""
-        return self._record.is_left
+        return self._record.is_left or bool(self.pending)
 
     @asynccontextmanager
     async def _open_tree(self) -> AsyncIterator[Tree]:
@@ -282,6 +291,7 @@ class JobRunner:
             self.job.description,
             self._model,
             workspace,
+            record=self._record,
             memory=self._memory,
             remember=remember,
             past=past,

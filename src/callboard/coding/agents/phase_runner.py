@@ -33,6 +33,7 @@ from callboard.coding.agents.prompts import instructions, interrupted_result, ph
 from callboard.coding.agents.pull_request import format_findings, strip_code
 from callboard.coding.jobs.job import Finding
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
+from callboard.coding.jobs.record import JobLeft, JobRecord
 from callboard.core import (
     Approve,
     Canister,
@@ -42,6 +43,7 @@ from callboard.core import (
     ResultCanister,
     ResultReady,
     RoundStarted,
+    RunProgress,
 )
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
@@ -71,6 +73,7 @@ class PhaseRunner:
         task: The task in full.
         model: Does it.
         workspace: Where it is done; it is entered already.
+        record: Where the job is recorded.
         memory: The job's notes.
         remember: Records the notes, which have changed.
         past: How far the job came in earlier processes.
@@ -88,6 +91,7 @@ class PhaseRunner:
         model: Model,
         workspace: JobWorkspace,
         *,
+        record: JobRecord,
         memory: JobMemory,
         remember: Callable[[], None],
         past: Progress,
@@ -105,6 +109,8 @@ class PhaseRunner:
         """Why its last run ended incomplete."""
         self.is_finished = False
         """Every phase ended with nothing missing; not so where the job was cancelled or failed."""
+        self.pending: tuple[InvocationCanister, ...] = ()
+        """The calls that somebody has to answer before the job goes on."""
         self.summaries: dict[str, str] = {}
         """The answers that phases pass on, by their names."""
         self.rounds = past.rounds
@@ -115,6 +121,7 @@ class PhaseRunner:
         self._settings = request.settings.coding
         self._model = model
         self._workspace = workspace
+        self._record = record
         self._memory = memory
         self._remember = remember
         self._past = past
@@ -143,6 +150,8 @@ class PhaseRunner:
             answer = self._past.answers.get(phase.name)
             if answer is None:
                 await self._run_phase(phase)
+                if self.pending:
+                    return
                 answer = self._facts.answer
             else:
                 self.phase, self.why = phase.name, self._memory.phase.why
@@ -163,7 +172,8 @@ class PhaseRunner:
             self._memory.phase = PhaseMemory(name=phase.name)
         await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
         self._remember()
-        self._emit(PhaseEnded(phase.name, self.missing))
+        if not self.pending:
+            self._emit(PhaseEnded(phase.name, self.missing))
 
     async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
         """One conversation, in which the model calls tools and is told what is missing."""
@@ -172,15 +182,16 @@ class PhaseRunner:
             prompt = (await self._prepare(phase))()
         memory, window = self._memory.phase, self._context_window()
         memory.digest = memory.digest or await self._workspace.tests.digest()
-        checks, has_reply = max(past.prompts - 1, 0), past.has_reply
+        checks, has_reply = max(past.prompts - 1, 0), self._has_reply(past)
         while True:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
                 self._remember()
-                run = self._agent(phase, rounds, window).stream(prompt, history=history)
-                await self._follow(run, prompt)
-                history = (*history, *run.result.canisters)
+                agent = partial(self._agent, phase, rounds, window, 0)
+                history = await self._converse(agent, f"{phase.name}-{checks + 1}", prompt, history)
+                if self.pending:
+                    return
             has_reply, checks = False, checks + 1
             await self._check_evidence(phase)
             if self._is_over() or await self._count_refusals(checks) >= MAX_REFUSALS:
@@ -203,11 +214,11 @@ class PhaseRunner:
         facts.files_read = past.count_looks(self._workspace.only_looks)
         facts.saw_failure = self._memory.phase.saw_failure
         self._find_new_files()
-        if past.has_reply and phase.output == "findings":
+        if self._has_reply(past) and phase.output == "findings":
             with suppress(ArgumentsInvalid):
                 self._take_findings(Output(FINDINGS).read(past.answer))
         results: list[ResultCanister] = []
-        for call in find_waiting_calls(past.conversation):
+        for call in [] if self._record.is_journaled else find_waiting_calls(past.conversation):
             change = await self._workspace.describe_change(MAX_CHANGE)
             results.append(interrupted_result(call, change))
             self._emit(ResultReady(results[-1]))
@@ -235,18 +246,18 @@ class PhaseRunner:
             emit=self._emit,
             count=past.codes_before,
         )
-        prompt, attempt = past.prompt or make_prompt(), max(past.prompts - 1, 0)
-        is_sent, has_reply = bool(past.prompts), past.has_reply
+        prompt, history = ("", tuple(past.attempt)) if past.prompts else (make_prompt(), ())
+        attempt, has_reply = max(past.prompts - 1, 0), self._has_reply(past)
         while True:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
                 self._remember()
-                run = self._agent(phase, rounds, self._context_window(), attempt).stream(prompt)
-                await self._follow(run, "" if is_sent else prompt)
-            is_sent = has_reply = False
+                agent = partial(self._agent, phase, rounds, self._context_window(), attempt)
+                await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
+            has_reply, history = False, ()
             await self._apply(phase, applier)
-            if self._is_over():
+            if self.pending or self._is_over():
                 return
             attempt += 1
             self._emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
@@ -286,19 +297,44 @@ class PhaseRunner:
     def _is_over(self) -> bool:
         return not self.missing or self._clock() >= self._deadline
 
+    def _has_reply(self, past: Progress) -> bool:
+        """Whether the last run ended; where a journal says more of a run, it ends that run itself."""
+        return past.run_ended or (past.has_reply and not self._record.is_journaled)
+
+    async def _converse(
+        self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
+    ) -> tuple[Canister, ...]:
+        """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
+        journal = self._record.open_journal(name)
+        earlier = journal.progress if journal is not None else None
+        approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
+        run = make_agent(earlier or RunProgress()).stream(
+            prompt, history=history, journal=journal, approvals=approvals, results=results
+        )
+        await self._follow(run, prompt)
+        if earlier is None:
+            return (*history, *run.result.canisters)
+        # The run's result holds what it took before too.
+        self.calls -= self._past.calls_of_run
+        return (*history[: earlier.history_length], *run.result.canisters)
+
     async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
             self._emit(PromptSent(prompt))
         async with run:
             async for event in run:
-                self.rounds += isinstance(event, RoundStarted)
+                if isinstance(event, RoundStarted):
+                    if self._record.should_leave():
+                        raise JobLeft
+                    self.rounds += 1
                 self._emit(event)
         if run.failure is not None:
             raise run.failure
         result = run.result
         self.usage += result.usage
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
+        self.pending = result.pending
         self.why = self._memory.phase.why = result.why if result.state == "incomplete" else ""
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
@@ -323,11 +359,17 @@ class PhaseRunner:
         """
         tests = self._workspace.tests
         await applier.apply(self._facts.answer)
+        self.pending = tuple(applier.deferred)
+        if self.pending:
+            return
         await self._check_applied(phase, applier)
         failures = tests.new_failures
         if not (self.missing and failures and tests.has_new_tests and all(map(is_test_file, applier.changed_files))):
             return
         await applier.apply_without(failures)
+        self.pending = tuple(applier.deferred)
+        if self.pending:
+            return
         await self._check_applied(phase, applier)
         if not self.missing:
             self._memory.dropped_tests = failures
@@ -350,9 +392,15 @@ class PhaseRunner:
         )
 
     def _agent(
-        self, phase: Phase, rounds: int, context_window: ContextWindow, attempt: int = 0
+        self,
+        phase: Phase,
+        rounds: int,
+        context_window: ContextWindow,
+        attempt: int,
+        earlier: RunProgress,
     ) -> Agent[str | list[Finding]]:
-        seconds = max((self._deadline - self._clock()).total_seconds(), 1.0)
+        """The agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
+        seconds = max((self._deadline - self._clock()).total_seconds(), 1.0) + earlier.seconds
         repository = self._workspace.repository_instructions
         return Agent(
             self._model,
@@ -360,7 +408,7 @@ class PhaseRunner:
             instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
             output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
-            limits=Limits(rounds=rounds, seconds=seconds, errors=None),
+            limits=Limits(rounds=rounds + earlier.rounds, seconds=seconds, errors=None),
             policy=self._policy,
             approve=self._approve,
             after_call=self._after_call,

@@ -84,6 +84,8 @@ class Progress:
                 self._reply_usage = step
             case ReplyEnded() | ReplyFailed():
                 self._end_reply(is_whole=not (isinstance(step, ReplyEnded) and step.reason == "retry"))
+            case AssistantCanister() | InvocationCanister():
+                self._count_round()
             case RunEnded(state=state) if state != "pending":
                 self._count_round()
                 self.run_ended, self.usage_of_run = True, Usage()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -13,7 +13,11 @@ from typing import Any, Protocol, Self
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import EVENTS, JobLog, Step, replay_steps
 from callboard.coding.jobs.store import JobStore
-from callboard.core import Canister
+from callboard.core import Answer, Canister, InvocationCanister, Journal
+
+
+class JobLeft(Exception):
+    """The process leaves a job that another one goes on with, as it is recorded."""
 
 
 class JobRecord(Protocol):
@@ -34,6 +38,23 @@ class JobRecord(Protocol):
         """Whether another process goes on with the job: then nothing is handed over, and its tree stays as it is."""
         ...
 
+    @property
+    def is_journaled(self) -> bool:
+        """Whether the model's runs write a journal; else their steps alone say how far they came."""
+        ...
+
+    def should_leave(self) -> bool:
+        """Whether this process leaves the job now, at the beginning of a round; then it is left."""
+        ...
+
+    def open_journal(self, name: str) -> Journal | None:
+        """The journal of a run, by a name that no other run of the job has."""
+        ...
+
+    def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
+        """What people have answered about calls that wait: approvals and results, by the calls' identifiers."""
+        ...
+
     def steps(self) -> Iterable[Step | Canister]:
         """The steps that earlier processes recorded."""
         ...
@@ -46,10 +67,6 @@ class JobRecord(Protocol):
         """Change fields of the job. Raises OSError."""
         ...
 
-    async def save(self) -> None:
-        """Return when another process would find all that was recorded."""
-        ...
-
 
 class FolderRecord:
     """A job's folder, as a context manager; who enters it holds the job's lock."""
@@ -58,6 +75,7 @@ class FolderRecord:
         self.job = job
         self.folder = jobs.folder(job.id)
         self.is_left = False
+        self.is_journaled = False
         self._jobs = jobs
 
     def __enter__(self) -> Self:
@@ -67,6 +85,15 @@ class FolderRecord:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._log.__exit__(kind, error, at)
 
+    def should_leave(self) -> bool:
+        return False
+
+    def open_journal(self, name: str) -> None:
+        """There is none."""
+
+    def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
+        return {}, {}
+
     def steps(self) -> Iterable[Step]:
         return replay_steps(self.folder) if (self.folder / EVENTS).exists() else ()
 
@@ -75,6 +102,3 @@ class FolderRecord:
 
     def update(self, **changes: Any) -> None:
         self.job = self._jobs.update(self.job, **changes)
-
-    async def save(self) -> None:
-        """A step is in the file when `add` returns, but for the pieces of a reply that is not whole."""
