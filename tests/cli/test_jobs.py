@@ -18,7 +18,6 @@ from callboard.errors import CallboardError
 from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling
-data = coding.data
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
 DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short")
 BUILD = ("build", "a function", "--workflow", "short")
@@ -163,14 +162,14 @@ def test_settings_may_ask_for_all_that_happens(there, home):
     assert (Path(record[0]) / "tree" / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
 
 
-def test_a_job_that_was_killed_goes_on(command, repository, calling, data):
+def test_a_job_that_was_killed_goes_on(command, repository, calling, tmp_path):
     """It says what it did not know, and repeats nothing; what has ended does not go on."""
     read = calling(("file", {"path": "calc.py"}))
     edit = calling(("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}))
     begun = ("build", "a function", "--workflow", "phased", "--json")
     replies = [read, "It is in calc.py.", "1. Change it.", edit]
     command(*begun, cwd=repository.root, replies=replies, sign=b'"name":"implement"', number=signal.SIGKILL)
-    (job,) = data.all()
+    (job,) = coding.JobStore(tmp_path / "data" / "callboard" / "jobs").all()
     assert job.state == "failed"
     replies = [edit, "Changed calc.py.", "All tests pass.", "Make add work"]
     done = command("jobs", "resume", job.id, cwd=repository.root, replies=replies)
