@@ -35,6 +35,12 @@ class Queue:
         return self.database.run_blocking(lambda connection: dict(connection.execute(query).all()))
 
 
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch):
+    """Nobody takes the power away from a test, so that none waits for the disk."""
+    monkeypatch.setattr("callboard.jobs.database.SYNCHRONOUS", "OFF")
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
     """The URL of an empty database, once for each kind."""

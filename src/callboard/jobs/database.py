@@ -21,35 +21,34 @@ from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from callboard.errors import CallboardError, CallerError
+from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.tables import create_tables
+from callboard.jobs.database_errors import HINT, VARIABLE, DatabaseUnavailable, explain_failure, is_transient
+from callboard.jobs.database_file import prepare_file
+from callboard.jobs.tables import create_tables, has_tables
 from callboard.storage.directories import state_directory
+
+__all__ = ["Database", "DatabaseUnavailable", "Work"]
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 """What is done in one transaction. It may run again after it was committed, so doing it twice must be as once."""
 
-VARIABLE: Final = "CALLBOARD_DATABASE_URL"
 PATIENCE: Final = 60.0
 """Seconds for which a transaction is tried again while the database cannot be reached."""
 CONNECT_TIMEOUT: Final = 10
 BUSY_TIMEOUT: Final = 30_000
 """Milliseconds that SQLite waits for another process's transaction; DBOS's own figure."""
+SYNCHRONOUS: Final = "FULL"
+"""What was committed is on the disk: after a loss of power no call that had its result runs again."""
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds before the next attempt; the last counts for all that follow."""
 THREADS: Final = 4
 
 _DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_HINT: Final = f"set {VARIABLE} to sqlite:////PATH/jobs.db or postgresql://USER:PASSWORD@HOST/NAME"
-
-
-class DatabaseUnavailable(CallboardError):
-    """The database cannot be reached, read or written."""
-
-    party = "database"
 
 
 class Database:
@@ -81,7 +80,8 @@ class Database:
         engine, place = _make_engine(url or os.environ.get(VARIABLE, "") or default_url())
         database = cls(engine, place)
         try:
-            database.run_blocking(lambda connection: create_tables(connection, place), patience=0)
+            if not database._attempt(lambda connection: has_tables(connection, place), "BEGIN", 0):
+                database.run_blocking(lambda connection: create_tables(connection, place), patience=0)
         except BaseException:
             database.close()
             raise
@@ -127,12 +127,17 @@ class Database:
         while True:
             try:
                 with self.engine.connect() as connection:
-                    if self.is_sqlite:
-                        connection.exec_driver_sql(begin)
-                    result = work(connection)
-                    connection.commit()
+                    try:
+                        if self.is_sqlite:
+                            connection.exec_driver_sql(begin)
+                        result = work(connection)
+                        connection.commit()
+                    except DBAPIError:
+                        # A commit that failed may have left the transaction open, which the pool would not see.
+                        connection.invalidate()
+                        raise
                     return result
-            except DBAPIError as error:
+            except (DBAPIError, PoolTimeout) as error:
                 pause = PAUSES[min(attempt, len(PAUSES) - 1)]
                 attempt += 1
                 if not is_transient(error) or time.monotonic() + pause > end or self._closing.wait(pause):
@@ -144,41 +149,25 @@ def default_url() -> str:
     return f"sqlite:///{state_directory() / 'jobs' / 'jobs.db'}"
 
 
-def is_transient(error: DBAPIError) -> bool:
-    """Whether the same transaction may succeed later: the connection was lost, or another one was in the way."""
-    if error.connection_invalidated or isinstance(error, InterfaceError):
-        return True
-    return isinstance(error, OperationalError)
-
-
-def explain_failure(error: DBAPIError, place: str) -> CallboardError:
-    """What the user reads."""
-    return DatabaseUnavailable(str(error.orig).strip().partition("\n")[0], path=place, hint=_HINT)
-
-
 def _make_engine(text: str) -> tuple[Engine, str]:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):  # what it says has the password in it
-        raise CallerError("not a database's URL", path=VARIABLE, hint=_HINT) from None
+        raise CallerError("not a database's URL", path=VARIABLE, hint=HINT) from None
     driver = _DRIVERS.get(url.drivername)
     if driver is None or not url.database:
-        raise CallerError("no such database", path=VARIABLE, hint=_HINT)
-    url = url.set(drivername=driver)
-    return (_make_sqlite_engine(url) if driver == "sqlite" else _make_postgresql_engine(url)), _place_of(url)
-
-
-def _place_of(url: URL) -> str:
-    return url.render_as_string(hide_password=True) if url.host else str(url.database)
+        raise CallerError("no such database", path=VARIABLE, hint=HINT)
+    if driver != "sqlite":
+        url = url.set(drivername=driver)
+        return _make_postgresql_engine(url), url.render_as_string(hide_password=True)
+    if url.database == ":memory:":
+        raise CallerError("a database in memory does not survive its process", path=VARIABLE, hint=HINT)
+    path = str(Path(str(url.database)).absolute())
+    return _make_sqlite_engine(url.set(drivername=driver, database=path)), path
 
 
 def _make_sqlite_engine(url: URL) -> Engine:
-    path = Path(str(url.database))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise DatabaseUnavailable(error.strerror or "cannot be written", path=str(path), hint=_HINT) from None
+    prepare_file(Path(str(url.database)))
     engine = create_engine(url, hide_parameters=True)
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -186,7 +175,7 @@ def _make_sqlite_engine(url: URL) -> Engine:
 
 def _make_postgresql_engine(url: URL) -> Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT, "application_name": "callboard"}
-    return create_engine(url, hide_parameters=True, connect_args=arguments)
+    return create_engine(url, hide_parameters=True, connect_args=arguments, pool_size=2 * THREADS)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
@@ -194,7 +183,7 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
     for statement in (
         f"PRAGMA busy_timeout = {BUSY_TIMEOUT}",
         "PRAGMA journal_mode = WAL",
-        "PRAGMA synchronous = FULL",
+        f"PRAGMA synchronous = {SYNCHRONOUS}",
         "PRAGMA foreign_keys = ON",
     ):
         connection.execute(statement).close()

@@ -10,8 +10,7 @@ failure leaves everything as it was; each method may be tried again after a comm
 from __future__ import annotations
 
 import secrets
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -23,26 +22,26 @@ from callboard.errors import CallerError
 from callboard.jobs import queries
 from callboard.jobs.claim import Claim, Enqueue, Superseded
 from callboard.jobs.database import Database
-from callboard.jobs.entries import Item, JobEntry, encode_entry
+from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
     QUEUE,
     TITLE,
     Approval,
     DurableJob,
     DurableState,
-    JobSummary,
     new_identifier,
 )
 from callboard.jobs.queries import StoredJob
+from callboard.jobs.reader import JobReader
 from callboard.jobs.rows import to_microseconds, to_row
-from callboard.jobs.tables import approvals, jobs
+from callboard.jobs.tables import approvals
 
 _FORKED = ("kind", "title", "description", "directory", "model", "input", "queue", "partition", "priority")
 REMOVED_AT_ONCE = 100
 """Jobs that one transaction removes, so that others come between."""
 
 
-class DurableStore:
+class DurableStore(JobReader):
     """The jobs of a database. `enqueue` queues a job's segment in the transaction that makes it go on."""
 
     def __init__(
@@ -52,7 +51,7 @@ class DurableStore:
         *,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        self.database = database
+        super().__init__(database)
         self._enqueue = enqueue
         self._clock = clock
 
@@ -97,26 +96,6 @@ class DurableStore:
             return job
 
         return await self._add(job, make)
-
-    async def get(self, identifier: str) -> DurableJob:
-        """The job of this name, or the only one whose name begins so. Raises CallerError."""
-        return await self.database.read(lambda connection: queries.find_job(connection, identifier))
-
-    async def list(
-        self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
-    ) -> Sequence[JobSummary]:
-        """The newest jobs first, of these states or of any, older than the job `before`."""
-        return await self.database.read(lambda connection: queries.list_jobs(connection, states, before, limit))
-
-    async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
-        """The entries behind number `after`, in order. Raises CallerError for a job that is not there."""
-        return await self.database.read(lambda connection: queries.read_entries(connection, identifier, after, limit))
-
-    async def read_approvals(self, identifier: str) -> Sequence[Approval]:
-        """What was asked, in order; those without a verdict are open. Raises CallerError for a job that is not there."""
-        return await self.database.read(
-            lambda connection: queries.read_approvals(connection, queries.key_of(connection, identifier))
-        )
 
     async def claim(self, identifier: str, segment: int, executor: str) -> Claim:
         """Make this process the job's one runner.
@@ -217,11 +196,6 @@ class DurableStore:
             return self._end(connection, stored, "cancelled", reason)
 
         return await self.database.run(cancel)
-
-    async def find_cancelled(self, identifiers: Collection[str]) -> set[str]:
-        """Which of these running jobs are to be cancelled; one query."""
-        query = select(jobs.c.id).where(jobs.c.id.in_(sorted(identifiers)), jobs.c.cancel_requested)
-        return set(await self.database.read(lambda connection: connection.scalars(query).all()))
 
     async def interrupt(self, identifier: str, segment: int, reason: str) -> DurableJob:
         """Give up a job whose segment nobody will run any more, if that segment is still its present one.

@@ -26,18 +26,20 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callboard.errors import CallerError
+from callboard.jobs.database_errors import HINT
 
 VERSION: Final = 1
 """Increases when the tables change."""
 MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {}
-"""The statements that make a version out of the one before, by the one before."""
+"""The statements that make the next version out of one."""
 PREFIX: Final = "callboard_"
+_LOCK: Final = 0x63616C6C
+"""The advisory lock under which PostgreSQL's tables are made."""
 
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite numbers rows by itself only where the column is INTEGER."""
@@ -142,32 +144,50 @@ PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals)
 """The tables whose rows go with a job."""
 
 
+def has_tables(connection: Connection, place: str) -> bool:
+    """Whether the tables are there and of this version.
+
+    Raises:
+        CallerError: A newer Callboard made them, or the file is another program's.
+    """
+    names = set(inspect(connection).get_table_names())
+    if _schema.name in names:
+        return _stored_version(connection, place) == VERSION
+    if connection.dialect.name == "sqlite" and names and not any(name.startswith(PREFIX) for name in names):
+        raise CallerError("the file is the database of another program", path=place, hint=HINT)
+    return False
+
+
 def create_tables(connection: Connection, place: str) -> None:
-    """Make the tables, or bring older ones up to `VERSION`. The caller's transaction holds off every other process.
+    """Make the tables, or bring older ones up to `VERSION`, in one transaction.
 
     Args:
-        connection: In a transaction.
+        connection: In a transaction that writes.
         place: The database, for errors.
 
     Raises:
-        CallerError: A newer Callboard made the tables, or the file is another program's.
+        CallerError: As `has_tables`.
     """
-    names = set(inspect(connection).get_table_names())
-    if _schema.name not in names:
-        if connection.dialect.name == "sqlite" and names and not any(name.startswith(PREFIX) for name in names):
-            hint = "name a file of its own: CALLBOARD_DATABASE_URL=sqlite:////PATH/jobs.db"
-            raise CallerError("the file is the database of another program", path=place, hint=hint)
+    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one by itself
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    if has_tables(connection, place):
+        return
+    if _schema.name not in inspect(connection).get_table_names():
         _tables.create_all(connection)
         connection.execute(insert(_schema), {"version": VERSION})
         return
+    for version in range(_stored_version(connection, place), VERSION):
+        for statement in MIGRATIONS[version]:
+            connection.exec_driver_sql(statement)
+        connection.execute(update(_schema), {"version": version + 1})
+
+
+def _stored_version(connection: Connection, place: str) -> int:
     version = connection.scalar(select(func.max(_schema.c.version))) or 0
     if version > VERSION:
         message = f"the jobs in it are of version {version}, and this Callboard knows {VERSION} at most"
         raise CallerError(message, path=place, hint="update Callboard, or name another database")
-    for before in range(version, VERSION):
-        for statement in MIGRATIONS[before]:
-            connection.execute(text(statement))
-        connection.execute(update(_schema), {"version": before + 1})
+    return version
 
 
 def insert_once(table: Table, connection: Connection) -> Any:
