@@ -28,7 +28,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store jobs mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -241,6 +241,11 @@ soak: $(INSTALLED)
 # make soak-coding   coding jobs that are ended at moments of chance, 100,000 files, files of a gigabyte (needs 12 GB)
 soak-coding: $(INSTALLED)
 	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
+
+# make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance
+SOAK_KILLS ?= 100
+soak-jobs: $(INSTALLED)
+	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/jobs/test_kill.py
 
 $(LOCKER)/.installed: .ci/uv.txt
 	@rm -rf $(LOCKER) && $(PYTHON) -m venv $(LOCKER)

@@ -1,13 +1,12 @@
 """A job of an agent goes on from its entries, in whatever process its next segment runs."""
 
 import asyncio
-import inspect
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from functools import wraps
 
 import pytest
 from tests.jobs.local_queue import LocalQueue, new_watch
+from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
@@ -26,17 +25,6 @@ from callboard.jobs.database import Database
 from callboard.jobs.entries import read_conversation
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Context, Invoker
-
-
-def run_async(function):
-    """A test that is a coroutine function."""
-
-    @wraps(function)
-    def run(*args, **kwargs):
-        return asyncio.run(function(*args, **kwargs))
-
-    run.__signature__ = inspect.signature(function)
-    return run
 
 
 class Bench:

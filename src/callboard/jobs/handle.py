@@ -116,7 +116,7 @@ class JobHandle:
         call_id: str,
         verdict: Literal["allow", "deny"] = "allow",
         *,
-        digest: str = "",
+        digest: str,
         reason: str = "",
         text: str = "",
         edited: dict[str, Any] | None = None,

@@ -1,0 +1,225 @@
+"""Submit jobs of agents and find them again, with a worker in this process where the database is a file of this machine.
+
+Beside SQLite whoever submits a job also runs it, so that nothing else has to be started; other workers on the same file
+may run it as well. Beside PostgreSQL workers run it, on this host or on others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, Unpack
+from weakref import WeakKeyDictionary
+
+from callboard.agent import Agent
+from callboard.agent.arguments import read_history
+from callboard.core import Canister, ContentLike, UserCanister, contents
+from callboard.errors import CallerError
+from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.handle import JobHandle
+from callboard.jobs.references import agent_queue, find_reference, find_references, normalize_reference
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+from callboard.jobs.worker import Worker
+from callboard.loop import Limits
+
+
+class SubmitOptions(TypedDict, total=False):
+    """What a job may be given besides its agent and its prompt; see `JobClient.submit`."""
+
+    history: Iterable[Canister | Mapping[str, Any]]
+    auxdata: Mapping[str, Any] | None
+    limits: Limits | None
+    description: str
+    directory: str
+    partition: str
+    priority: int
+
+
+class JobClient:
+    """The jobs of a database. It is entered as an asynchronous context manager, and closes what it opened.
+
+    Args:
+        url: The database; see `Database.open`.
+        embedded: Whether a worker runs in this process, from the first job of an agent of this process on. By default
+            it does beside SQLite.
+    """
+
+    def __init__(self, url: str = "", *, embedded: bool | None = None) -> None:
+        self._url = url
+        self._embedded = embedded
+        self._open = AsyncExitStack()
+        self._streams = JobStreams()
+        self._agents: dict[str, Agent[Any]] = {}
+        """Those that the worker of this process runs."""
+        self._starting = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        self._database = await asyncio.to_thread(Database.open, self._url)
+        self._open.push_async_callback(asyncio.to_thread, self._database.close)
+        try:
+            self._engine = await asyncio.to_thread(Engine, self._database)
+        except BaseException:
+            await self._open.aclose()
+            raise
+        self._open.push_async_callback(asyncio.to_thread, self._engine.close)
+        self.store = DurableStore(self._database, self._engine.enqueue)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def submit(
+        self,
+        agent: Agent[Any] | str,
+        prompt: UserCanister | ContentLike,
+        *,
+        history: Iterable[Canister | Mapping[str, Any]] = (),
+        auxdata: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        description: str = "",
+        directory: str = "",
+        partition: str = "",
+        priority: int = 0,
+    ) -> JobHandle:
+        """Queue a run of an agent.
+
+        Args:
+            agent: An agent that is a variable of a module, or the reference of one that workers know, as
+                `module:attribute` or `path.py:attribute`.
+            prompt: A text, a content or several, or a UserCanister.
+            history: The conversation that goes on.
+            auxdata: What tools find in their Context beside the agent's own; it has to be JSON.
+            limits: In the place of the agent's own.
+            description: What lists show; by default the prompt.
+            directory: Where it works.
+            partition: Of jobs with the same one, one runs at a time.
+            priority: The lowest comes first.
+
+        Returns:
+            The job.
+
+        Raises:
+            CallerError: The agent cannot be found by other processes, there is nothing to ask, or an argument is no JSON.
+            DatabaseUnavailable: It could not be queued.
+        """
+        question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
+        if not question.content:
+            raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt")
+        reference = normalize_reference(agent) if isinstance(agent, str) else find_reference(agent)
+        canisters = read_history(history, "")
+        await self._serve(reference, agent)
+        job_input = AgentInput(
+            agent=reference,
+            prompt=question,
+            history_length=len(canisters),
+            auxdata=dict(auxdata or {}),
+            limits=limits,
+        )
+        job = await self.store.create(
+            KIND,
+            description=description or question.text,
+            directory=directory,
+            model="" if isinstance(agent, str) else agent.model.name,
+            input=job_input.to_json(),
+            items=canisters,
+            queue=agent_queue(reference),
+            partition=partition,
+            priority=priority,
+        )
+        return JobHandle(self.store, job.id, self._streams, None if isinstance(agent, str) else agent)
+
+    async def get(self, identifier: str, agent: Agent[Any] | None = None) -> JobHandle:
+        """Find a job again by its id, or the beginning of it.
+
+        Args:
+            identifier: The job.
+            agent: The agent that it is of, where this process is to go on with it: nothing is imported because a row of
+                the database says so.
+
+        Returns:
+            The job.
+
+        Raises:
+            CallerError: There is no such job.
+        """
+        job = await self.store.get(identifier)
+        if agent is not None:
+            await self._serve(find_reference(agent), agent)
+        return JobHandle(self.store, job.id, self._streams, agent)
+
+    async def _serve(self, reference: str, agent: Agent[Any] | str) -> None:
+        """Let the worker of this process run jobs of the agent."""
+        embedded = self._database.is_sqlite if self._embedded is None else self._embedded
+        if not embedded or isinstance(agent, str):
+            return
+        async with self._starting:
+            if not self._agents:
+                # The queues of a worker are those that it began with, so it begins with all agents of the process.
+                self._agents = {**find_references(), reference: agent}
+                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self._streams)
+                queues = {agent_queue(each): 0 for each in self._agents}
+                await self._open.enter_async_context(Worker(self._engine, self.store, runner, queues=queues))
+            elif reference not in self._agents:
+                hint = "make all agents before the first job is submitted, or start a worker with --agents"
+                raise CallerError("this process runs jobs already, and not of this agent", path=reference, hint=hint)
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Task[None], asyncio.Future[JobClient]]] = (
+    WeakKeyDictionary()
+)
+"""The client of each event loop, open for as long as the loop runs."""
+
+
+async def default_client() -> JobClient:
+    """The client of the running event loop, which `asyncio.run` closes at its end."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients or _clients[loop][0].done():
+        opened: asyncio.Future[JobClient] = loop.create_future()
+        _clients[loop] = (loop.create_task(_keep_open(opened)), opened)
+    return await asyncio.shield(_clients[loop][1])
+
+
+async def _keep_open(opened: asyncio.Future[JobClient]) -> None:
+    try:
+        async with JobClient() as client:
+            opened.set_result(client)
+            await asyncio.Event().wait()
+    except Exception as error:  # whoever waits for the client is told
+        if opened.done():
+            raise
+        opened.set_exception(error)
+
+
+async def submit(
+    agent: Agent[Any] | str, prompt: UserCanister | ContentLike, **options: Unpack[SubmitOptions]
+) -> JobHandle:
+    """Queue a run of an agent; parameters as of `JobClient.submit`."""
+    return await (await default_client()).submit(agent, prompt, **options)
+
+
+async def get(identifier: str, agent: Agent[Any] | None = None) -> JobHandle:
+    """Find a job again; parameters as of `JobClient.get`."""
+    return await (await default_client()).get(identifier, agent)
+
+
+async def answer(
+    identifier: str,
+    call_id: str,
+    verdict: Literal["allow", "deny"] = "allow",
+    *,
+    digest: str,
+    reason: str = "",
+    text: str = "",
+    edited: dict[str, Any] | None = None,
+) -> None:
+    """Answer an approval or a question of a job; parameters as of `JobHandle.answer`."""
+    job = await get(identifier)
+    await job.answer(call_id, verdict, digest=digest, reason=reason, text=text, edited=edited)

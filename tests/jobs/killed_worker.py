@@ -1,0 +1,110 @@
+"""A worker that is killed, and the agent whose jobs it runs: eight rounds of eight calls at once.
+
+What happens is appended to a log as it happens: a line for each request of the model, for each call that begins or ends,
+and for what a segment finds when it begins. A line is one write to a file, so it outlives the process.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+from callboard import Agent, tool
+from callboard.core import InvocationCanister, ResultCanister
+from callboard.jobs.agent_kind import AgentKind
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.worker import Worker
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Context
+
+ROUNDS = 8
+CALLS = 8
+LONGEST = 0.03
+"""Seconds that a call takes at most."""
+REFERENCE = "tests.jobs.killed_worker:agent"
+QUEUE = "killed"
+
+log = {"path": Path()}
+on_request = threading.Event()
+
+
+def write(*words):
+    file = os.open(log["path"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(file, (" ".join(map(str, words)) + "\n").encode())
+    os.close(file)
+
+
+async def work(key):
+    write("begin", key)
+    await asyncio.sleep(random.random() * LONGEST)
+    write("end", key)
+    return f"did {key}"
+
+
+@tool
+async def change(number: int, context: Context) -> str:
+    """Change something."""
+    return await work(f"{context.call_key} {number}")
+
+
+@tool(idempotent=True)
+async def look(number: int, context: Context) -> str:
+    """Look at something."""
+    return await work(f"{context.call_key} {number}")
+
+
+def reply(request):
+    results = sum(isinstance(each, ResultCanister) for each in request.canisters)
+    round_number = results // CALLS
+    write("ask", request.canisters[0].text, round_number)
+    on_request.set()
+    if round_number == ROUNDS:
+        return "Done."
+    return [Call(("change", "look")[at % 2], {"number": CALLS * round_number + at}) for at in range(CALLS)]
+
+
+agent = Agent(ScriptedModel(iter(lambda: reply, None)), [change, look])
+
+
+class WatchedKind(AgentKind):
+    """Writes down what is known where a segment begins: nothing of it may happen again."""
+
+    async def run(self, segment):
+        for each in segment.conversation:
+            if isinstance(each, ResultCanister):
+                write("known", f"{segment.job.id}:{each.invocation_id}")
+        replies = sum(isinstance(each, InvocationCanister) for each in segment.conversation) // CALLS
+        write("resume", segment.conversation[0].text if segment.conversation else "new", replies)
+        return await super().run(segment)
+
+
+def serve(url, log_path, kill_after, seed):
+    """Run what is queued until nothing is left; die so many seconds after the model was asked for the first time."""
+    log["path"] = Path(log_path)
+    random.seed(seed)
+    if kill_after is not None:
+        threading.Thread(target=die, args=(kill_after,), daemon=True).start()
+    asyncio.run(run_worker(url))
+
+
+def die(seconds):
+    on_request.wait()
+    threading.Event().wait(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def run_worker(url):
+    with Database.open(url) as database:
+        engine = Engine(database)
+        try:
+            store = DurableStore(database, engine.enqueue)
+            runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
+            async with Worker(engine, store, runner, queues={QUEUE: 0}) as worker:
+                await worker.run(until_idle=0.5)
+        finally:
+            engine.close()

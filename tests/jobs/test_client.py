@@ -1,0 +1,193 @@
+"""Whoever submits a job waits for it, follows it and answers it, whichever process runs it."""
+
+import asyncio
+
+import pytest
+from tests.jobs.running import run_async
+
+from callboard import Agent, Limits, jobs, tool
+from callboard.core import AssistantCanister, ResultCanister, TextPiece, UserCanister
+from callboard.errors import CallerError, NoOutput
+from callboard.jobs.database import VARIABLE
+from callboard.testing import Call, ScriptedModel
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(approval=True)
+async def book(room: int) -> str:
+    """Book a room."""
+    return f"booked {room}"
+
+
+def reply(request):
+    """A call, an answer to its result: however often it is asked."""
+    last = request.canisters[-1]
+    if isinstance(last, ResultCanister):
+        return [TextPiece("It is "), TextPiece(f"{last.text}.")]
+    return Call("book", {"room": 7}) if "room" in last.text else Call("add", {"a": 1, "b": 2})
+
+
+class EndlessModel(ScriptedModel):
+    def __init__(self, answer=reply):
+        super().__init__(iter(lambda: answer, None))
+
+
+adder = Agent(EndlessModel(), [add, book])
+counter = Agent(EndlessModel(lambda _: '{"answer": 3}'), output=int)
+
+
+@pytest.fixture(autouse=True)
+def _sqlite(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
+
+
+@run_async
+async def test_a_job_runs_in_this_process_where_nothing_else_does():
+    job = await jobs.submit(adder, "What is 1 + 2?")
+    result = await job.result()
+    assert (result.state, result.output, result.rounds) == ("completed", "It is 3.", 2)
+    assert repr(job) == f"<JobHandle {job.id}>"
+
+
+@run_async
+async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_piece():
+    job = await jobs.submit(adder, "What is 1 + 2?")
+    events = [event async for event in job.events()]
+    entries = [event for event in events if event.number]
+    assert [event.number for event in entries] == [1, 2, 3, 4]
+    assert [event.item.text for event in entries] == ["What is 1 + 2?", 'add {"a":1,"b":2}', "3", "It is 3."]
+    said = [event.item for event in events if isinstance(event.item, (TextPiece, AssistantCanister))]
+    assert [each.text for each in said] in (["It is ", "3.", "It is 3."], ["It is 3."])  # who comes late gets entries
+    assert [event.number async for event in job.events(after=2)] == [3, 4]
+
+
+@run_async
+async def test_pieces_come_between_the_entries_around_them():
+    gate = asyncio.Event()
+
+    async def follow():
+        async for event in job.events():
+            events.append(event)
+            gate.set()
+
+    class SlowModel(EndlessModel):
+        async def batches(self, request):
+            await gate.wait()
+            await asyncio.sleep(0)
+            async for events in super().batches(request):
+                yield events
+
+    events = []
+    globals()["slow"] = Agent(SlowModel(), [add])
+    job = await jobs.submit(slow, "What is 1 + 2?")  # noqa: F821  # a variable of the module, as agents of jobs are
+    await follow()
+    del globals()["slow"]
+    shown = [(event.number, getattr(event.item, "text", "")) for event in events]
+    assert shown[-3:] == [(0, "It is "), (0, "3."), (4, "It is 3.")]
+    assert [number for number, _ in shown if number] == [1, 2, 3, 4]
+
+
+async def find_approval(job):
+    """What the job asks, as soon as it does."""
+    while True:
+        for approval in await job.approvals():
+            return approval
+
+
+@run_async
+async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
+    for answered in (True, False):
+        job = await jobs.submit(adder, "I need a room.")
+        approval = await find_approval(job)
+        if answered:
+            await job.answer(approval.call_id, digest=approval.digest)
+        else:
+            await jobs.answer(job.id, approval.call_id, "deny", digest=approval.digest, reason="full")
+        text = "It is booked 7." if answered else "It is Error: book may not run: full."
+        assert (await job.result()).text == text
+
+
+@run_async
+async def test_an_answer_to_something_else_is_refused():
+    job = await jobs.submit(adder, "I need a room.")
+    approval = await find_approval(job)
+    with pytest.raises(CallerError):
+        await job.answer(approval.call_id, digest="another")
+    await job.cancel()
+    assert (await job.result()).state == "cancelled"
+    with pytest.raises(CallerError):
+        await job.answer(approval.call_id, digest=approval.digest)
+
+
+@run_async
+async def test_the_output_has_the_type_of_the_agent():
+    job = await jobs.submit(counter, "How many?")
+    assert (await job.result()).output == 3
+    found = await jobs.get(job.id[:-1])
+    assert (found.id, (await found.result()).output) == (job.id, '{"answer": 3}')
+    assert (await (await jobs.get(job.id, counter)).result()).output == 3
+
+
+@run_async
+async def test_a_job_that_did_not_complete_has_no_output():
+    job = await jobs.submit(adder, "What is 1 + 2?", limits=Limits(rounds=1))
+    result = await job.result()
+    assert (result.state, result.why) == ("failed", "no answer within 1 rounds")
+    with pytest.raises(NoOutput, match="no answer within 1 rounds"):
+        _ = result.output
+
+
+@run_async
+async def test_a_job_of_a_reference_waits_for_a_worker_that_knows_it():
+    job = await jobs.submit("somewhere.agents:reviewer", "Review.")
+    row = await job.read()
+    assert (row.state, row.queue) == ("pending", "callboard-agent:somewhere.agents:reviewer")
+    await job.cancel()
+    assert (await job.result()).state == "cancelled"
+
+
+@run_async
+async def test_a_conversation_goes_on_in_a_job():
+    job = await jobs.submit(adder, "And 1 + 2?", history=[UserCanister("Hello."), AssistantCanister("Hi.")])
+    await job.result()
+    assert [event.item.text async for event in job.events()][:3] == ["Hello.", "Hi.", "And 1 + 2?"]
+
+
+@run_async
+async def test_what_cannot_be_a_job_is_refused():
+    with pytest.raises(CallerError, match="make it a variable of a module"):
+        await jobs.submit(Agent(EndlessModel()), "Hello.")
+    with pytest.raises(CallerError, match="there is nothing to ask"):
+        await jobs.submit(adder, "")
+    with pytest.raises(CallerError, match="it is no JSON"):
+        await jobs.submit(adder, "Hello.", auxdata={"x": object()})
+    with pytest.raises(CallerError, match="no such job"):
+        await jobs.get("20990101")
+
+
+@run_async
+async def test_an_agent_that_was_made_later_is_not_run_here():
+    await (await jobs.submit(adder, "What is 1 + 2?")).result()
+    globals()["late"] = Agent(EndlessModel())
+    with pytest.raises(CallerError, match="this process runs jobs already"):
+        await jobs.submit(late, "Hello.")  # noqa: F821  # as above
+    del globals()["late"]
+
+
+@run_async
+async def test_a_database_that_cannot_be_opened_is_told_each_time(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "mysql://elsewhere/jobs")
+    for _ in range(2):
+        with pytest.raises(CallerError, match="no such database"):
+            await jobs.submit(adder, "Hello.")
+
+
+def test_nothing_is_imported_before_it_is_used():
+    with pytest.raises(AttributeError):
+        _ = jobs.nothing
+    assert "submit" in jobs.__all__

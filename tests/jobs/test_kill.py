@@ -1,0 +1,109 @@
+"""Workers are killed at random points: every job ends, and nothing that is committed happens twice.
+
+`make soak-jobs` kills as often as `SOAK_KILLS` says, on each database.
+"""
+
+import asyncio
+import os
+import random
+import re
+from collections import Counter, defaultdict
+from multiprocessing import get_context
+
+from tests.jobs.killed_worker import CALLS, QUEUE, REFERENCE, ROUNDS, serve
+
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
+from callboard.jobs.agent_kind import KIND, AgentInput
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.entries import read_conversation
+from callboard.jobs.store import DurableStore
+
+KILLS = int(os.environ.get("SOAK_KILLS", "5"))
+SEED = int(os.environ.get("SOAK_SEED", "20261123"))
+LONGEST = 1.0
+"""Seconds after which a worker is killed at the latest; a run takes about half of it."""
+PATIENCE = 120
+"""Seconds that a worker has for all jobs that are left."""
+
+processes = get_context("forkserver")
+processes.set_forkserver_preload(["tests.jobs.killed_worker"])
+
+
+def run_worker(url, log, kill_after, seed):
+    """The exit code of a worker: it was killed, or found nothing more to do."""
+    process = processes.Process(target=serve, args=(url, log, kill_after, seed))
+    process.start()
+    process.join(PATIENCE)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
+    chance = random.Random(SEED)
+    log = tmp_path / "log.txt"
+    with Database.open(url) as database:
+        engine = Engine(database)
+        store = DurableStore(database, engine.enqueue)
+        try:
+            jobs, codes = [], Counter()
+            for number in range(KILLS):
+                job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
+                jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
+                codes[run_worker(url, log, chance.uniform(0, LONGEST), number)] += 1
+            while any(not asyncio.run(store.get(job.id)).has_ended for job in jobs):
+                assert run_worker(url, log, None, KILLS) == 0
+            lines = [line.split() for line in log.read_text().splitlines()]
+            unknown = [asyncio.run(check_job(store, job, f"job-{number}", lines)) for number, job in enumerate(jobs)]
+        finally:
+            engine.close()
+    check_order(lines)
+    assert codes[-9] > KILLS // 2
+    assert any(word == "known" for word, *_ in lines)
+    count = f"{codes[-9]} of {KILLS} workers were killed, {sum(unknown)} calls have an unknown outcome"
+    print(f"\n{database.engine.dialect.name}: {count}")  # noqa: T201  # the soak's figures
+
+
+async def check_job(store, job, name, lines):
+    """The job is whole. How many of its calls have an unknown outcome."""
+    row = await store.get(job.id)
+    assert (row.state, row.output) == ("completed", {"text": "Done."}), (name, row)
+    entries = await store.read_entries(job.id)
+    assert [each.number for each in entries] == [*range(1, row.entries + 1)]
+    canisters = read_conversation([each.item for each in entries])
+    turn = [InvocationCanister] * CALLS + [ResultCanister] * CALLS
+    assert [type(each) for each in canisters] == [UserCanister, *turn * ROUNDS, AssistantCanister]
+    calls = {each.identifier: each for each in canisters if isinstance(each, InvocationCanister)}
+    results = [each for each in canisters if isinstance(each, ResultCanister)]
+    assert [each.invocation_id for each in results] == [*calls]
+    begun = Counter(key for word, key, *_ in lines if word == "begin")
+    ended = Counter(key for word, key, *_ in lines if word == "end")
+    unknown = 0
+    for each in results:
+        call, key = calls[each.invocation_id], f"{job.id}:{each.invocation_id}"
+        if each.error is None:
+            assert each.text == f"did {key} {call.arguments['number']}"
+            assert ended[key] >= 1
+        else:
+            assert re.match("Error: interrupted, outcome unknown", each.text)
+            assert call.name == "change"
+            unknown += 1
+        if call.name == "change":
+            assert begun[key] <= 1
+    return unknown
+
+
+def check_order(lines):
+    """Nothing that a segment knew when it began happened after that."""
+    known, replies = set(), defaultdict(int)
+    for word, key, *rest in lines:
+        match word:
+            case "known":
+                known.add(key)
+            case "begin":
+                assert key not in known
+            case "resume":
+                replies[key] = int(rest[0])
+            case "ask":
+                assert int(rest[0]) >= replies[key]
