@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, literal, sel
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
-from callboard.jobs.rows import from_row, to_row
+from callboard.jobs.rows import from_rows, to_row
 from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
 
 SUMMARY: Final = JobSummary.__struct_fields__
@@ -46,20 +46,20 @@ class StoredJob(NamedTuple):
 
 def find_job(connection: Connection, identifier: str) -> DurableJob:
     """The job of this name, or the only one whose name begins so. Raises CallerError."""
-    row = connection.execute(_BY_NAME, {"id": identifier}).one_or_none()
-    if row is None:
-        begins = _WHOLE.where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
-        rows = connection.execute(begins).all() if identifier else []
-        if len(rows) != 1:
-            raise CallerError("several jobs begin so" if rows else "no such job", path=identifier, hint=HINT)
-        row = rows[0]
-    return from_row(row, DurableJob)
+    for job in from_rows(connection.execute(_BY_NAME, {"id": identifier}), DurableJob):
+        return job
+    begins = _WHOLE.where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
+    some = list(from_rows(connection.execute(begins), DurableJob)) if identifier else []
+    if len(some) != 1:
+        raise CallerError("several jobs begin so" if some else "no such job", path=identifier, hint=HINT)
+    return some[0]
 
 
 def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
     """The job of this name, None where there is none; nobody else changes it until the transaction ends."""
-    row = connection.execute(_LOCKED, {"id": identifier}).one_or_none()
-    return None if row is None else StoredJob(row.key, row.fence, from_row(row, DurableJob))
+    result = connection.execute(_LOCKED, {"id": identifier}).freeze()
+    row = result().one_or_none()
+    return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)))
 
 
 def list_jobs(connection: Connection, states: Collection[DurableState], before: str, limit: int) -> list[JobSummary]:
@@ -69,7 +69,7 @@ def list_jobs(connection: Connection, states: Collection[DurableState], before: 
         query = query.where(jobs.c.state.in_(sorted(states)))
     if before:
         query = query.where(jobs.c.id < before)
-    return [from_row(row, JobSummary) for row in connection.execute(query)]
+    return list(from_rows(connection.execute(query), JobSummary))
 
 
 def add_job(connection: Connection, job: DurableJob) -> int:
@@ -127,11 +127,11 @@ def key_of(connection: Connection, identifier: str) -> int:
 
 
 def read_open_calls(connection: Connection, key: int) -> list[CallIntent]:
-    return [from_row(row, CallIntent) for row in connection.execute(_OPEN_CALLS, {"job": key})]
+    return list(from_rows(connection.execute(_OPEN_CALLS, {"job": key}), CallIntent))
 
 
 def read_approvals(connection: Connection, key: int) -> list[Approval]:
-    return [from_row(row, Approval) for row in connection.execute(_APPROVALS, {"job": key})]
+    return list(from_rows(connection.execute(_APPROVALS, {"job": key}), Approval))
 
 
 def ask(connection: Connection, key: int, questions: Sequence[Approval], now: datetime) -> None:

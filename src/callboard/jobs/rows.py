@@ -6,12 +6,12 @@ characters spelled out, so that no job fails for what a file is called.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Row
+from sqlalchemy import Result
 
 from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
 from callboard.errors import CallerError
@@ -20,9 +20,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_TIMES: Final = ("created_at", "started_at", "completed_at", "updated_at", "asked_at", "answered_at", "begun_at")
-_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited")
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -32,7 +29,7 @@ def to_microseconds(moment: datetime) -> int:
 
 def to_moment(microseconds: int) -> datetime:
     """The time in UTC."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + timedelta(0, 0, microseconds)
 
 
 def to_row(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,20 +49,28 @@ def _to_column(value: Any) -> Any:
             return value
 
 
-def from_row(row: Row[Any], kind: type[T]) -> T:
-    """The value of a row, whose columns are named as its fields; columns of other names are passed over.
+def from_rows(rows: Result[Any], kind: type[T]) -> Iterator[T]:
+    """The values of rows, whose columns are named as the fields; columns of other names are passed over.
 
     Raises:
-        CallerError: The row is in another format.
+        CallerError: A row is in another format.
     """
-    fields = {name: value for name, value in row._mapping.items() if name in kind.__struct_fields__}  # noqa: SLF001  # public, by SQLAlchemy's documentation
-    try:
-        for name in _TIMES:
-            if (moment := fields.get(name)) is not None:
-                fields[name] = to_moment(moment)
-        for name in _JSON:
-            if (text := fields.get(name)) is not None:
-                fields[name] = _decode(text)
-        return kind(**fields)
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise CallerError(f"not a row of a job: {error}", path=str(fields.get("id", ""))) from None
+    names = tuple(map(str, rows.keys()))  # SQLAlchemy's are of a kind of their own
+    conversions = [(name, _FROM_COLUMN[name]) for name in names if name in _FROM_COLUMN]
+    for row in rows.all():
+        fields = dict(zip(names, row, strict=True))
+        try:
+            for name, convert in conversions:
+                if (value := fields[name]) is not None:
+                    fields[name] = convert(value)
+            yield msgspec.convert(fields, kind)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CallerError(f"not a row of a job: {error}", path=str(fields.get("id", ""))) from None
+
+
+_TIMES: Final = ("created_at", "started_at", "completed_at", "updated_at", "asked_at", "answered_at", "begun_at")
+_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited")
+_FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_TIMES, to_moment),
+    **dict.fromkeys(_JSON, msgspec.json.Decoder(dict[str, Any]).decode),
+}
