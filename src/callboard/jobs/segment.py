@@ -66,13 +66,18 @@ class JobSegment:
         }
         self._watch = watch
         self._streams = streams
-        self._clock = clock
+        self.clock = clock
         self._task = asyncio.current_task()
 
     @property
     def job(self) -> DurableJob:
         """As of the last commit."""
         return self.claim.job
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the segment's task is cancelled because the job is; else the process ends."""
+        return self._watch.cancel_requested
 
     def should_leave(self, rounds: int) -> bool:
         """Whether a segment that has made so many rounds gives way to the next one; asked at a round's beginning."""
@@ -99,7 +104,7 @@ class JobSegment:
         for call in waiting:
             details = await kind.describe_interruption(self, call)
             text = "\n".join([each for each in (INTERRUPTED.format(name=call.name), details) if each])
-            results.append(replace(error_result(call.call_id, "cancelled", text), timestamp=self._clock()))
+            results.append(replace(error_result(call.call_id, "cancelled", text), timestamp=self.clock()))
         await asyncio.gather(*[self.claim.end_call(each) for each in results])
         self.conversation = order_results([*self.conversation, *results])
 

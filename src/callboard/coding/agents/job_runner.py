@@ -32,7 +32,7 @@ from callboard.coding.jobs.job import Job, JobState
 from callboard.coding.jobs.log import Notice, PhaseStarted, Resumed, Step
 from callboard.coding.jobs.record import FolderRecord, JobLeft, JobRecord
 from callboard.coding.jobs.store import DIED, JobStore
-from callboard.core import InvocationCanister, Model, Verdict
+from callboard.core import Answer, InvocationCanister, Model
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan
 from callboard.programs import exclude_repository
@@ -67,13 +67,7 @@ async def run_job(
             job's.
     """
     exclude_repository(request.directory)
-    if request.issue:
-        request = msgspec.structs.replace(
-            request, github_text=await github.issue_text(request.issue, request.directory)
-        )
-    elif request.pull_request:
-        branch, text = await github.pull_request_of(request.pull_request, request.directory)
-        request = msgspec.structs.replace(request, branch=request.branch or branch, github_text=text)
+    request = await add_github_text(request)
     task = task_text(request)
     job = jobs.create(request.kind, task, request.directory, model=model.name, input=request.input)
     try:
@@ -82,6 +76,17 @@ async def run_job(
         # Found out before the first reply, so there is nothing to record.
         jobs.remove(job.id)
         raise
+
+
+async def add_github_text(request: JobRequest) -> JobRequest:
+    """The request with the text of its issue or pull request, and the branch of the latter. Raises CallerError."""
+    if request.issue:
+        text = await github.issue_text(request.issue, request.directory)
+        return msgspec.structs.replace(request, github_text=text)
+    if request.pull_request:
+        branch, text = await github.pull_request_of(request.pull_request, request.directory)
+        return msgspec.structs.replace(request, branch=request.branch or branch, github_text=text)
+    return request
 
 
 async def resume_job(
@@ -306,9 +311,10 @@ class JobRunner:
         output = await deliver(self._request, self.job, tree, phases, workspace.tests)
         self._memory.is_delivered = True
         self._update(output=output, memory=self._memory.dump())
+        await self._record.save()
         self._notify(tree.notices)
 
-    async def _approve(self, invocation: InvocationCanister, why: str) -> Verdict:
+    async def _approve(self, invocation: InvocationCanister, why: str) -> Answer:
         self._update(state="waiting", reason=f"asks whether {invocation.name} may run")
         try:
             return await self._approver(invocation, why)

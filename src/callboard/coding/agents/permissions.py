@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.tools import action_names
-from callboard.core import InvocationCanister, Verdict
+from callboard.core import Answer, InvocationCanister
 from callboard.tools import Decision, Invoker, Policy, Rule
 from callboard.tools.context import Permits
 
@@ -23,7 +23,7 @@ class Approver(Protocol):
     @property
     def rules(self) -> list[Rule]: ...
 
-    async def __call__(self, invocation: InvocationCanister, why: str) -> Verdict: ...
+    async def __call__(self, invocation: InvocationCanister, why: str) -> Answer: ...
 
 
 class JobPolicy(Policy):

@@ -174,6 +174,7 @@ class PhaseRunner:
         self._remember()
         if not self.pending:
             self._emit(PhaseEnded(phase.name, self.missing))
+        await self._record.save()
 
     async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
         """One conversation, in which the model calls tools and is told what is missing."""

@@ -14,6 +14,7 @@ from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.git.tree import Tree, TreeRecord
 from callboard.coding.git.worktree import make_worktree, prune_worktrees, reopen_worktree, undo_worktree
 from callboard.errors import CallerError
+from callboard.text.truncate import truncate
 
 
 async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
@@ -62,6 +63,14 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
     if repository is None:
         raise CallerError("the repository that the job began in is gone", path=str(directory))
     return await reopen_worktree(repository, record, fetch=fetch)
+
+
+async def describe_change(directory: Path, job: Path, limit: int) -> str:
+    """What a job has changed since it began, as the beginning of a patch; "" before it has a tree. Raises CallerError."""
+    if TreeRecord.load(job) is None:
+        return ""
+    tree = await reopen_tree(directory, job, "")
+    return truncate((await tree.changes()).diff, limit)
 
 
 def is_closed(job: Path) -> bool:

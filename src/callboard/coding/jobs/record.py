@@ -67,6 +67,10 @@ class JobRecord(Protocol):
         """Change fields of the job. Raises OSError."""
         ...
 
+    async def save(self) -> None:
+        """Return when another process would find all of it, but for a reply that is not whole."""
+        ...
+
 
 class FolderRecord:
     """A job's folder, as a context manager; who enters it holds the job's lock."""
@@ -102,3 +106,6 @@ class FolderRecord:
 
     def update(self, **changes: Any) -> None:
         self.job = self._jobs.update(self.job, **changes)
+
+    async def save(self) -> None:
+        """What `add` and `update` wrote is there already."""

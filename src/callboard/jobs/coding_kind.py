@@ -1,0 +1,203 @@
+"""The kinds build, debug, review and triage: jobs of the coding agents, which need the files of one host.
+
+The model and the settings are read anew in each segment, so that a job goes on with what is right now; what they decided
+for the whole job is in its memory. A call that wants approval waits for an answer.
+
+Law: one process at a time works in a job's tree, also where another still lives that the job was taken from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+
+from callboard.coding.agents.job_request import JobRequest, request_of
+from callboard.coding.agents.job_runner import JobRunner, add_github_text
+from callboard.coding.agents.phase_runner import MAX_CHANGE
+from callboard.coding.agents.prompts import task_text
+from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.coding.git.open_tree import describe_change
+from callboard.coding.git.repository import find_repository
+from callboard.coding.jobs.job import Job, JobType
+from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.jobs.store import JobStore
+from callboard.configuration import Settings, load_settings
+from callboard.core import Answer, InvocationCanister
+from callboard.errors import CallerError
+from callboard.jobs.coding_record import CodingRecord
+from callboard.jobs.job import QUEUE, CallIntent, DurableJob
+from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
+from callboard.jobs.segment import JobSegment
+from callboard.jobs.store import DurableStore
+from callboard.programs import exclude_repository
+from callboard.providers.registry import PlannedModel
+from callboard.tools import Rule
+
+KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])
+PATIENCE: Final = 30.0
+"""Seconds that a process which lost the job has to leave its tree."""
+_LOOK_SECONDS: Final = 0.2
+
+OpenModel = Callable[[Settings], PlannedModel]
+"""Opens the model of the settings. Raises CallerError."""
+
+
+def host_queue() -> str:
+    """The queue of the jobs that need the files of this host."""
+    return f"{QUEUE}-{platform.node()}"
+
+
+def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | None = None) -> list[JobKind]:
+    """The four kinds.
+
+    Args:
+        store: Where the jobs are.
+        open_model: Opens their models; it is called in a thread.
+        folders: Where their trees are, by default beside those of direct runs.
+    """
+    return [CodingKind(name, store, open_model, folders) for name in KINDS]
+
+
+async def submit_request(store: DurableStore, request: JobRequest, model: str, *, priority: int = 0) -> DurableJob:
+    """Queue a job of a coding agent on this host. Raises CallerError, DatabaseUnavailable."""
+    exclude_repository(request.directory)
+    request = await add_github_text(request)
+    repository = await find_repository(request.directory)
+    return await store.create(
+        request.kind,
+        description=task_text(request),
+        directory=str(request.directory),
+        model=model,
+        input=request.input,
+        queue=host_queue(),
+        partition=str(repository.common if repository else request.directory),
+        priority=priority,
+    )
+
+
+class CodingKind:
+    """One of the four kinds; see `coding_kinds`."""
+
+    def __init__(self, name: str, store: DurableStore, open_model: OpenModel, folders: Path | None = None) -> None:
+        self.name = name
+        self._store = store
+        self._open_model = open_model
+        self._jobs = JobStore(folders)
+
+    async def run(self, segment: JobSegment) -> Outcome:
+        """Go on with the job until it ends, waits, or gives way to the next segment."""
+        job = segment.job
+        folder = self._make_folder(job.id)
+        async with self._own(job.id):
+            items = [each.item for each in await self._store.read_entries(job.id)]
+            record = CodingRecord(segment, folder, items)
+            request = self._read_request(record.job)
+            model = await asyncio.to_thread(self._open_model, request.settings)
+            try:
+                return await self._run(segment, record, request, model)
+            finally:
+                await model.aclose()
+
+    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
+        """What the job has changed so far."""
+        job = segment.job
+        async with self._own(job.id):
+            change = await describe_change(Path(job.directory), self._make_folder(job.id), MAX_CHANGE)
+        return f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
+
+    async def _run(
+        self, segment: JobSegment, record: CodingRecord, request: JobRequest, model: PlannedModel
+    ) -> Outcome:
+        approver = DurableApprover(record, self._jobs.directory.parent / FILE, request.directory)
+        runner = JobRunner(
+            request,
+            model,
+            record,
+            show=segment.publish,  # type: ignore[arg-type]  # it takes the pieces of these
+            approver=approver,
+            clock=segment.clock,
+        )
+        try:
+            job = await runner.run_to_end()
+        except asyncio.CancelledError:
+            if segment.cancel_requested and not record.is_left:
+                await record.save()
+                await segment.claim.end("cancelled", "cancelled", _encode_output(record.job))
+            raise
+        await record.save()
+        if runner.pending:
+            return Waits(approvals=record.journal.ask(runner.pending, approver.reasons), reason=approver.describe())
+        if record.is_left:
+            return GoesOn()
+        if job.state == "completed":
+            return Completed(_encode_output(job))
+        return Failed(job.reason, job.error, _encode_output(job))
+
+    def _read_request(self, job: Job) -> JobRequest:
+        """What is to be done, with the settings as they are now. Raises CallerError."""
+        directory = Path(job.directory)
+        if not directory.is_dir():
+            raise CallerError("the directory of the job is gone", path=job.directory)
+        exclude_repository(directory)
+        flags = {**job.input, "max_rounds": job.input.get("rounds")}
+        names = ("model", "base_url", "max_rounds")
+        return request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))
+
+    def _make_folder(self, identifier: str) -> Path:
+        folder = self._jobs.folder(identifier)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @asynccontextmanager
+    async def _own(self, identifier: str) -> AsyncIterator[None]:
+        """Hold the lock of the job's folder. A process that lost the job may need a moment to leave it."""
+        waited = 0.0
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(self._jobs.running(identifier))
+                    break
+                except CallerError:
+                    if waited > PATIENCE:
+                        raise
+                await asyncio.sleep(_LOOK_SECONDS)
+                waited += _LOOK_SECONDS
+            yield
+
+
+class DurableApprover:
+    """Gives the answers that people gave, and defers the other calls. What was allowed for good stays allowed."""
+
+    def __init__(self, record: CodingRecord, file: Path, project: Path) -> None:
+        self.reasons: dict[str, str] = {}
+        """Why the calls that wait are asked about."""
+        self._record = record
+        self._saved = SavedApprovals(project, file)
+
+    @property
+    def rules(self) -> list[Rule]:
+        return self._saved.rules
+
+    async def __call__(self, invocation: InvocationCanister, why: str) -> Answer:
+        approvals, _ = self._record.find_answers([invocation])
+        if invocation.identifier in approvals:
+            return approvals[invocation.identifier]
+        self.reasons[invocation.identifier] = why
+        return "defer"
+
+    def describe(self) -> str:
+        """What the job waits for."""
+        return "; ".join(dict.fromkeys(self.reasons.values()))
+
+
+def _encode_output(job: Job) -> dict[str, Any]:
+    """The output as the row of a job has it; `text` is what every kind's output has."""
+    fields: dict[str, Any] = msgspec.json.decode(encode_json(job.output))
+    return {"text": job.output.summary, **fields}

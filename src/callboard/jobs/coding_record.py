@@ -1,0 +1,197 @@
+"""The record of a coding job in the store of durable jobs: its steps are entries, what else is known is its memory.
+
+A step is held back until something that follows from it is written: the reply's canisters, a call's result, the end of a
+phase. So a round costs one transaction, and the pieces of a reply, which its canisters say again, cost none.
+
+Laws: a step is written before what came behind it; once a write was refused, nothing more is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.coding.jobs.job import Job, JobOutput
+from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.jobs.log import Step
+from callboard.core import (
+    Answer,
+    ArgumentsPiece,
+    Canister,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    ResultCanister,
+    ResultReady,
+    RolledBack,
+    RunEnded,
+    RunProgress,
+    TextPiece,
+    ToolProgress,
+    Usage,
+)
+from callboard.errors import CallboardError
+from callboard.jobs.entries import Item
+from callboard.jobs.job import DurableJob
+from callboard.jobs.journal import JobJournal
+from callboard.jobs.segment import JobSegment
+from callboard.storage.atomic_file import write_private
+
+_OUTPUT: Final = "output.json"
+_RUN: Final = "run:"
+"""How the names of the runs' progress begin in the job's memory."""
+_OF_RUN: Final = (
+    *(ReplyStarted, TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece, Logprobs, ToolProgress, Usage),
+    *(InvocationStarted, InvocationEnded, InvocationIncomplete, ReplyEnded, ReplyFailed, ResultReady),
+)
+"""What the canisters of a run say again."""
+
+
+class CodingRecord:
+    """The record of one job while a segment of it runs.
+
+    Args:
+        segment: Of the job.
+        folder: The folder for the job's files.
+        items: The entries that the job has.
+    """
+
+    def __init__(self, segment: JobSegment, folder: Path, items: Sequence[Item]) -> None:
+        self.folder = folder
+        self.is_journaled = True
+        self._segment = segment
+        self._items = items
+        self._task = asyncio.current_task()
+        self._is_left = False
+        self._rounds = 0
+        self._in_run = False
+        self._steps: list[Step] = []
+        """Those that are not written yet."""
+        self._notes: dict[str, Any] = {}
+        """What is not written yet of the memory."""
+        self._phase = segment.job.phase
+        self._journal = JobJournal(segment, _RUN)
+        self._run = ""
+        """The name of the run whose journal was opened last."""
+        self.job = _read_job(segment.job, folder / _OUTPUT)
+
+    @property
+    def is_left(self) -> bool:
+        segment = self._segment
+        is_stopped = self._task is not None and self._task.cancelling() > 0 and not segment.cancel_requested
+        return self._is_left or is_stopped or segment.failure is not None
+
+    def should_leave(self) -> bool:
+        self._is_left = self._is_left or self._segment.should_leave(self._rounds)
+        self._rounds += 1
+        return self._is_left
+
+    def open_journal(self, name: str) -> CodingJournal:
+        self._run = f"{_RUN}{name}"
+        self._journal = JobJournal(self._segment, self._run)
+        self._in_run = True
+        return CodingJournal(self, self._journal)
+
+    def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
+        return self._journal.answers(calls)
+
+    @property
+    def journal(self) -> JobJournal:
+        """That of the last run."""
+        return self._journal
+
+    def steps(self) -> Iterable[Item]:
+        return self._items
+
+    def add(self, step: Step) -> None:
+        if isinstance(step, RunEnded):
+            self._in_run = False
+        if not (self._in_run and isinstance(step, _OF_RUN)):
+            self._steps.append(step)
+
+    def update(self, **changes: Any) -> None:
+        self.job = replace(self.job, **changes)
+        self._phase = self.job.phase
+        if "output" in changes:
+            write_private(self.folder / _OUTPUT, encode_json(self.job.output))
+        self._notes |= {name: value for name, value in changes.items() if name in ("memory", "tree")}
+
+    async def save(self) -> None:
+        await self.write(self._segment.claim.append(self.take_steps(), **self.take_changes()))
+
+    async def write_notes(self) -> None:
+        """Write what changed of the memory, with the steps before it."""
+        if self._notes or self._phase != self._segment.job.phase:
+            await self.save()
+
+    async def write(self, writing: Any) -> None:
+        """Wait for a write. Raises what it raises; another process goes on with the job then."""
+        try:
+            await writing
+        except CallboardError:
+            self._is_left = True
+            raise
+
+    def take_steps(self) -> list[Step]:
+        """The steps that are not written yet; whoever takes them writes them."""
+        steps, self._steps = self._steps, []
+        return steps
+
+    def take_changes(self) -> Any:
+        """What is not written yet of the job. The progress of runs that are over is forgotten."""
+        notes, self._notes = self._notes, {}
+        memory = self._segment.job.memory
+        if self._run:
+            memory = {name: value for name, value in memory.items() if name == self._run or not name.startswith(_RUN)}
+        return {"phase": self._phase, "memory": {**memory, **notes}}
+
+
+class CodingJournal:
+    """The journal of one run, which writes the steps before it too."""
+
+    def __init__(self, record: CodingRecord, journal: JobJournal) -> None:
+        self.progress = journal.progress
+        self._record = record
+        self._journal = journal
+
+    def call_key(self, invocation: InvocationCanister, /) -> str:
+        return self._journal.call_key(invocation)
+
+    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /) -> None:
+        await self._record.write_notes()
+        steps: Any = self._record.take_steps()
+        await self._record.write(self._journal.save([*steps, *items], progress))
+
+    async def begin_call(
+        self, invocation: InvocationCanister, idempotent: bool, /
+    ) -> ResultCanister | None:  # as the port has it
+        await self._record.write(self._journal.begin_call(invocation, idempotent))
+        return None
+
+    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
+        await self._record.write(self._journal.end_call(invocation, result))
+
+
+def _read_job(job: DurableJob, output: Path) -> Job:
+    """The job as its runner knows it."""
+    names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "created_at")
+    return Job(
+        **{name: getattr(job, name) for name in names},
+        type=job.kind,  # type: ignore[arg-type]  # its kind is one of these
+        started_at=job.started_at,
+        tree=job.memory.get("tree", {}),
+        memory=job.memory.get("memory", {}),
+        output=msgspec.json.decode(output.read_bytes(), type=JobOutput) if output.exists() else JobOutput(),
+    )

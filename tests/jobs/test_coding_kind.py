@@ -1,0 +1,278 @@
+"""Coding jobs in the store of durable jobs: killed at any step, waiting for a person, cancelled, without their directory."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from tests.coding import conftest as coding
+from tests.coding.agents.test_resume import EDIT, PHASED, RIGHT, SHORT, TRACE
+from tests.coding.conftest import make_request
+
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.configuration import load_settings
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, SupervisorCanister, UserCanister
+from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
+from callboard.jobs.database import Database
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.testing import Call, ScriptedModel
+
+repository, faulty, quick_tests = coding.repository, coding.faulty, coding.quick_tests
+
+PROGRAM = """
+import asyncio, json, os, signal, sys, threading, time
+from pathlib import Path
+from types import SimpleNamespace
+from tests.jobs.test_coding_kind import open_scripted
+from callboard.jobs.coding_kind import coding_kinds
+from callboard.jobs.database import Database
+from callboard.jobs.segment import JobSegment, SegmentRunner
+from callboard.jobs.store import DurableStore
+
+folder, told = Path(sys.argv[1]), json.loads(sys.argv[2])
+count = 0
+
+def publish(segment, step):
+    global count
+    count += 1
+    if count == told["after"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def watch():
+    while not list(folder.glob(f"jobs/*/tree/{told['sign']}")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+JobSegment.publish = publish
+if told["sign"]:
+    threading.Thread(target=watch, daemon=True).start()
+
+async def main():
+    with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
+        store = DurableStore(database)
+        runner = SegmentRunner(store, coding_kinds(store, lambda _: open_scripted(told["script"]), folder / "jobs"))
+        (job,) = await store.list()
+        while not job.has_ended and job.state != "waiting":
+            control = SimpleNamespace(executor="x", stopping=asyncio.Event(), cancel_requested=False)
+            await runner(job.id, job.segment, control)
+            job = await store.get(job.id)
+
+asyncio.run(main())
+"""
+
+
+class Scripted(ScriptedModel):
+    async def aclose(self):
+        pass
+
+
+def open_scripted(script):
+    """A model that says what comes next in the script of the phase, by what it is shown to have done."""
+
+    def reply(request):
+        first = next(each.text for each in request.canisters if isinstance(each, UserCanister))
+        part = script[first.rpartition("# Now: ")[2].partition("\n")[0] if "# Now: " in first else ""]
+        results = [each for each in request.canisters if isinstance(each, ResultCanister)]
+        done = sum("interrupted, " not in each.text for each in results) + ("Another answer was not right" in first)
+        chosen = part[min(done, len(part) - 1)]
+        return chosen if isinstance(chosen, str) else Call(*chosen)
+
+    def replies():
+        while True:
+            yield reply
+
+    return Scripted(replies())
+
+
+@pytest.fixture
+def place(repository, tmp_path, monkeypatch):
+    """A database, a repository, and a job of it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "callboard").mkdir(parents=True)
+
+    def submit(kind="debug", *, workflow="phased", settings="", **options):
+        (tmp_path / "config" / "callboard" / "callboard.toml").write_text(settings)
+        loaded = load_settings({}, repository.root, {"XDG_CONFIG_HOME": str(tmp_path / "config")})
+        request = make_request(
+            kind, {"description": "Make add work"}, repository.root, loaded, workflow=workflow, **options
+        )
+
+        async def scenario():
+            with Database.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
+                return await submit_request(DurableStore(database), request, "scripted")
+
+        return asyncio.run(scenario())
+
+    def go(script, *, after=0, sign=""):
+        told = json.dumps({"script": script, "after": after, "sign": sign})
+        arguments = [sys.executable, "-c", PROGRAM, str(tmp_path), told]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.returncode < 0
+
+    def ask(work):
+        async def scenario():
+            with Database.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
+                return await work(DurableStore(database))
+
+        return asyncio.run(scenario())
+
+    return SimpleNamespace(submit=submit, go=go, ask=ask, folder=tmp_path, repository=repository)
+
+
+async def read(store, identifier):
+    return await store.get(identifier), [each.item for each in await store.read_entries(identifier)]
+
+
+@pytest.mark.parametrize(("workflow", "script", "after"), [("phased", PHASED, 31), ("short", SHORT, 12)])
+def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workflow, script, after):
+    before = place.repository.state()
+    submitted = place.submit(workflow=workflow)
+    assert (submitted.queue, submitted.partition) == (host_queue(), str(place.repository.root / ".git"))
+    kills = 0
+    while place.go(script, after=after + kills % 3):
+        kills += 1
+    job, items = place.ask(lambda store: read(store, submitted.id))
+    assert kills > 1
+    assert job.state == "completed", (job.reason, job.error)
+    started = [each.name for each in items if isinstance(each, PhaseStarted)]
+    ended = [each.name for each in items if isinstance(each, PhaseEnded)]
+    assert started == ended == [name or "fix" for name in script]
+    assert sum(isinstance(each, Resumed) for each in items) >= 1
+    interrupted = [each for each in items if isinstance(each, ResultCanister) and "interrupted, " in each.text]
+    replies = [each for each in items if isinstance(each, (AssistantCanister, InvocationCanister))]
+    known = sum(len(part) for part in script.values())
+    assert len(replies) == known + len(interrupted)
+    assert job.rounds == known + len(interrupted)
+    branch = job.output["branch"]
+    assert place.repository.git("show", f"{branch}:calc.py").endswith("return a + b\n")
+    if workflow == "phased":
+        assert place.repository.git("show", f"{branch}:trace.txt") == "once\n"
+    assert job.memory["memory"]["first_report"]["failed"] == 1
+    assert job.output["tests"] == "pytest: 1 passed"
+    assert place.repository.state() == before
+    assert place.repository.git("worktree", "list").count("\n") == 1
+    # Each prompt is there once, as it was sent and in the conversation.
+    assert len({each.text for each in items if isinstance(each, PromptSent)}) == len(
+        [each for each in items if isinstance(each, PromptSent)]
+    )
+
+
+def test_a_command_that_was_under_way_is_not_run_again(place):
+    slow = ("bash", {"command": "echo once >> trace.txt; touch started; sleep 4713"})
+    job = place.submit()
+    assert place.go({**PHASED, "fix": [slow, EDIT, "Changed calc.py."]}, sign="started")
+    assert not place.go({**PHASED, "fix": [EDIT, "Changed calc.py."]})
+    job, items = place.ask(lambda store: read(store, job.id))
+    (result,) = [each for each in items if isinstance(each, ResultCanister) and each.error]
+    assert (job.state, result.error.category) == ("completed", "cancelled")
+    assert "interrupted, outcome unknown" in result.text
+    assert "+once" in result.text
+    assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "script", "rule", "name"),
+    [
+        ("phased", {**PHASED, "fix": [TRACE, EDIT, "Done."]}, "bash", "bash"),
+        ("short", {"": [RIGHT]}, "put_code", "put_code"),
+    ],
+)
+def test_a_call_that_wants_approval_waits_for_an_answer(place, workflow, script, rule, name):
+    submitted = place.submit(workflow=workflow, settings=f'[permissions]\nask = ["{rule}"]\n')
+    place.go(script)
+
+    async def answer(store):
+        job = await store.get(submitted.id)
+        (asked,) = await store.read_approvals(job.id)
+        assert (job.state, job.waits_for, asked.name) == ("waiting", "approval", name)
+        assert asked.why
+        return await store.answer(job.id, asked.call_id, "allow", digest=asked.digest)
+
+    assert (place.folder / "jobs" / submitted.id / "tree").is_dir()
+    place.ask(answer)
+    place.go(script)
+    job, items = place.ask(lambda store: read(store, submitted.id))
+    assert job.state == "completed", (job.reason, job.error)
+    assert [each.name for each in items if isinstance(each, PhaseStarted)] == [each or "fix" for each in script]
+    assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("return a + b\n")
+    assert not [each for each in items if isinstance(each, Notice) and "attempt" in each.text]
+    if workflow == "phased":
+        assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
+
+
+def run_here(place, script, control, then=lambda: None, open_model=None):
+    """Runs one segment in this process."""
+
+    async def work(store):
+        (job,) = await store.list()
+        opened = open_model or (lambda _: open_scripted(script))
+        runner = SegmentRunner(store, coding_kinds(store, opened, place.folder / "jobs"))
+        task = asyncio.create_task(runner(job.id, job.segment, control))
+        control.task = task
+        then()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+        return await store.get(job.id), [each.item for each in await store.read_entries(job.id)]
+
+    return place.ask(work)
+
+
+def new_control():
+    return SimpleNamespace(executor="x", stopping=asyncio.Event(), cancel_requested=False, task=None)
+
+
+def test_a_worker_that_stops_leaves_the_job_to_the_next(place):
+    place.submit()
+    control = new_control()
+    control.stopping.set()
+    job, items = run_here(place, PHASED, control)
+    assert (job.state, job.segment) == ("pending", 2)
+    assert not [each for each in items if isinstance(each, AssistantCanister)]
+    assert [type(each) for each in items if isinstance(each, SupervisorCanister)] == [SupervisorCanister]
+    job, items = run_here(place, PHASED, new_control())
+    assert job.state == "completed"
+    assert len([each for each in items if isinstance(each, PhaseStarted)]) == len(PHASED)
+
+
+@pytest.mark.parametrize("requested", [True, False])
+def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process_does_not(place, requested):
+    place.submit()
+    control = new_control()
+
+    def model(_):
+        opened = open_scripted({**PHASED, "fix": [EDIT, TRACE]})
+        original = opened.batches
+
+        async def batches(request):
+            if any("Replaced" in getattr(each, "text", "") for each in request.canisters):
+                control.cancel_requested = requested
+                control.task.cancel()
+                await asyncio.sleep(10)
+            async for each in original(request):
+                yield each
+
+        opened.batches = batches
+        return opened
+
+    job, _ = run_here(place, PHASED, control, open_model=model)
+    if requested:
+        assert job.state == "cancelled"
+        assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
+        assert place.repository.git("worktree", "list").count("\n") == 1
+    else:
+        assert (job.state, job.output) == ("running", None)
+        job, _ = run_here(place, PHASED, new_control())
+        assert job.state == "completed", (job.reason, job.error)
+
+
+def test_a_directory_that_is_gone_fails_the_job(place):
+    place.submit()
+    place.repository.root.rename(place.folder / "elsewhere")
+    job, _ = run_here(place, PHASED, new_control())
+    assert (job.state, "the directory of the job is gone" in job.error) == ("failed", True)
