@@ -57,7 +57,7 @@ class JobJournal:
         job = segment.job
         self._segment = segment
         self._name = name
-        self._counts = segment.call_counts.copy()
+        self._counts = segment.call_counts
         notes = _read_notes(job.memory.get(name), job.id)
         self.progress: RunProgress | None = notes.progress if notes else start
         self.is_reopened = False

@@ -47,7 +47,7 @@ class JobSegment:
     """What a kind has of its job while a segment runs.
 
     `conversation` is the job's as the segment began; `call_counts` says how often each identifier of a call is in the
-    entries, those that were rolled back among them.
+    entries, those that were rolled back among them, and in what the runs of the segment have written since.
     """
 
     def __init__(
