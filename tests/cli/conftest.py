@@ -60,7 +60,8 @@ def data(tmp_path, monkeypatch):
     """Where the command line keeps what it keeps."""
     home = tmp_path / "data"
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("NO_COLOR", "FORCE_COLOR", "CALLBOARD_DATABASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return home / "callboard"
 

@@ -67,7 +67,7 @@ _COMMANDS: Final = {
         "dialects:dialects",
         "Show how models spell calls: every dialect with an example, or one in full.",
     ),
-    "jobs": ("jobs:app", "The jobs of the coding agents."),
+    "jobs": ("job_actions:app", "The jobs of the coding agents."),
     "tools": ("tools:app", "Your tools, as models see them."),
     "models": ("models:app", "Models that run on this machine."),
     "mcp": ("mcp:app", "MCP servers: those of callboard.toml, and of mcp.json files."),

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 import msgspec
 
 from callboard.coding.jobs.job import new_identifier
+from callboard.coding.jobs.json_encoding import encode_json
 
 __all__ = [
     "END_STATES",
@@ -81,6 +82,12 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_ended(self) -> bool:
         return self.state in END_STATES
+
+    def as_json(self) -> dict[str, Any]:
+        """The job as programs read it: without its memory, which may have another form in the next release."""
+        fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
+        fields.pop("memory", None)
+        return fields
 
 
 class DurableJob(JobSummary, frozen=True, kw_only=True):

@@ -55,6 +55,14 @@ def find_job(connection: Connection, identifier: str) -> DurableJob:
     return some[0]
 
 
+def find_names(connection: Connection, identifier: str) -> list[str]:
+    """The job of this name, else two at most of those whose names begin so."""
+    if connection.scalar(_KEY, {"id": identifier}) is not None:
+        return [identifier]
+    begins = select(jobs.c.id).where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
+    return list(connection.scalars(begins)) if identifier else []
+
+
 def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
     """The job of this name, None where there is none; nobody else changes it until the transaction ends."""
     result = connection.execute(_LOCKED, {"id": identifier}).freeze()

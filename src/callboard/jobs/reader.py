@@ -24,6 +24,10 @@ class JobReader:
         """The job of this name, or the only one whose name begins so. Raises CallerError."""
         return await self.database.read(lambda connection: queries.find_job(connection, identifier))
 
+    async def find(self, identifier: str) -> Sequence[str]:
+        """The job of this name, else two at most of those whose names begin so."""
+        return await self.database.read(lambda connection: queries.find_names(connection, identifier))
+
     async def list(
         self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
     ) -> Sequence[JobSummary]:

@@ -107,8 +107,8 @@ class JobStore:
 
         Raises CallerError.
         """
-        names = [identifier] if (self.folder(identifier) / _FILE).is_file() else self._names(identifier)
-        if len(names) != 1 or Path(identifier).name != identifier:
+        names = self.find(identifier)
+        if len(names) != 1:
             what = "no such job" if not names else f"{len(names)} jobs begin so"
             raise CallerError(what, path=identifier, hint="callboard jobs list shows them")
         return self._read(names[0])
@@ -190,9 +190,12 @@ class JobStore:
                     return replace(job, state=died, reason=reason)
         return job
 
-    def _names(self, identifier: str) -> list[str]:
-        if not identifier or "/" in identifier:
+    def find(self, identifier: str) -> list[str]:
+        """The job of this name, else all whose names begin so."""
+        if Path(identifier).name != identifier:
             return []
+        if (self.folder(identifier) / _FILE).is_file():
+            return [identifier]
         return [path.name for path in self.directory.glob("*") if path.name.startswith(identifier)]
 
     def _write(self, job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import mcp_types as types
 from mcp import MCPError
@@ -20,7 +20,7 @@ from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
 from callboard.execution import run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT
-from callboard.servers.mcp.call import CreatedTask, Incoming, ToolCall, ToolOutcome, WaitingCalls
+from callboard.servers.mcp.call import Incoming, ToolCall, WaitingCalls
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progress
 from callboard.servers.mcp.results import encode_result
 from callboard.servers.mcp.session import Session, Sessions
@@ -62,7 +62,7 @@ class ToolServer:
         self._gate = asyncio.Semaphore(limit)
         self._waiting = WaitingCalls()
         self._sessions = Sessions()
-        self._running: set[asyncio.Task[ToolOutcome]] = set()
+        self._running: set[asyncio.Task[types.CallToolResult]] = set()
         self._changes = InMemorySubscriptionBus()
         self._listed: tuple[Invoker, ...] = ()
         self._invokers: dict[str, Invoker] = {}
@@ -73,7 +73,7 @@ class ToolServer:
             version=__version__,
             instructions=instructions or instructions_of(self._ensembles) or None,
             on_list_tools=self._list,
-            on_call_tool=cast("Any", self._call),  # the SDK's types have no tasks
+            on_call_tool=self._call,
             on_subscriptions_listen=ListenHandler(self._changes),
             get_tool_input_schema=self._schema,
         )
@@ -122,14 +122,14 @@ class ToolServer:
 
     async def _call(
         self, incoming: Incoming, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         if params.request_state is None:
             call = self._begin(incoming, params)
         else:
             call = self._waiting.take(params.request_state, params)
             call.resume(incoming, params.input_responses)
         outcome = await call.outcome()
-        if isinstance(outcome, (types.CallToolResult, CreatedTask)):
+        if isinstance(outcome, types.CallToolResult):
             return outcome
         return types.InputRequiredResult(input_requests=dict(outcome), request_state=self._waiting.keep(call))
 
@@ -147,7 +147,7 @@ class ToolServer:
         task.add_done_callback(self._running.discard)
         return call
 
-    async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> ToolOutcome:
+    async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> types.CallToolResult:
         peer = McpClientProxy(call, session)
         permission, why = self._policy.decide(invoker, call.arguments)[:2]
         if permission == "ask":
@@ -164,7 +164,7 @@ class ToolServer:
                 result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
-        return peer.task or encode_result(result, peer.structured, invoker.output_schema)
+        return encode_result(result, peer.structured, invoker.output_schema)
 
 
 class _Protocol(Server[Any]):

@@ -1,0 +1,247 @@
+"""`callboard jobs watch`: a durable job while it runs, wherever it does.
+
+It reads what the job's runner commits, so it goes on when the runner's process died and another took over. Each entry is
+shown once, with its number.
+
+Law: whoever watches changes nothing; Ctrl-C ends the watching and leaves the job running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from io import StringIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+import typer
+
+from callboard.cli import interrupt
+from callboard.cli.durable_store import find_durable_job, read_store
+from callboard.cli.job_progress import JobProgress
+from callboard.cli.jobs import EXIT_CODES, JobDisplay, JobName
+from callboard.text.display import collapse, escape
+
+if TYPE_CHECKING:
+    from callboard.jobs.entries import JobEntry
+    from callboard.jobs.job import DurableJob
+    from callboard.jobs.store import DurableStore
+
+POLL_SECONDS: Final = 0.3
+MOST: Final = 500
+"""Entries that are read at once."""
+
+_MARGIN: Final = 6
+"""Columns of the numbers."""
+
+
+def watch(
+    name: JobName,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each entry, and each state of the job, as one line of JSON.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
+    ] = False,
+) -> None:
+    """Show a job while it runs in a worker, from its beginning to its end. Ctrl-C leaves it running.
+
+    Exit codes: those of the job, as of `callboard build`.
+    """
+    job = find_durable_job(name, "watched")
+    viewer = JsonViewer() if as_json else Viewer(verbose=verbose)
+
+    def show_left() -> None:
+        typer.echo(f"not cancelled: the job goes on. callboard jobs cancel {job.id} ends it", err=True)
+
+    with read_store() as store, viewer:
+        job = interrupt.run(show_job(store, job.id, viewer), show_left)
+    raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))
+
+
+async def follow(
+    store: DurableStore, identifier: str, pause: Callable[[], Awaitable[None]]
+) -> AsyncIterator[tuple[DurableJob, Sequence[JobEntry]]]:
+    """The job and its next entries, each time that something has changed, until it has ended.
+
+    The job is read first, so all of its entries are there when it is seen to have ended.
+    """
+    after = 0
+    before: DurableJob | None = None
+    while True:
+        job = await store.get(identifier)
+        entries = await store.read_entries(identifier, after, MOST)
+        if entries or before is None or job.updated_at != before.updated_at:
+            yield job, entries
+        before = job
+        after = entries[-1].number if entries else after
+        if job.has_ended and len(entries) < MOST:
+            return
+        if len(entries) < MOST:
+            await pause()
+
+
+async def wait_for_poll() -> None:
+    """Wait until it is time to look again."""
+    await asyncio.sleep(POLL_SECONDS)
+
+
+async def show_job(
+    store: DurableStore,
+    identifier: str,
+    viewer: Viewer | JsonViewer,
+    pause: Callable[[], Awaitable[None]] = wait_for_poll,
+) -> DurableJob:
+    """Show a job until it has ended; the job as it is then."""
+    state = ("", "", "", 0)
+    async for job, entries in follow(store, identifier, pause):
+        now = (job.state, job.reason, job.executor, job.segment)
+        lines = await _describe_waiting(store, job)
+        # What a job says comes before it ends or waits, and behind that it runs.
+        if is_over := job.has_ended or job.state == "waiting":
+            _show_entries(viewer, entries)
+        viewer.show_progress(job)
+        if now != state:
+            viewer.show_state(job, lines, is_new_runner=_has_new_runner(state, now))
+        if not is_over:
+            _show_entries(viewer, entries)
+        state = now
+    return job
+
+
+def _show_entries(viewer: Viewer | JsonViewer, entries: Sequence[JobEntry]) -> None:
+    for entry in entries:
+        viewer.show_entry(entry)
+
+
+def _has_new_runner(before: tuple[str, str, str, int], now: tuple[str, str, str, int]) -> bool:
+    """Whether another worker took the job over while it ran."""
+    return before[0] == now[0] == "running" and before[2] != now[2]
+
+
+async def _describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
+    """What a job waits for, and the commands that answer it, a line each."""
+    if job.state != "waiting":
+        return []
+    lines = []
+    for each in await store.read_approvals(job.id):
+        if each.verdict:
+            continue
+        call = f"{job.id} {escape(each.call_id)}"
+        why = f"{escape(each.why)}: " if each.why else ""
+        lines.append(f"{why}{escape(each.name)} {json.dumps(each.arguments or {})}")
+        if each.is_question:
+            lines.append(f"  callboard jobs answer {job.id} TEXT {escape(each.call_id)}")
+        else:
+            digest = f" --digest {each.digest}" if each.digest else ""
+            lines.append(f"  callboard jobs approve {call}{digest}    callboard jobs deny {call}")
+    return lines
+
+
+class Viewer:
+    """Shows a job to a person; on a terminal a line below what it has shown says how far it is."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        from callboard.jobs.steps import EntrySteps  # noqa: PLC0415  # not for --help
+
+        self._terminal = sys.stdout.isatty()
+        self._buffer = _Buffer(is_terminal=self._terminal)
+        self._display = JobDisplay(self._buffer, self._buffer, verbose=verbose, as_json=False)
+        self._steps = EntrySteps()
+        self._progress = JobProgress(lambda: datetime.now(UTC))
+        self._console: Any = None
+        self._live: AbstractContextManager[Any] = nullcontext()
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+            from rich.live import Live  # noqa: PLC0415
+
+            self._console = Console(no_color="NO_COLOR" in os.environ, highlight=False)
+            self._live = Live(self._progress, console=self._console, refresh_per_second=4, transient=True)
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._live.__exit__(kind, error, at)
+
+    def show_entry(self, entry: JobEntry) -> None:
+        """Print what an entry says behind its number."""
+        self._progress.add(entry)
+        for step in self._steps.feed(entry):
+            self._display.step(step)
+        number = f"{entry.number:>{_MARGIN - 2}}  "
+        text = self._buffer.take().strip("\n")
+        for line in text.split("\n") if text else ():
+            self._print(f"{number}{line}")
+            number = " " * _MARGIN
+
+    def show_progress(self, job: DurableJob) -> None:
+        """Change the line below."""
+        self._progress.job = job
+
+    def show_state(self, job: DurableJob, lines: Sequence[str], *, is_new_runner: bool) -> None:
+        """Print the job's state, why it is in it, and what can be done."""
+        why = collapse(job.error or job.reason, 1000)
+        waits = f" for {job.waits_for.replace('_', ' ')}" if job.state == "waiting" and job.waits_for else ""
+        taken = " (another worker took it over)" if is_new_runner else ""
+        self._print(f"== {job.state}{waits}{f': {why}' if why else ''}{taken}")
+        for line in lines:
+            self._print(f"   {line}")
+        if job.has_ended:
+            self._print(f"   {self._progress.describe()}")
+            if job.state != "completed":
+                self._print(f"   callboard jobs resume {job.id}    callboard jobs retry {job.id}")
+
+    def _print(self, line: str) -> None:
+        if self._console is None:
+            typer.echo(line)
+            return
+        from rich.text import Text  # noqa: PLC0415  # as above
+
+        self._console.print(Text.from_ansi(line), soft_wrap=True)
+
+
+class JsonViewer:
+    """Shows a job to a program: each entry and each state as one line of JSON."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show_entry(self, entry: JobEntry) -> None:
+        """Print the entry with its number and round."""
+        fields = {"type": "entry", "number": entry.number, "round": entry.round, "entry": json.loads(entry.line)}
+        typer.echo(json.dumps(fields))
+
+    def show_progress(self, job: DurableJob) -> None:
+        """A program counts itself."""
+
+    def show_state(self, job: DurableJob, _: Sequence[str], *, is_new_runner: bool) -> None:
+        """Print the job."""
+        typer.echo(json.dumps({**job.as_json(), "type": "job", "is_new_runner": is_new_runner}))
+
+
+class _Buffer(StringIO):
+    """What a display has written, as a terminal would get it if there is one."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def take(self) -> str:
+        """The text since the last time."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text

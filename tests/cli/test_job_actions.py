@@ -1,0 +1,159 @@
+"""What is done with jobs that were begun: logs, retry, fork, rm, export."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.cli.durable import make, make_ended, make_waiting, read
+
+from callboard.cli.job_actions import parse_age
+from callboard.coding.jobs.log import JobLog, Notice, replay_steps
+from callboard.coding.jobs.store import JobStore
+from callboard.errors import CallerError
+from callboard.jobs.entries import read_entries_file
+from callboard.jobs.store import DurableStore
+
+
+@pytest.fixture
+def refuse(invoke):
+    """The error of a command that is refused."""
+
+    def refuse(*arguments, **options):
+        done = invoke(*arguments, **options)
+        assert isinstance(done.exception, CallerError), done.output
+        return str(done.exception)
+
+    return refuse
+
+
+@pytest.fixture
+def direct():
+    """The record of a job that a command ran itself."""
+    jobs = JobStore()
+    job = jobs.create("build", "a function", Path("/nowhere"))
+    with JobLog(jobs.folder(job.id)) as log:
+        log.add(Notice("hello"))
+    return jobs.update(job, state="completed")
+
+
+def listed():
+    return [each.id for each in read(lambda store: store.list())]
+
+
+def test_logs_prints_what_replay_prints(invoke):
+    job = make(make_ended)
+    done = invoke("jobs", "logs", job.id)
+    assert done.stdout == "On it.\nReally.\nDone.\n"
+    assert done.stderr == '-> deploy(to="prod")\n<- shipped\n'
+    verbose = invoke("jobs", "logs", "-v", job.id).stderr
+    assert verbose.startswith("Ship it\nround 1\n")
+    assert invoke("jobs", "logs", "--follow", job.id).stdout == done.stdout
+    kinds = [json.loads(line)["type"] for line in invoke("jobs", "logs", "--json", job.id).stdout.splitlines()]
+    assert kinds[:4] == ["prompt_sent", "round_started", "text_piece", "invocation_ended"]
+
+
+def test_logs_of_a_direct_run_are_its_record(invoke, direct, refuse):
+    assert invoke("jobs", "logs", direct.id).stderr == "hello\n"
+    assert "cannot be followed" in refuse("jobs", "logs", "--follow", direct.id)
+
+
+def test_a_retry_is_a_new_job_with_the_same_input(invoke):
+    job = make(make_ended, "failed")
+    done = invoke("jobs", "retry", job.id)
+    (line,) = done.stdout.splitlines()
+    new = read(lambda store: store.get(line))
+    assert (new.parent, new.state, new.description, new.entries) == (f"{job.id}@0", "pending", "Ship it", 1)
+    assert f"callboard jobs watch {new.id}" in done.stderr
+
+
+def test_a_fork_has_the_first_rounds(invoke, refuse):
+    job = make(make_ended)
+    new = json.loads(invoke("jobs", "fork", f"{job.id}@1", "--json").stdout)
+    assert (new["parent"], new["rounds"], new["entries"], "memory" in new) == (f"{job.id}@1", 1, 4, False)
+    assert "write JOB@ROUND" in refuse("jobs", "fork", job.id)
+    assert "the job has 2 rounds" in refuse("jobs", "fork", f"{job.id}@3")
+
+
+@pytest.mark.parametrize("command", ["retry", "watch", "deny"])
+def test_what_only_durable_jobs_can_is_refused_of_a_direct_run(refuse, direct, command):
+    assert "it was run directly" in refuse("jobs", command, direct.id)
+
+
+def test_a_name_that_several_jobs_begin_with_is_refused(refuse, direct):
+    make(make_ended)
+    make(make_ended)
+    assert "several jobs begin so" in refuse("jobs", "logs", "2")
+    assert "several jobs begin so" in refuse("jobs", "logs", direct.id[:2])
+
+
+def test_without_a_database_none_is_made(invoke, tmp_path, direct):
+    assert invoke("jobs", "logs", direct.id).exit_code == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_jobs_are_deleted_when_they_have_ended(invoke, refuse, direct):
+    waits, ended = make(make_waiting), make(make_ended)
+    assert "callboard jobs cancel" in refuse("jobs", "rm", "--yes", ended.id, waits.id)
+    assert "nobody is here to ask" in refuse("jobs", "rm", ended.id)
+    assert listed() == [ended.id, waits.id]
+    assert invoke("jobs", "rm", "--yes", ended.id, direct.id).stderr == f"{ended.id}: deleted\n{direct.id}: deleted\n"
+    assert listed() == [waits.id]
+    assert JobStore().all() == []
+    assert "say which" in refuse("jobs", "rm")
+
+
+def test_old_jobs_are_deleted_by_their_age(invoke, direct):
+    then = datetime.now(UTC) - timedelta(days=40)
+
+    async def build(store):
+        return await make_ended(DurableStore(store.database, clock=lambda: then))
+
+    old, new, waits = make(build), make(make_ended), make(make_waiting)
+    JobStore().update(JobStore().create("chat", "", Path("/nowhere")), state="completed")
+    JobStore(clock=lambda: then).update(direct, state="completed")
+    assert old.id < new.id
+    assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "2 jobs deleted\n"
+    assert listed() == [waits.id, new.id]
+    assert len(JobStore().all()) == 1
+
+
+@pytest.mark.parametrize(("text", "age"), [("90m", {"minutes": 90}), ("12h", {"hours": 12}), ("8w", {"weeks": 8})])
+def test_ages(text, age):
+    assert parse_age(text) == timedelta(**age)
+
+
+@pytest.mark.parametrize("text", ["30", "d", "-1d", "1.5h", "1y", "9999999d"])
+def test_what_is_no_age(text):
+    with pytest.raises(CallerError, match="no age"):
+        parse_age(text)
+
+
+def test_an_export_is_what_a_direct_run_records_and_what_is_kept(invoke, tmp_path, refuse):
+    job = make(make_ended)
+    done = invoke("jobs", "export", job.id, "--to", str(tmp_path / "out"))
+    folder = tmp_path / "out" / job.id
+    assert done.stdout == f"{folder}\n"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "001-prompt.txt",
+        "002-response.txt",
+        "003-tool-calls.json",
+        "004-tool-results.json",
+        "005-prompt.txt",
+        "006-response.txt",
+        "entries.jsonl",
+        "events.jsonl",
+        "job.json",
+    ]
+    kept = read(lambda store: store.read_entries(job.id))
+    assert [each.line for each in read_entries_file(folder / "entries.jsonl")] == [each.line for each in kept]
+    assert len([*replay_steps(folder)]) > 5
+    assert json.loads((folder / "job.json").read_text())["id"] == job.id
+    assert (folder / "004-tool-results.json").read_text().count("shipped") == 1
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "it is there already" in refuse("jobs", "export", job.id, "--to", str(tmp_path / "out"))
+
+
+def test_the_export_of_a_direct_run_is_its_folder(invoke, direct, tmp_path):
+    assert invoke("jobs", "export", direct.id, "--to", str(tmp_path)).exit_code == 0
+    assert [*replay_steps(tmp_path / direct.id)] == [Notice("hello")]

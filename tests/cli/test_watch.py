@@ -1,0 +1,168 @@
+"""Watching a durable job: what is shown, while it runs and when it has ended."""
+
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, store_of_user
+
+from callboard.cli.job_progress import JobProgress, describe_seconds
+from callboard.cli.watch import JsonViewer, Viewer, show_job
+from callboard.core import AssistantCanister, ResultCanister, RolledBack
+from callboard.errors import CallerError
+from callboard.jobs.entries import JobEntry, encode_entry
+
+DONE = ResultCanister("shipped", invocation_id="call_1")
+
+
+def watch(capsys, *turns, viewer=None):
+    """The lines of a watch of a job between whose looks the turns happen; each is given the store and the last claim."""
+
+    async def scenario(store):
+        claim = await begin(store)
+        rest = [*turns]
+
+        async def pause():
+            nonlocal claim
+            claim = await rest.pop(0)(store, claim) or claim
+
+        with viewer or Viewer(verbose=False) as shown:
+            return await show_job(store, claim.job.id, shown, pause)
+
+    with store_of_user() as store:
+        job = asyncio.run(scenario(store))
+    return capsys.readouterr().out.replace(job.id, "JOB").splitlines()
+
+
+async def end(_, claim):
+    await claim.end_call(DONE)
+    await claim.end("completed")
+
+
+async def take_over(store, claim):
+    claim = await store.claim(claim.job.id, 1, "another")
+    await claim.append([AssistantCanister("And more.")], rounds=2)
+    return claim
+
+
+async def rest(_store, _claim):
+    """Nothing happens."""
+
+
+def test_each_entry_is_shown_once_with_its_number(capsys):
+    lines = watch(capsys, rest, end)
+    assert lines[:-1] == [
+        "== running",
+        "   2  On it.",
+        "      Really.",
+        '   3  -> deploy(to="prod")',
+        "   4  <- shipped",
+        "== completed",
+    ]
+    assert lines[-1].startswith("   completed work · round 1 · 1 calls · 1,200 tokens in, 34 out · ")
+
+
+def test_it_goes_on_when_another_worker_took_the_job_over(capsys):
+    lines = watch(capsys, take_over, end)
+    assert [each for each in lines if not each.startswith(" ")] == [
+        "== running",
+        "== running (another worker took it over)",
+        "== completed",
+    ]
+    assert [each[:6].strip() for each in lines if each[:6].strip(" =").isdigit()] == ["2", "3", "4", "5"]
+
+
+def test_a_job_that_waits_says_how_it_is_answered(capsys):
+    async def cancel(store, claim):
+        await store.request_cancel(claim.job.id)
+
+    async def wait(_, claim):
+
+        await claim.wait([ask(), ask(ANOTHER, is_question=True, why="")], reason="a call wants approval")
+
+    lines = watch(capsys, wait, cancel)
+    at = lines.index("== waiting for approval: a call wants approval")
+    assert lines[at + 1 :][:6] == [
+        '   it is live: deploy {"to": "prod"}',
+        "     callboard jobs approve JOB call_1 --digest d-call_1    callboard jobs deny JOB call_1",
+        '   deploy {"to": "test"}',
+        "     callboard jobs answer JOB TEXT call_2",
+        "== cancelled: cancelled",
+        lines[-2],
+    ]
+    assert lines[-1] == "   callboard jobs resume JOB    callboard jobs retry JOB"
+
+
+def test_programs_get_each_entry_and_each_state_as_a_line(capsys):
+    lines = [json.loads(each) for each in watch(capsys, take_over, end, viewer=JsonViewer())]
+    assert [each["number"] for each in lines if each["type"] == "entry"] == [1, 2, 3, 4, 5]
+    states = [(each["state"], each["is_new_runner"]) for each in lines if each["type"] == "job"]
+    assert states == [("running", False), ("running", True), ("completed", False)]
+
+
+def test_a_terminal_gets_no_control_characters_of_the_model(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+
+    async def speak(_, claim):
+        await claim.append([AssistantCanister("\x1b]0;owned\x07free")], rounds=2)
+        await claim.end("completed")
+
+    out = "".join(watch(capsys, speak))
+    assert "free" in out
+    assert "\x07" not in out
+    assert "\x1b]0" not in out
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "code"),
+    [
+        ("completed", {}, 0),
+        ("completed", {"output": {"missing": ["a test"]}}, 3),
+        ("failed", {"error": "no model"}, 1),
+        ("cancelled", {}, 130),
+        ("interrupted", {}, 1),
+    ],
+)
+def test_the_exit_status_is_that_of_the_job(invoke, state, fields, code):
+    job = make(make_ended, state, **fields)
+    done = invoke("jobs", "watch", job.id)
+    assert done.exit_code == code
+    assert f"== {state}" in done.stdout
+
+
+def test_a_job_that_was_run_directly_is_not_watched(invoke):
+    make(make_ended)
+    done = invoke("jobs", "watch", "20200101")
+    assert isinstance(done.exception, CallerError)
+
+
+def entry(item):
+    return JobEntry(1, 1, encode_entry(item))
+
+
+def test_the_line_names_the_tools_under_way():
+    progress = JobProgress(lambda: datetime(2026, 1, 1, 1, 2, 3, tzinfo=UTC))
+    assert progress.describe() == ""
+    job = make(make_waiting)
+    started = datetime(2026, 1, 1, tzinfo=UTC)
+
+    progress.job = replace(job, state="running", started_at=started, cost=0.25)
+    progress.add(entry(CALL))
+    assert progress.describe() == (
+        "running work · round 1 · deploy · 1 calls · 1,200 tokens in, 34 out · $0.2500 · 1:02:03"
+    )
+    progress.add(entry(DONE))
+    assert " · deploy" not in progress.describe()
+    for number in range(5):
+        progress.add(entry(replace(CALL, identifier=f"{number}")))
+    assert "deploy, deploy, deploy and 2 more" in progress.describe()
+    progress.add(entry(RolledBack(0)))
+    assert " · deploy" not in progress.describe()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (7.9, "7 s"), (125, "2:05"), (10925, "3:02:05")])
+def test_seconds(seconds, text):
+    assert describe_seconds(seconds) == text
