@@ -63,6 +63,7 @@ _ABANDONED: Final = {
 }
 """The ends that DBOS puts to a segment without asking us."""
 
+_log = logging.getLogger("callboard.jobs")
 logging.getLogger("dbos").setLevel(logging.CRITICAL)  # it prints tracebacks of what we handle
 
 
@@ -284,7 +285,8 @@ class Engine:
         try:
             future = asyncio.run_coroutine_threadsafe(self._run_segment(job_id, number), self._loop)
             await asyncio.wrap_future(future)
-        except Exception:  # noqa: BLE001  # a segment that could not write why it ended has not ended
+        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
+            _log.warning("segment %d of job %s begins again later: %s: %s", number, job_id, type(error).__name__, error)
             await asyncio.to_thread(self._postpone, f"{job_id}-{number}")
             raise asyncio.CancelledError from None
         finally:

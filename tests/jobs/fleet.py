@@ -1,0 +1,119 @@
+"""Several processes that work on the jobs of one database, and what became of the jobs."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import text
+
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.store import DurableStore
+
+SCRIPT = Path(__file__).with_name("worker_process.py")
+PATIENCE = 120
+
+
+class WorkerProcess:
+    """One process; `executor` is the id that it works under."""
+
+    def __init__(self, url, effects, seconds, concurrency):
+        command = [sys.executable, SCRIPT, url, effects, str(seconds), str(concurrency)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._executor = ""
+
+    @property
+    def executor(self):
+        """Waits until it works."""
+        if not self._executor:
+            line = self.process.stdout.readline()
+            assert line.startswith("ready "), line + self.process.stderr.read()
+            self._executor = line.split()[1]
+        return self._executor
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def end(self, number=signal.SIGKILL):
+        """Send a signal and wait for the end; what it wrote to its standard error."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+        return self.process.communicate(timeout=PATIENCE)[1]
+
+
+class Fleet:
+    """The database, and the processes that were started on it."""
+
+    def __init__(self, url, folder, seconds=0.05, concurrency=2):
+        self.url = url
+        self.effects = folder / "effects"
+        self.effects.touch()
+        self.settings = seconds, concurrency
+        self.workers = []
+        self.database = Database.open(url)
+        self.engine = Engine(self.database)
+        self.store = DurableStore(self.database, self.engine.enqueue)
+
+    def start(self, count=1):
+        """Start processes, and wait until they work."""
+        new = [WorkerProcess(self.url, self.effects, *self.settings) for _ in range(count)]
+        self.workers += new
+        assert all(each.executor for each in new)
+        return new
+
+    def create(self, count, rounds=3):
+        async def create():
+            return [await self.store.create("test", input={"rounds": rounds}) for _ in range(count)]
+
+        return asyncio.run(create())
+
+    def list(self):
+        return asyncio.run(self.store.list(limit=10_000))
+
+    def read_lines(self):
+        """Who did what, as the outside saw it."""
+        return self.effects.read_text("utf-8").split()
+
+    def owners(self):
+        """How many segments each executor runs."""
+        schema = "" if self.database.is_sqlite else "dbos."
+        query = f"SELECT executor_id, count(*) FROM {schema}workflow_status WHERE status = 'PENDING' GROUP BY 1"
+        with self.database.engine.connect() as connection:
+            return Counter(dict(connection.execute(text(query)).all()))
+
+    def wait_for(self, condition):
+        """Wait until it holds; it may ask the database."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "nothing came of it"
+            time.sleep(0.02)
+
+    def wait_for_jobs(self):
+        """Wait until all jobs have ended, and check that each was done, once."""
+        self.wait_for(lambda: all(job.has_ended for job in self.list()))
+        assert [(job.state, job.reason) for job in self.list() if job.state != "completed"] == []
+        assert max(Counter(self.read_lines()).values()) == 1
+
+    def close(self):
+        for worker in self.workers:
+            worker.end()
+        self.engine.close()
+        self.database.close()
+
+
+@contextmanager
+def open_fleet(url, folder, **settings):
+    """A fleet whose processes end with the test."""
+    fleet = Fleet(url, folder, **settings)
+    try:
+        yield fleet
+    finally:
+        fleet.close()

@@ -1,0 +1,69 @@
+"""A worker in a process of its own, for tests that kill, stop and cut it off.
+
+Each job has as many rounds as its input says. A round is a call of a tool that is not idempotent: it takes a while, and
+notes in a file that it was done. A call that was begun and has no result is answered, not made again.
+
+    python worker_process.py URL EFFECTS SECONDS CONCURRENCY
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from callboard.core import InvocationCanister, ResultCanister
+from callboard.jobs.claim import Superseded
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.store import DurableStore
+from callboard.jobs.worker import Worker
+
+
+def use_tool(effects, line, seconds):
+    """What the outside sees of a call: one line, in one write."""
+    time.sleep(seconds)
+    descriptor = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+async def run_job(claim, control, effects, seconds):
+    """Drive a claimed job to its end, or to a safe point."""
+    for call in claim.open_calls:
+        await claim.end_call(ResultCanister("outcome unknown", invocation_id=call.call_id), rounds=claim.job.rounds + 1)
+    while claim.job.rounds < claim.job.input["rounds"]:
+        if control.stopping.is_set():
+            await claim.go_on()
+            return
+        name = f"{claim.job.id}:{claim.job.rounds}"
+        await claim.begin_calls([InvocationCanister(identifier=name, name="tool", arguments={})])
+        await asyncio.to_thread(use_tool, effects, name, seconds)
+        await claim.end_call(ResultCanister("done", invocation_id=name), rounds=claim.job.rounds + 1)
+    await claim.end("completed")
+
+
+async def main(url, effects, seconds, concurrency):
+    with Database.open(url) as database:
+        engine = Engine(database)
+        store = DurableStore(database, engine.enqueue)
+
+        async def run(job_id, number, control):
+            try:
+                await run_job(await store.claim(job_id, number, control.executor), control, effects, seconds)
+            except Superseded:
+                return
+
+        try:
+            async with Worker(engine, store, run, concurrency=concurrency) as worker:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+                sys.stdout.write(f"ready {worker.executor}\n")
+                sys.stdout.flush()
+                await worker.run()
+        finally:
+            engine.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))
