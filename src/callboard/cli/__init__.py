@@ -68,6 +68,10 @@ _COMMANDS: Final = {
         "Show how models spell calls: every dialect with an example, or one in full.",
     ),
     "jobs": ("job_actions:app", "The jobs of the coding agents."),
+    "worker": (
+        "worker:worker",
+        "Run durable jobs: those of agents that are named here, and those of the coding agents.",
+    ),
     "tools": ("tools:app", "Your tools, as models see them."),
     "models": ("models:app", "Models that run on this machine."),
     "mcp": ("mcp:app", "MCP servers: those of callboard.toml, and of mcp.json files."),

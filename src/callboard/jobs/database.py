@@ -47,6 +47,8 @@ SYNCHRONOUS: Final = "FULL"
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds before the next attempt; the last counts for all that follow."""
 THREADS: Final = 4
+STILL_SECONDS: Final = 8
+"""After so long within a transaction in which nothing comes, PostgreSQL ends the session."""
 
 _DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
@@ -175,7 +177,16 @@ def _make_sqlite_engine(url: URL) -> Engine:
 
 def _make_postgresql_engine(url: URL) -> Engine:
     arguments = {"connect_timeout": CONNECT_TIMEOUT, "application_name": "callboard"}
-    return create_engine(url, hide_parameters=True, connect_args=arguments, pool_size=2 * THREADS)
+    engine = create_engine(url, hide_parameters=True, connect_args=arguments, pool_size=2 * THREADS)
+    event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+def _prepare_postgresql(connection: Any, _: Any) -> None:
+    """A process that stands still, or whose host is gone, must not keep the rows that it locked."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{STILL_SECONDS}s'")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

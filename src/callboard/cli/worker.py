@@ -1,0 +1,110 @@
+"""`callboard worker`: a process that runs durable jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callboard.cli.options import takes_options
+
+if TYPE_CHECKING:
+    from callboard.jobs.database import Database
+    from callboard.jobs.worker import Worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The options of `callboard worker`."""
+
+    concurrency: Annotated[int, typer.Option(min=1, help="How many jobs run here at once.")] = 4
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A queue to serve, or NAME=STARTS: so many a minute, whoever serves it; repeatable.",
+            show_default="callboard, and what needs the files of this host",
+        ),
+    ] = None
+    agents: Annotated[
+        list[str] | None,
+        typer.Option(help="An agent whose jobs run here: MODULE:NAME or FILE.py:NAME; repeatable.", show_default=False),
+    ] = None
+    until_idle: Annotated[
+        float | None, typer.Option(min=0, help="End when there was nothing to do for so many seconds.")
+    ] = None
+
+
+@takes_options(WorkerOptions)
+def worker(options: WorkerOptions) -> None:
+    """Run durable jobs: those of agents that are named here, and those of the coding agents.
+
+    Any number of workers share a database, which CALLBOARD_DATABASE_URL names: sqlite:////PATH/jobs.db on one machine,
+    postgresql://... on many. The jobs of one that dies are taken over by the others. Told to stop, a worker hands its
+    jobs back at their next safe point; told again, it ends at once.
+    """
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
+
+    require_extra("jobs")
+    from callboard.jobs.database import Database  # noqa: PLC0415  # as above
+
+    queues = _read_queues(options.queue or ())
+    with Database.open() as database:
+        asyncio.run(_work(database, queues, options))
+
+
+async def _work(database: Database, queues: Mapping[str, int], options: WorkerOptions) -> None:
+    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415  # as above
+    from callboard.jobs.engine import Engine  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
+    from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
+    from callboard.jobs.store import DurableStore  # noqa: PLC0415
+    from callboard.jobs.worker import Worker  # noqa: PLC0415
+
+    # A module of the project is found, and one of ours or of a library comes first.
+    sys.path.append(os.getcwd())  # noqa: PTH109  # a text, as the others
+    agents = {normalize_reference(each): load_agent(each) for each in options.agents or ()}
+    queues = {**queues, **{agent_queue(each): 0 for each in agents}}
+    engine = await asyncio.to_thread(Engine, database)
+    try:
+        store = DurableStore(database, engine.enqueue)
+        runner = SegmentRunner(store, [AgentKind(agents)])
+        async with Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running:
+            _stop_at_signals(running)
+            typer.echo(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)", err=True)
+            await running.run(options.until_idle)
+    finally:
+        await asyncio.to_thread(engine.close)
+
+
+def _stop_at_signals(running: Worker) -> None:
+    """The first SIGTERM or SIGINT stops the worker in good order, the next one ends the process as ever."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        running.stop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop)
+
+
+def _read_queues(texts: Iterable[str]) -> dict[str, int]:
+    """The queues by their names, and how many jobs may start a minute on each; 0 sets no limit."""
+    from callboard.jobs.job import QUEUE  # noqa: PLC0415  # not for --help
+
+    queues = {}
+    for text in texts or (QUEUE, f"{QUEUE}-{platform.node()}"):
+        name, equals, starts = text.rpartition("=")
+        if equals and not (starts.isascii() and starts.isdigit() and int(starts)):
+            raise typer.BadParameter(f"{text!r} does not end with how many may start a minute", param_hint="--queue")
+        queues[name if equals else text] = int(starts) if equals else 0
+    return queues

@@ -1,0 +1,139 @@
+"""`callboard worker` runs jobs until it is told to stop, and says what is wrong with what it was told."""
+
+import asyncio
+import os
+import signal
+import subprocess
+
+import pytest
+
+from callboard.core import UserCanister, contents
+from callboard.jobs.agent_kind import KIND, AgentInput
+from callboard.jobs.database import Database
+from callboard.jobs.engine import Engine
+from callboard.jobs.references import agent_queue
+from callboard.jobs.store import DurableStore
+
+AGENTS = """
+import time
+from callboard import Agent, tool
+from callboard.testing import Call, ScriptedModel
+
+@tool
+def sleep(seconds: float) -> str:
+    "Sleep."
+    print("sleeps", flush=True)
+    time.sleep(seconds)
+    return "slept"
+
+greeter = Agent(ScriptedModel(["Hello."]))
+sleeper = Agent(ScriptedModel([Call("sleep", {"seconds": 60}), "Slept."]), tools=[sleep])
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_DATABASE_URL", f"sqlite:///{tmp_path / 'jobs.db'}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crew.py").write_text(AGENTS, "utf-8")
+    return tmp_path
+
+
+def with_store(use):
+    with Database.open() as database:
+        engine = Engine(database)
+        try:
+            return asyncio.run(use(DurableStore(database, engine.enqueue)))
+        finally:
+            engine.close()
+
+
+def submit(reference):
+    job_input = AgentInput(agent=reference, prompt=UserCanister(contents("Hi."))).to_json()
+    return with_store(lambda store: store.create(KIND, input=job_input, queue=agent_queue(reference)))
+
+
+@pytest.fixture
+def running(callboard):
+    """Starts a worker, and gives its process when it works."""
+    processes = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [*callboard.command, "worker", *arguments], stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        processes.append(process)
+        process.told = process.stderr.readline()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_it_runs_the_jobs_of_its_agents(place, callboard):
+    job = submit("crew:greeter")
+    ended = callboard("worker", "--agents", "crew:greeter", "--queue", "mine=90", "--until-idle", "0.1")
+    assert (ended.returncode, ended.stdout) == (0, "")
+    queues = "mine, callboard-agent:crew:greeter"
+    assert ended.stderr == f"callboard works on {queues} of {place / 'jobs.db'} (Ctrl-C stops it)\n"
+    job = with_store(lambda store: store.get(job.id))
+    assert (job.state, job.rounds) == ("completed", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_it_is_told_to(place, running, number):
+    worker = running("--agents", f"{place / 'crew.py'}:greeter")
+    assert worker.told.startswith(f"callboard works on callboard, callboard-{os.uname().nodename}, ")
+    worker.send_signal(number)
+    assert worker.communicate(timeout=60) == ("", "")
+    assert worker.returncode == 0
+
+
+def test_it_ends_at_once_when_it_is_told_twice(place, running):
+    reference = f"{place / 'crew.py'}:sleeper"
+    job = submit(reference)
+    worker = running("--agents", reference)
+    assert worker.stdout.readline() == "sleeps\n"
+    worker.terminate()
+    while worker.poll() is None:
+        worker.terminate()
+        try:
+            worker.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    assert worker.returncode == -signal.SIGTERM
+    assert with_store(lambda store: store.get(job.id)).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--queue", "a=b"], "'a=b' does not end with how many may start a minute"),
+        (["--queue", "a=0"], "'a=0' does not end with how many may start a minute"),
+        (["--concurrency", "0"], "Input should be greater than or equal to 1"),
+    ],
+)
+def test_what_it_cannot_be_told(invoke, arguments, message):
+    ended = invoke("worker", *arguments, env={"COLUMNS": "200", "TERM": "dumb"})
+    assert ended.exit_code == 2
+    assert message in ended.output
+
+
+@pytest.mark.usefixtures("place")
+def test_an_agent_that_is_not_there_is_told_in_one_line(callboard):
+    ended = callboard("worker", "--agents", "crew:nobody")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("callboard: crew:nobody: there is nothing, and no Agent; ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_database_that_is_not_there_is_told_in_one_line(callboard):
+    url = "postgresql://somebody:secret@127.0.0.1:9/jobs"
+    ended = callboard("worker", env={**os.environ, "CALLBOARD_DATABASE_URL": url})
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "127.0.0.1" in ended.stderr
+    assert "secret" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
