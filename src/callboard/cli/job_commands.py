@@ -75,6 +75,13 @@ class JobOptions:
         ),
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
+    background: Annotated[
+        bool,
+        typer.Option(
+            "--background",
+            help="Print the job's id, and let a worker run it; what needs your approval waits for it.",
+        ),
+    ] = False
     direct: Annotated[
         bool,
         typer.Option(
@@ -193,7 +200,8 @@ def _run(
     **fields: Any,
 ) -> None:
     """Runs the job, shows its steps, and exits as it went. `fields` are those of JobRequest that only some kinds have."""
-    from callboard.cli.follow_job import follow_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.background import submit_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
@@ -226,6 +234,9 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
+    if options.background:
+        submit_job(request, display, as_json=options.as_json)
+        return
     follow_job(
         request,
         jobs,

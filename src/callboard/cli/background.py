@@ -1,0 +1,68 @@
+"""Submit a coding job for a worker to run, and be that worker where none runs: `python -m callboard.cli.background`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from typing import Final
+
+import typer
+
+from callboard.cli.display import Display
+from callboard.cli.models import UNGATED, check_reachable, open_model
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.jobs.json_encoding import encode_json
+from callboard.extras import require_extra
+
+_COMMAND: Final = ("-m", "callboard.cli.background")
+
+
+def submit_job(request: JobRequest, display: Display, *, as_json: bool = False) -> str:
+    """Queue a job, start a worker where none would run it, and print the job's id. Raises CallerError."""
+    require_extra("jobs")
+    from callboard.jobs.coding_kind import host_queue, submit_request  # noqa: PLC0415  # half a second
+    from callboard.jobs.database import Database  # noqa: PLC0415
+    from callboard.jobs.engine import Engine  # noqa: PLC0415
+    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
+    from callboard.jobs.store import DurableStore  # noqa: PLC0415
+
+    model = open_model(request.settings, display.tell, UNGATED)
+
+    async def check() -> None:
+        try:
+            await check_reachable(model, display.tell)
+        finally:
+            await model.aclose()
+
+    asyncio.run(check())
+    with Database.open() as database:
+        engine = Engine(database)
+        try:
+            store = DurableStore(database, engine.enqueue)
+            job = asyncio.run(submit_request(store, request, model.name))
+        finally:
+            engine.close()
+        log = start_worker(database, _COMMAND)
+        if not database.is_sqlite:
+            display.tell(f"a worker of this host runs it: callboard worker --queue {host_queue()}", "2")
+        elif log is not None:
+            display.tell(f"a worker was started, and ends when it is idle; it writes to {log}", "2")
+    typer.echo(encode_json(job) if as_json else job.id)
+    return job.id
+
+
+def run_here() -> None:
+    """Run the coding jobs of this host until there are none."""
+    from callboard.errors import CallboardError  # noqa: PLC0415  # as above
+    from callboard.jobs.local_worker import run_worker  # noqa: PLC0415
+
+    tell = partial(print, file=sys.stderr, flush=True)
+    try:
+        asyncio.run(run_worker(lambda settings: open_model(settings, tell, UNGATED)))
+    except CallboardError as error:
+        sys.exit(f"callboard: {error}")
+
+
+if __name__ == "__main__":
+    run_here()
