@@ -245,7 +245,7 @@ soak-coding: $(INSTALLED)
 # make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance
 SOAK_KILLS ?= 100
 soak-jobs: $(INSTALLED)
-	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/jobs/test_kill.py
+	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 tests/jobs/test_kill.py
 
 $(LOCKER)/.installed: .ci/uv.txt
 	@rm -rf $(LOCKER) && $(PYTHON) -m venv $(LOCKER)

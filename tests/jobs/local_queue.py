@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from callboard.core import UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
+from callboard.jobs.entries import read_conversation
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
@@ -42,3 +43,8 @@ class LocalQueue:
             await self.runner(*self.queued.popleft(), new_watch())
             segments += 1
         return segments
+
+
+async def conversation_of(queue, job):
+    """The canisters of a job, as its next segment would find them."""
+    return read_conversation([each.item for each in await queue.store.read_entries(job.id)])

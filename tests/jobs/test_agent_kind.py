@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.jobs.local_queue import LocalQueue, new_watch
+from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
 from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, tool
@@ -22,7 +22,6 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.jobs import segment as segment_module
 from callboard.jobs.database import Database
-from callboard.jobs.entries import read_conversation
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Context, Invoker
 
@@ -66,10 +65,6 @@ class Bench:
         return LocalQueue(database, {"test:agent": self.agent}, **options)
 
 
-async def conversation(queue, job):
-    return read_conversation([each.item for each in await queue.store.read_entries(job.id)])
-
-
 @run_async
 async def test_a_job_completes_and_its_row_has_what_it_took(database):
     bench = Bench([[Usage(input=5, output=2), Call("change", {"number": 1})], [Usage(input=9, output=1), "Done."]])
@@ -79,7 +74,7 @@ async def test_a_job_completes_and_its_row_has_what_it_took(database):
     job = await queue.store.get(job.id)
     assert (job.state, job.output, job.rounds, job.calls) == ("completed", {"text": "Done."}, 2, 1)
     assert job.usage == {"input": 14, "output": 3, "cached": 0, "reasoning": 0}
-    canisters = await conversation(queue, job)
+    canisters = await conversation_of(queue, job)
     kinds = [SupervisorCanister, UserCanister, InvocationCanister, ResultCanister, AssistantCanister]
     assert [type(each) for each in canisters] == kinds
     assert [each.round for each in await queue.store.read_entries(job.id)] == [0, 0, 1, 1, 2]
@@ -178,7 +173,7 @@ async def test_an_approval_is_answered_in_another_process(database, answer, room
     assert (await later.store.get(job.id)).state == "completed"
     assert [room for room in (7, 8) if bench.effects[room]] == rooms
     assert bench.effects[1] == 1
-    results = [each.text for each in await conversation(later, job) if isinstance(each, ResultCanister)]
+    results = [each.text for each in await conversation_of(later, job) if isinstance(each, ResultCanister)]
     assert results == [text, "saw 1"]
 
 

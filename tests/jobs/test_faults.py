@@ -1,249 +1,141 @@
-"""A fault at each write of ours, one by one: nothing is lost, and nothing is doubled.
-
-One story of a job makes every kind of write. Each test breaks the commit of one of them, before or after the database made
-it, and the database is as after the story without a fault.
-"""
-
-from __future__ import annotations
+"""Each write of a job fails, or kills its process, one by one: the job ends as if nothing had been."""
 
 import asyncio
-import re
-import sqlite3
-from types import SimpleNamespace
+import os
+import signal
+from collections import Counter
+from multiprocessing import get_context
 
-import psycopg
 import pytest
+from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
+from tests.jobs.running import run_async
 
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
-from callboard.jobs.database import DatabaseUnavailable
-from callboard.jobs.job import Approval, DurableJob
+from callboard import Agent, tool
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister
+from callboard.jobs.database import Database, DatabaseUnavailable
+from callboard.testing import Call, ScriptedModel
 
-BASH, READ, ASK = (InvocationCanister(identifier=name, name=name, arguments={}) for name in ("bash", "read", "ask"))
-QUESTION = Approval(call_id="ask", name="ask", arguments={}, digest="d")
+ROUNDS = 2
+effects = Counter()
+requests = Counter()
 
-
-def result(name):
-    return ResultCanister(f"{name} ran", invocation_id=name)
-
-
-async def create(world):
-    items = [UserCanister("Fix it")]
-    world.job = await world.store.create("agent", description="Fix it", items=items, input={"a": 1})
+processes = get_context("forkserver")
+processes.set_forkserver_preload(["tests.jobs.test_faults"])
 
 
-async def claim(world):
-    segment = (await world.store.get(world.job.id)).segment
-    world.claim = await world.store.claim(world.job.id, segment, "one")
+@tool
+async def change(number: int) -> str:
+    """Change something."""
+    effects[number] += 1
+    return f"changed {number}"
 
 
-async def append(world):
-    items = [AssistantCanister("Let me see"), BASH, READ]
-    await world.claim.append(items, rounds=1, usage={"input": 5}, cost=0.25, memory={"tree": "t1"}, phase="look")
+@tool(idempotent=True)
+async def look(number: int) -> str:
+    """Look."""
+    effects[number] += 1
+    return f"saw {number}"
 
 
-async def begin_calls(world):
-    await world.claim.begin_calls([BASH, READ])
+def reply(request):
+    number = sum(isinstance(each, ResultCanister) for each in request.canisters) // 2
+    requests[number] += 1
+    if number == ROUNDS:
+        return "Done."
+    return [Call("change", {"number": 2 * number}), Call("look", {"number": 2 * number + 1})]
 
 
-async def end_call(world):
-    await world.claim.end_call(result("read"), calls=1)
+agent = Agent(ScriptedModel(iter(lambda: reply, None)), [change, look], instructions="Work.")
 
 
-async def end_call_and_change(world):
-    await world.claim.end_call(result("bash"), calls=2, memory={"tree": "t2"})
+def fail(_):
+    raise DatabaseUnavailable("the database is away")
 
 
-async def go_on(world):
-    await world.claim.go_on()
+def kill(_):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def append_again(world):
-    await world.claim.append([ASK], rounds=2)
+class FaultyDatabase(Database):
+    """Fails at one of its writes: within its transaction, or when it is committed."""
+
+    def set_fault(self, number, when, fault):
+        self.writes, self.number, self.when, self.fault = 0, number, when, fault
+
+    async def run(self, work):
+        self.writes += 1
+        if self.writes != self.number:
+            return await super().run(work)
+        if self.when == "within":
+            return await super().run(lambda connection: self.fault(work(connection)))
+        return self.fault(await super().run(work))
 
 
-async def wait(world):
-    await world.claim.wait([QUESTION], waits_for="question", reason="it asks")
+async def run_segment(database, job):
+    queue = LocalQueue(database, {"test:agent": agent})
+    await queue.runner(job, 1, new_watch())
 
 
-async def answer(world):
-    await world.store.answer(world.job.id, "ask", digest="d", text="yes")
+def run_process(url, job, *fault):
+    with FaultyDatabase.open(url) as database:
+        database.set_fault(*fault)
+        asyncio.run(run_segment(database, job))
 
 
-async def end(world):
-    await world.claim.end("failed", "no more money", {"text": "half"}, error="402", calls=3)
+async def check(queue, job, *, lost):
+    """The job is whole; a call is unknown where it was begun and its result was not committed."""
+    row = await queue.store.get(job.id)
+    assert (row.state, row.output, row.rounds, row.calls) == ("completed", {"text": "Done."}, ROUNDS + 1, 4)
+    canisters = await conversation_of(queue, job)
+    assert [type(each) for each in canisters[2:-1]] == ([InvocationCanister] * 2 + [ResultCanister] * 2) * ROUNDS
+    assert isinstance(canisters[-1], AssistantCanister)
+    results = [each for each in canisters if isinstance(each, ResultCanister)]
+    unknown = [each for each in results if each.error is not None]
+    assert all(each.text.startswith("Error: interrupted, outcome unknown") for each in unknown)
+    assert len(unknown) <= 1
+    assert sum(requests.values()) <= ROUNDS + 1 + lost
+    assert max(effects[number] for number in (0, 2)) <= 1
+    return len(unknown)
 
 
-async def resume(world):
-    await world.store.resume(world.job.id)
+@pytest.mark.parametrize("when", ["within", "after"])
+@run_async
+async def test_a_job_goes_on_after_an_error_of_each_write(url, when):
+    unknown, number, ended = 0, 0, False
+    with FaultyDatabase.open(url) as database:
+        while not ended:
+            number += 1
+            effects.clear(), requests.clear()
+            database.set_fault(0, when, fail)
+            queue = LocalQueue(database, {"test:agent": agent})
+            job = await queue.submit()
+            database.set_fault(number, when, fail)
+            try:
+                await run_segment(database, job.id)
+            except DatabaseUnavailable:
+                await run_segment(database, job.id)
+            else:
+                ended = database.writes < number
+            unknown += await check(queue, job, lost=1)
+    assert number > 6
+    assert unknown > 0
 
 
-async def interrupt(world):
-    await world.store.interrupt(world.job.id, 4, "too often")
-
-
-async def fork(world):
-    world.fork = await world.store.fork(world.job.id, 1)
-
-
-async def request_cancel(world):
-    await world.store.request_cancel(world.fork.id)
-
-
-async def retry(world):
-    world.again = await world.store.retry(world.job.id)
-
-
-async def remove(world):
-    await world.store.remove(world.fork.id)
-
-
-STORY = {
-    "create": create,
-    "claim": claim,
-    "append": append,
-    "begin_calls": begin_calls,
-    "end_call": end_call,
-    "end_call_and_change": end_call_and_change,
-    "go_on": go_on,
-    "claim_the_second_segment": claim,
-    "append_again": append_again,
-    "wait": wait,
-    "answer": answer,
-    "claim_the_third_segment": claim,
-    "end": end,
-    "resume": resume,
-    "interrupt": interrupt,
-    "fork": fork,
-    "request_cancel": request_cancel,
-    "retry": retry,
-    "remove": remove,
-}
-OF_THE_CLAIM = {append, begin_calls, end_call, end_call_and_change, go_on, append_again, wait, end}
-
-
-TABLES = (
-    "callboard_jobs",
-    "callboard_documents",
-    "callboard_entries",
-    "callboard_open_calls",
-    "callboard_approvals",
-    "queue",
-)
-
-
-class Fault:
-    """Breaks the next commit of the database: before it is made, or after, when its acknowledgement is lost."""
-
-    def __init__(self, database, monkeypatch):
-        self.database = database
-        self.next = ""
-        self.transient = True
-        self._commit = database.engine.dialect.do_commit
-        monkeypatch.setattr(database.engine.dialect, "do_commit", self.do_commit)
-
-    def error(self):
-        if self.database.is_sqlite:
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorcode = sqlite3.SQLITE_BUSY if self.transient else sqlite3.SQLITE_FULL
-            return error
-        return (psycopg.errors.AdminShutdown if self.transient else psycopg.errors.DiskFull)("the server says no")
-
-    def do_commit(self, connection):
-        moment, self.next = self.next, ""
-        if moment != "before":
-            self._commit(connection)
-        if moment:
-            raise self.error()
-
-
-@pytest.fixture
-def world(store, queue, database, monkeypatch):
-    monkeypatch.setattr("callboard.jobs.database.PAUSES", (0,))
-    return SimpleNamespace(store=store, queue=queue, database=database, fault=Fault(database, monkeypatch))
-
-
-async def tell(world, moment="", *, transient=True):
-    """Tell the story, with a fault at each of its steps, and what the database holds behind each of them."""
-    world.fault.transient = transient
-    rows = {}
-    for name, step in STORY.items():
-        world.fault.next = moment
-        if not transient:
-            with pytest.raises(DatabaseUnavailable, match="its disk is full"):
-                await step(world)
-            if step in OF_THE_CLAIM:  # the runner ends, and another takes over
-                await claim(world)
-        await step(world)
-        assert not world.fault.next, f"{name} commits"
-        rows[name] = everything(world)
-    return rows
-
-
-def place(row):
-    """Where a row stands among those of its table."""
-    return str(row["job"] or row.get("id")), row.get("number", 0), row.get("segment", 0)
-
-
-def everything(world):
-    """All rows, without what is of the time, of chance, and of how often it was tried."""
-
-    def read(connection):
-        rows = {name: connection.exec_driver_sql(f"SELECT * FROM {name}").all() for name in TABLES}
-        return {name.removeprefix("callboard_"): [dict(row._mapping) for row in each] for name, each in rows.items()}
-
-    rows = world.database.run_blocking(read)
-    keys = {row.pop("key"): row["id"] for row in rows["jobs"]}
-    names = {job.id: name for name, job in vars(world).items() if isinstance(job, DurableJob)}
-    for row in [row for each in rows.values() for row in each]:
-        row["job"] = keys.get(row.get("job"), row.get("job"))
-        for name, value in row.items():
-            if name.endswith("_at") or name in {"token", "attempts", "fence"}:
-                row[name] = None if value is None else "-"
-            elif isinstance(value, str):
-                row[name] = re.sub(r"\d{8}-\d{6}-\d{3}-\w{6}", lambda match: names[match[0]], value)
-    return {name: sorted(each, key=place) for name, each in rows.items()}
-
-
-def test_the_story_is_what_it_says(world):
-    rows = asyncio.run(tell(world))["remove"]
-    assert [(row["id"], row["state"], row["segment"], row["rounds"], row["entries"]) for row in rows["jobs"]] == [
-        ("again", "pending", 1, 0, 1),
-        ("job", "interrupted", 4, 2, 7),
-    ]
-    assert [row["line"].partition(",")[0] for row in rows["entries"] if row["job"] == "job"] == [
-        '{"role":"user"',
-        '{"role":"assistant"',
-        '{"role":"invocation"',
-        '{"role":"invocation"',
-        '{"role":"result"',
-        '{"role":"result"',
-        '{"role":"invocation"',
-    ]
-    assert rows["open_calls"] == []
-    assert [(row["job"], row["segment"]) for row in rows["queue"]] == [
-        ("again", 1),
-        ("fork", 1),
-        ("job", 1),
-        ("job", 2),
-        ("job", 3),
-        ("job", 4),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("moment", "transient"),
-    [("before", True), ("after", True), ("before", False)],
-    ids=["lost_commits", "unnoticed_commits", "failures"],
-)
-def test_a_fault_at_a_write_neither_loses_nor_doubles_anything(world, moment, transient):
-    """A commit that was lost or not acknowledged is made again; one that failed changed nothing, and can be made later."""
-    expected = asyncio.run(tell(world))
-    world.database.run_blocking(empty)
-    rows = asyncio.run(tell(world, moment, transient=transient))
-    for name in STORY:
-        assert rows[name] == expected[name], name
-
-
-def empty(connection):
-    for name in TABLES:
-        connection.exec_driver_sql(f"DELETE FROM {name}")
+@pytest.mark.parametrize("when", ["within", "after"])
+def test_a_job_goes_on_after_a_kill_at_each_write(url, when):
+    unknown, number, code = 0, 0, -signal.SIGKILL
+    with Database.open(url) as database:
+        queue = LocalQueue(database, {"test:agent": agent})
+        while code:
+            number += 1
+            effects.clear(), requests.clear()
+            job = asyncio.run(queue.submit())
+            process = processes.Process(target=run_process, args=(url, job.id, number, when, kill))
+            process.start()
+            process.join()
+            code = process.exitcode
+            assert code in (0, -signal.SIGKILL)
+            asyncio.run(run_segment(database, job.id))
+            unknown += asyncio.run(check(queue, job, lost=0))
+    assert number > 6
+    assert unknown > 0
