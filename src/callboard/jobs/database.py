@@ -44,6 +44,8 @@ BUSY_TIMEOUT: Final = 30_000
 """Milliseconds that SQLite waits for another process's transaction; DBOS's own figure."""
 SYNCHRONOUS: Final = "FULL"
 """What was committed is on the disk: after a loss of power no call that had its result runs again."""
+JOURNAL_SIZE: Final = 4 * 1024 * 1024
+"""Bytes of the write-ahead log that stay when its content has gone into the database."""
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds before the next attempt; the last counts for all that follow."""
 THREADS: Final = 4
@@ -196,5 +198,6 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
         "PRAGMA journal_mode = WAL",
         f"PRAGMA synchronous = {SYNCHRONOUS}",
         "PRAGMA foreign_keys = ON",
+        f"PRAGMA journal_size_limit = {JOURNAL_SIZE}",
     ):
         connection.execute(statement).close()

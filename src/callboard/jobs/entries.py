@@ -17,6 +17,7 @@ import msgspec
 
 from callboard.coding.jobs.json_encoding import encode_json
 from callboard.coding.jobs.log import Step
+from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.core import Canister, InvocationCanister, ResultCanister, RolledBack
 from callboard.errors import CallerError
 
@@ -57,9 +58,17 @@ def decode_entry(line: str, *, path: str = "") -> Item:
 
 
 def read_conversation(items: Iterable[Item]) -> list[Canister]:
-    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls."""
+    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls.
+
+    Where there are canisters, steps tell what happened beside them. Where there are steps alone, as in the log of a run
+    that was no durable job, they tell the conversation.
+    """
+    known = list(items)
+    if not any(isinstance(item, Canister) for item in known):
+        steps = [item for item in known if not isinstance(item, Canister)]
+        return replay_conversation(steps)
     canisters: list[Canister] = []
-    for item in items:
+    for item in known:
         if isinstance(item, RolledBack):
             del canisters[item.to :]
         elif isinstance(item, Canister):
