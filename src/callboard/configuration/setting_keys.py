@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from callboard.configuration.coding import CodingSettings
+from callboard.configuration.jobs import JobSettings
 from callboard.loop import Limits
 from callboard.tools import Policy
 
@@ -69,6 +70,7 @@ KEYS = (
     SettingKey("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
     SettingKey("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
     SettingKey("coding", CodingSettings, {}, "the coding agents"),
+    SettingKey("jobs", JobSettings, JobSettings(), "durable jobs; in your own file only"),
     SettingKey("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
 BY_NAME: Mapping[str, SettingKey] = {key.name: key for key in KEYS}

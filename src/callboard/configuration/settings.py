@@ -15,6 +15,7 @@ import msgspec
 
 from callboard.configuration.coding import CodingSettings, merge_tables
 from callboard.configuration.import_by_name import ensemble_file
+from callboard.configuration.jobs import JobSettings
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.ownership import find_unsafe_owner
 from callboard.configuration.setting_keys import BY_NAME, KEYS, Permissions
@@ -27,6 +28,12 @@ from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 
 FILE_NAME: Final = "callboard.toml"
+
+_USERS_ALONE: Final[Mapping[str, str]] = {
+    "trusted": "no project says itself that it is trusted",
+    "jobs": "no project says who is told of your jobs",
+}
+"""Keys that no project's file may have, and what is said to one that has."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -46,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True):
     profiles: Mapping[str, Mapping[str, Any]]
     permissions: Permissions
     coding: CodingSettings
+    jobs: JobSettings
     trusted: tuple[str, ...]
     sources: Mapping[str, str]
     notices: tuple[str, ...] = ()
@@ -80,9 +88,9 @@ def load_settings(flags: Mapping[str, Any], cwd: Path, environ: Mapping[str, str
     if path := _find_project_file(cwd, user_path, values["trusted"], notices):
         document = read_document(path, CallerError)
         values_here = _validate(document)
-        if "trusted" in values_here:
-            message = "no project says itself that it is trusted"
-            raise CallerError(message, path=document.where(("trusted",)), hint=f"write it in {user_path}")
+        for name, message in _USERS_ALONE.items():
+            if name in values_here:
+                raise CallerError(message, path=document.where((name,)), hint=f"write it in {user_path}")
         if _is_trusted(path, values["trusted"]):
             _merge_file(values_here, path, values, sources)
         else:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, literal, sel
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
+from callboard.jobs.notifications import add_notification
 from callboard.jobs.rows import from_rows, to_row
 from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
 
@@ -98,6 +99,7 @@ def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence
     noted = {name: value for name in DOCUMENT if (value := getattr(job, name)) is not getattr(stored.job, name)}
     if noted:
         connection.execute(update(documents).where(documents.c.job == stored.key), to_row(noted))
+    add_notification(connection, stored.key, stored.job, job)
     return True
 
 

@@ -138,9 +138,23 @@ approvals = Table(
     Column("token", Text, nullable=False, default=""),
 )
 
+notifications = Table(
+    f"{PREFIX}notifications",
+    _tables,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("segment", Integer, primary_key=True, autoincrement=False),
+    Column("state", Text, primary_key=True),
+    _text("reason"),
+    _text("waits_for"),
+    Column("at", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False, index=True),
+    Column("attempts", Integer, nullable=False, default=0),
+    _text("done", default="[]"),
+)
+
 _schema = Table(f"{PREFIX}schema", _tables, Column("version", Integer, primary_key=True, autoincrement=False))
 
-PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals)
+PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals, notifications)
 """The tables whose rows go with a job."""
 
 
