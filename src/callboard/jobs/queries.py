@@ -185,9 +185,10 @@ def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
     connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
 
 
-def delete_old(connection: Connection, oldest: int, most: int) -> int:
-    """Delete jobs that ended before; how many."""
+def delete_old(connection: Connection, oldest: int, most: int, kind: str) -> int:
+    """Delete jobs that ended before, of one kind or of all; how many."""
     ended = jobs.c.state.in_(sorted(END_STATES))
-    keys = connection.scalars(select(jobs.c.key).where(ended, jobs.c.completed_at < oldest).limit(most)).all()
+    query = select(jobs.c.key).where(ended, jobs.c.completed_at < oldest)
+    keys = connection.scalars((query.where(jobs.c.kind == kind) if kind else query).limit(most)).all()
     delete_jobs(connection, keys)
     return len(keys)

@@ -284,12 +284,12 @@ class DurableStore(JobReader):
 
         await self.database.run(delete)
 
-    async def remove_old(self, age: timedelta) -> int:
-        """Delete the jobs that ended longer ago; how many."""
+    async def remove_old(self, age: timedelta, *, kind: str = "") -> int:
+        """Delete the jobs that ended longer ago, of one kind or of all; how many."""
         oldest = to_microseconds(self._clock() - age)
         removed = 0
         while some := await self.database.run(
-            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE)
+            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE, kind)
         ):
             removed += some
         return removed

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -24,6 +24,8 @@ from starlette.types import Message, Receive, Scope, Send
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import endpoints, stored_responses, websocket
 from callboard.servers.gateway.auth import mask_key, read_token
+from callboard.servers.gateway.background import BackgroundResponses
+from callboard.servers.gateway.background_jobs import BackgroundJobs
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
     VERSIONS,
@@ -44,6 +46,10 @@ from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedSta
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from callboard.jobs.kinds import JobKind
+    from callboard.jobs.store import DurableStore
 
 log = logging.getLogger("callboard.gateway")
 
@@ -66,15 +72,25 @@ def application(settings: GatewaySettings) -> Starlette:
     sanitize_records(log)
     gateway = Gateway(settings)
     conversations = ConversationState(gateway.exchange, gateway.store, settings.limits)
-    services = Services(gateway, conversations, Metrics())
+    metrics = Metrics()
+
+    def make_kind(store: DurableStore) -> JobKind:
+        from callboard.servers.gateway.background_kind import ResponseKind  # noqa: PLC0415  # it imports SQLAlchemy
+
+        return ResponseKind(store, conversations, metrics)
+
+    jobs = BackgroundJobs(settings, gateway.store, make_kind)
+    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
         await gateway.start()
+        await jobs.start()
         try:
             connections = IdleConnections(settings.limits.connections)
             yield {STATE: SharedState(settings.limits, connections, gateway.request_budget)}
         finally:
+            await jobs.aclose()
             await gateway.aclose()
 
     app = Starlette(
@@ -93,7 +109,7 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
     exchange, conversations = services.gateway.exchange, services.conversations
     over_websocket = reply("responses", partial(websocket.exchange, conversations.exchange))
     return [
-        Route(_PATHS["responses"], reply("responses", conversations.exchange), methods=["POST"]),
+        Route(_PATHS["responses"], reply("responses", services.background.exchange), methods=["POST"]),
         Route(_PATHS["chat"], reply("chat", exchange), methods=["POST"]),
         Route(_PATHS["messages"], reply("messages", exchange), methods=["POST"]),
         WebSocketRoute(_PATHS["responses"], websocket.ResponsesWebSocket(services.gateway, over_websocket)),

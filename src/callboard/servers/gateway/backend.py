@@ -139,7 +139,9 @@ class Backend:
         """By name, mode and what was learned."""
         self._learned = LearnedFacts()
         self.reasoning_memory = ReasoningMemory()
-        self._forwards = settings.forward_client_key is not False and not (settings.local or settings.has_own_key)
+        self.forwards_client_key = settings.forward_client_key is not False and not (
+            settings.local or settings.has_own_key
+        )
         self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
         """By owner; "" is the list that was asked for without a client's key."""
         self._complaint = ""
@@ -148,7 +150,7 @@ class Backend:
         """What carries a key: the backend's own, or the client's where it is forwarded."""
         if self.settings.local:
             return NO_HEADERS
-        return self._wire.headers(self.settings.key or (key if self._forwards else ""))
+        return self._wire.headers(self.settings.key or (key if self.forwards_client_key else ""))
 
     def model(self, name: str, owner: str = "", tried_facts: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
         """The model of that name, as this owner asks it.
@@ -238,7 +240,7 @@ class Backend:
 
     def _list_owner(self, owner: str) -> str:
         """Whose list it is that an owner sees."""
-        return owner if self._forwards else ""
+        return owner if self.forwards_client_key else ""
 
     def _names(self, owner: str) -> _Names:
         model_list = self._lists.get(self._list_owner(owner))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.encode
 MAX_REPLIES = 10_000
 """Replies that a stored conversation may have."""
-_STORED_STATUSES = frozenset({"completed", "incomplete", "cancelled"})
+STORED_STATUSES = frozenset({"completed", "incomplete", "cancelled"})
 _INPUT_PATH = re.compile(r"input\[(\d+)\]")
 _MAX_SHOWN = 100
 """Characters of an identifier in a message."""
@@ -112,7 +112,7 @@ class ConversationState:
         """
         history = await self._history(request)
         body, memory, front = request.body, request.memory, request.front
-        own = _own_items(body)
+        own = own_items(body)
         is_stored = self.store is not None and body.get("store") is not False
         echo = body if bool(body.get("store")) is is_stored else {**body, "store": is_stored}
         turn = _Turn(request.owner, history, own, is_stored, memory)
@@ -138,7 +138,7 @@ class ConversationState:
     async def compact(self, request: ReplyRequest) -> Exchange:
         """The exchange of POST /v1/responses/compact. Raises an HttpError."""
         history = await self._history(request)
-        items = [*history.items, *_own_items(request.body)]
+        items = [*history.items, *own_items(request.body)]
         body = {**compaction.summary_request(request.body, items), "stream": False}
         front = compaction.with_compaction_body(request.front, items)
         whole = replace(request, front=front, body=body, filters=(compaction.require_summary,))
@@ -147,7 +147,7 @@ class ConversationState:
     async def items(self, request: ReplyRequest) -> list[Any]:
         """The items of the conversation that a body continues, and its own. Raises an HttpError."""
         history = await self._history(request)
-        return [*history.items, *_own_items(request.body)]
+        return [*history.items, *own_items(request.body)]
 
     async def cancel(self, identifier: str, owner: str) -> Mapping[str, Any] | None:
         """Cancel a reply of this process, and return its response; None where that owner has none of this name."""
@@ -172,7 +172,7 @@ class ConversationState:
         if history.size + request.size > self._max_size:
             message = f"the conversation has more than {self._max_size} bytes, or {MAX_REPLIES} replies"
             raise HttpError("request_too_large", message, path="previous_response_id")
-        _check_outputs(history.items, _own_items(request.body))
+        _check_outputs(history.items, own_items(request.body))
         return history
 
     async def _read_history(self, store: ResponseStore, previous: str, owner: str) -> ResponseHistory:
@@ -202,7 +202,7 @@ class ConversationState:
 
     async def _save(self, turn: _Turn, body: dict[str, Any]) -> None:
         """Store a response. The client waits for it, so that it can continue at once."""
-        if body["status"] not in _STORED_STATUSES:
+        if body["status"] not in STORED_STATUSES:
             return
         identifier: str = body["id"]
         items = complete_items(turn.input, identifier.removeprefix("resp_"))
@@ -299,7 +299,8 @@ class CancellableReply:
             yield failed
 
 
-def _own_items(body: Mapping[str, Any]) -> list[Any]:
+def own_items(body: Mapping[str, Any]) -> list[Any]:
+    """The items of a body's own input. Raises an HttpError."""
     items = body.get("input")
     if items is not None and not isinstance(items, str | list):
         raise HttpError("invalid_request", "neither a text nor a list of items", path="input")

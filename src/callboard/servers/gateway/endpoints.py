@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from callboard import __version__
 from callboard.servers.gateway.auth import read_token
+from callboard.servers.gateway.background import BackgroundResponses
 from callboard.servers.gateway.conversation_state import ConversationState
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import ALT, Frontend, frontends
@@ -49,6 +50,7 @@ class Services(msgspec.Struct, frozen=True):
 
     gateway: Gateway
     conversations: ConversationState
+    background: BackgroundResponses
     metrics: Metrics
 
 

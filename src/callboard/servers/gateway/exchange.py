@@ -14,11 +14,11 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.core import Event, Note, ReplyEnded, ReplyFailed, Request, Stage, Usage
+from callboard.core import Canister, Event, Journal, Note, ReplyEnded, ReplyFailed, Request, Stage, Usage
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
@@ -56,6 +56,13 @@ class CompletedReply(msgspec.Struct, frozen=True):
     cache_seconds: float
 
 
+class ReplyJournal(NamedTuple):
+    """Where a reply in rounds is written down while it is made, and the canisters that were written of it before."""
+
+    journal: Journal
+    canisters: Sequence[Canister]
+
+
 class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """What happened while a reply was made."""
 
@@ -63,6 +70,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     owner: str = ""
     token: str = ""
     """The key that the client sent."""
+    journal: ReplyJournal | None = None
+    """Of a reply that goes on after its process died; only rounds of tools need one."""
     redactor: Redactor = msgspec.field(default_factory=Redactor)
     backend_name: str = ""
     """The backend that was asked last."""

@@ -58,6 +58,11 @@ _Form: TypeAlias = Sequence[Sequence[str]]
 """How a secret may be written: for each of its characters the ways to spell it."""
 
 
+def is_placeholder(key: str) -> bool:
+    """Whether a key is none: what clients send to servers that want no key."""
+    return len(key) < _MIN_LENGTH or key.lower() in _PLACEHOLDERS
+
+
 class Redactor:
     """Looks for the secrets, and in errors for the backends' addresses.
 
@@ -67,7 +72,7 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = (), addresses: Iterable[str] = ()) -> None:
-        secret_texts = {each for each in secrets if len(each) >= _MIN_LENGTH and each.lower() not in _PLACEHOLDERS}
+        secret_texts = {each for each in secrets if not is_placeholder(each)}
         self._all = _Search(secret_texts, least=_MIN_LENGTH)
         self._long = _Search(
             [each for each in secret_texts if len(each) >= _MIN_LENGTH_IN_REPLIES], least=2 * _MIN_LENGTH

@@ -30,13 +30,16 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    column,
     delete,
     event,
     exists,
     func,
     insert,
+    inspect,
     literal,
     select,
+    table,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -107,6 +110,14 @@ CREATE_TABLES: tuple[Executable, ...] = (
 )
 
 INSERT = insert(_replies)
+
+_jobs = table("callboard_jobs", column("queue"), column("state"))
+"""Those of `callboard.jobs`, as far as they are asked for before its modules are imported."""
+UNFINISHED = (
+    select(literal(1))
+    .where(_jobs.c.state.in_(("pending", "running", "waiting")), _jobs.c.queue == bindparam("queue"))
+    .limit(1)
+)
 
 _owned = (_c.owner == bindparam("owner"), _c.expires > bindparam("now"))
 
@@ -230,6 +241,17 @@ class ResponseStore:
             if cleans:
                 self._written, self._cleaned = 0, now
         return True
+
+    async def save_once(self, response: StoredResponse) -> bool:
+        """Save the reply unless it is there already. Of one reply, one caller at a time may do so."""
+        return await self.find(response.identifier, response.owner) is not None or await self.save(response)
+
+    async def has_unfinished_jobs(self, queue: str) -> bool:
+        """Whether durable jobs of a queue are in the database that have not ended."""
+        async with self._connection() as connection:
+            if not await connection.run_sync(lambda inner: inspect(inner).has_table(_jobs.name)):
+                return False
+            return await connection.scalar(UNFINISHED, {"queue": queue}) is not None
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
         """The reply, if it is this owner's."""
