@@ -15,7 +15,8 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.jobs.json_encoding import encode_json
 from callboard.extras import require_extra
 
-_COMMAND: Final = ("-m", "callboard.cli.background")
+COMMAND: Final = ("-m", "callboard.cli.background")
+"""Of Python: the worker that is started."""
 
 
 def submit_job(request: JobRequest, display: Display, *, as_json: bool = False) -> str:
@@ -43,7 +44,7 @@ def submit_job(request: JobRequest, display: Display, *, as_json: bool = False) 
             job = asyncio.run(submit_request(store, request, model.name))
         finally:
             engine.close()
-        log = start_worker(database, _COMMAND)
+        log = start_worker(database, COMMAND)
         if not database.is_sqlite:
             display.tell(f"a worker of this host runs it: callboard worker --queue {host_queue()}", "2")
         elif log is not None:

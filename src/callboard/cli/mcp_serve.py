@@ -39,6 +39,14 @@ def serve(
         str,
         typer.Option(help="module:attribute or file.py:attribute of an Agent, served as a tool.", show_default=False),
     ] = "",
+    agents: Annotated[
+        bool,
+        typer.Option("--agents", help="Serve the coding agents as well; their calls are jobs. It needs --directory."),
+    ] = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", "-C", help="The repository that the agents work on.", show_default=False),
+    ] = None,
     transport: Annotated[Literal["stdio", "http"], typer.Option(help="What clients reach it by.")] = "stdio",
     host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8283,
@@ -51,12 +59,13 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Serve your tools, or an agent, to any MCP client: over stdio, or at http://HOST:PORT/mcp.
+    """Serve your tools, or agents, to any MCP client: over stdio, or at http://HOST:PORT/mcp.
 
     A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
     What is not given here is taken from the environment and from callboard.toml.
     """
     from callboard.cli.load_tools import Toolbox  # noqa: PLC0415  # as above
+    from callboard.cli.mcp_agents import find_repository, open_served_agents  # noqa: PLC0415  # as above
     from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
@@ -75,6 +84,7 @@ def serve(
         if len(each) < MIN_KEY_CHARS:
             raise CallerError("too short for a key", path="--key", hint=f"at least {MIN_KEY_CHARS} characters")
 
+    repository = find_repository(agents, directory)
     changes: asyncio.Queue[ToolsChanged] = asyncio.Queue()
     upstream = Upstream()
 
@@ -86,8 +96,8 @@ def serve(
 
     with claim_stdio() if transport == "stdio" else nullcontext() as wire:
         settings = settings_here(tools=tools, ensembles=ensembles)
-        # An agent alone is served alone, with tools of its own. Servers of the settings are not: one may be this one.
-        own = not agent or tools or ensembles
+        # Agents alone are served alone, with tools of their own. Servers of the settings are not: one may be this one.
+        own = not (agent or agents) or tools or ensembles
         servers = [each for file in mcp or () for each in load_mcp_json(file)]
         toolbox = Toolbox(
             settings.tools if own else (),
@@ -100,14 +110,14 @@ def serve(
             elicit=upstream.elicit,
             sample=upstream.sample,
         )
-        agents = [_load_agent(agent)] if agent else []
+        agent_tools = [_load_agent(agent)] if agent else []
 
         async def serve_tools() -> None:
-            async with toolbox as prepared:
-                served = [*prepared, *agents]
+            async with toolbox as prepared, open_served_agents(repository, tell) as (coding_agents, tasks):
+                served = [*prepared, *agent_tools, *coding_agents]
                 if not served:
-                    raise CallerError("nothing to serve", hint="give --ensembles, --tools or --agent")
-                server = ToolServer(served, policy=settings.policy, upstream=upstream)
+                    raise CallerError("nothing to serve", hint="give --ensembles, --tools, --agent or --agents")
+                server = ToolServer(served, policy=settings.policy, upstream=upstream, tasks=tasks)
                 forwarding = asyncio.create_task(_forward_changes(changes, server))
                 try:
                     if wire is None:

@@ -1,0 +1,215 @@
+"""The coding agents as tools whose calls are jobs, and the tools by which a client asks for them.
+
+A client that knows tasks gets a task for its call. Any other gets the job at once, as it is then, and these tools:
+`get_job`, `answer_job`, `cancel_job`.
+
+Law: nothing is allowed by the model that calls these tools. An approval is asked of the client's user; where the client
+cannot ask, a person answers with `callboard jobs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from callboard.errors import CallerError
+from callboard.jobs.job import Approval, DurableJob
+from callboard.servers.mcp.agent_jobs import AgentJobs, describe_job, describe_progress
+from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
+from callboard.servers.mcp.job_questions import JobAnswer, decode_answer, encode_question, question_key
+from callboard.servers.mcp.tasks import encode_task
+from callboard.tools import Context, Ensemble, Invoker
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at a job that is waited for."""
+MAX_WAIT_SECONDS: Final = 120
+LONGEST_ANSWER: Final = 86_400.0
+"""Seconds that a user may take for an answer."""
+MAX_TEXT: Final = 100_000
+"""Characters of a text that a client gives."""
+
+
+class AgentTool(NamedTuple):
+    """What clients read of an agent."""
+
+    description: str
+    properties: Mapping[str, Mapping[str, Any]]
+    """Of its arguments; the first is required."""
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description, "minLength": 1, "maxLength": MAX_TEXT}
+
+
+def _revision(description: str) -> dict[str, Any]:
+    # Nothing that git would take for an option or a path.
+    return {"type": "string", "description": description, "pattern": r"^[^-\s:][^\s:]*$", "maxLength": 250}
+
+
+_ASYNCHRONOUS: Final = (
+    "It is a job that runs on by itself, for minutes: the answer names it, and get_job tells its state."
+)
+AGENTS: Final[Mapping[str, AgentTool]] = {
+    "build": AgentTool(
+        f"A coding agent that builds something in the repository, tests it and leaves it on a new branch. {_ASYNCHRONOUS}",
+        {"description": _text("What is to be built")},
+    ),
+    "debug": AgentTool(
+        "A coding agent that mends a fault in the repository, for which tests fail, and leaves it on a new branch. "
+        f"{_ASYNCHRONOUS}",
+        {"symptoms": _text("What goes wrong"), "logs": _text("The end of a log that shows it")},
+    ),
+    "review": AgentTool(
+        f"A coding agent that reviews a branch of the repository and lists what is wrong. It changes nothing. "
+        f"{_ASYNCHRONOUS}",
+        {
+            "branch": _revision("The branch that is reviewed"),
+            "base": _revision("What it is compared with; by default the repository's HEAD"),
+        },
+    ),
+    "triage": AgentTool(
+        "A coding agent that says what a report is about: its likely cause, how severe it is, what to do first. It "
+        f"changes nothing. {_ASYNCHRONOUS}",
+        {"description": _text("What was reported"), "logs": _text("The end of a log that shows it")},
+    ),
+}
+"""The agents by their names, which are the kinds of their jobs."""
+
+_JOB: Final = {"type": "string", "description": "The whole name of the job"}
+
+
+def _schema(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [*required],
+        "additionalProperties": False,
+    }
+
+
+_GET: Final = _schema(
+    {
+        "job": _JOB,
+        "wait_seconds": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": MAX_WAIT_SECONDS,
+            "default": 30,
+            "description": "How long to wait for its end, or until it asks something",
+        },
+    },
+    "job",
+)
+_ANSWER: Final = _schema(
+    {
+        "job": _JOB,
+        "call": {"type": "string", "description": "Which of those that it asks about"},
+        "digest": {"type": "string", "default": "", "description": "As get_job gave it for this call"},
+        "verdict": {"enum": ["allow", "deny"], "default": "allow"},
+        "text": {"type": "string", "default": "", "maxLength": MAX_TEXT, "description": "The answer to a question"},
+        "reason": {"type": "string", "default": "", "maxLength": MAX_TEXT, "description": "Why it is denied"},
+    },
+    "job",
+    "call",
+)
+
+
+def job_ensemble(jobs: AgentJobs) -> Ensemble:
+    """The tools of the agents, and those by which a client asks for their jobs."""
+    tools = _JobTools(jobs)
+    begun = [_agent_invoker(jobs, name, AGENTS[name]) for name in jobs.agents]
+    return Ensemble(
+        "agents",
+        [
+            *begun,
+            Invoker(
+                "get_job",
+                tools.get,
+                _GET,
+                description="The state of a job, what it asks, and when it has ended its result. It waits for its end.",
+                timeout=MAX_WAIT_SECONDS * 2,
+                idempotent=True,
+            ),
+            Invoker(
+                "answer_job",
+                tools.answer,
+                _ANSWER,
+                description="Answers what a job asks. The user is asked before a call is allowed.",
+                timeout=LONGEST_ANSWER,
+            ),
+            Invoker(
+                "cancel_job",
+                tools.cancel,
+                _schema({"job": _JOB}, "job"),
+                description="Ends a job: its model call, its commands and their processes.",
+                idempotent=True,
+            ),
+        ],
+    )
+
+
+def _agent_invoker(jobs: AgentJobs, name: str, agent: AgentTool) -> Invoker:
+    async def begin(context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        peer: McpClientProxy = context.auxdata[KEY]
+        job = await jobs.submit(name, arguments)
+        if peer.knows_tasks:
+            peer.create_task(encode_task(job))
+        return describe_job(job)
+
+    schema = _schema(agent.properties, next(iter(agent.properties)))
+    return Invoker(name, begin, schema, description=agent.description)
+
+
+class _JobTools:
+    def __init__(self, jobs: AgentJobs) -> None:
+        self._jobs = jobs
+
+    async def get(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        peer: McpClientProxy = context.auxdata[KEY]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + arguments["wait_seconds"]
+        entries = -1
+        while True:
+            job = await self._jobs.get(arguments["job"])
+            questions = await self._jobs.read_questions(job)
+            if job.has_ended or questions or loop.time() >= end:
+                return describe_job(job, questions)
+            if job.entries > entries:
+                entries = job.entries
+                await peer.progress(entries, message=describe_progress(job))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def answer(self, context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        job = await self._jobs.get(arguments["job"])
+        questions = await self._jobs.read_questions(job)
+        question = next((each for each in questions if each.call_id == arguments["call"]), None)
+        if question is None:
+            hint = f"it is {job.state}; get_job tells what it asks"
+            raise CallerError("the job does not ask about this call", path=arguments["call"], hint=hint)
+        if question.digest != arguments["digest"]:
+            hint = "get_job tells what it asks, and the digest of it"
+            raise CallerError("the call is not the one of this digest", path=question.call_id, hint=hint)
+        answer = JobAnswer(arguments["verdict"], arguments["reason"], arguments["text"])
+        if answer.verdict == "allow":
+            answer = await _confirm(context.auxdata[KEY], job, question, answer)
+        return await self._describe(await self._jobs.answer(job, question, **answer._asdict()))
+
+    async def cancel(self, _: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._describe(await self._jobs.cancel(await self._jobs.get(arguments["job"])))
+
+    async def _describe(self, job: DurableJob) -> dict[str, Any]:
+        return describe_job(job, await self._jobs.read_questions(job))
+
+
+async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, answer: JobAnswer) -> JobAnswer:
+    """What the client's user says of a call that is to be allowed. A text may come from the model. Raises CallerError."""
+    if question.is_question:
+        if not answer.text:
+            raise CallerError("a question is answered by a text", path="text")
+        return answer
+    if "elicitation" not in peer.can:
+        hint = f"a person can: callboard jobs approve {job.id} {question.call_id}"
+        raise CallerError("this client cannot ask its user, so nothing is allowed here", path=job.id, hint=hint)
+    key = question_key(job.id, question)
+    return decode_answer(question, (await peer.ask({key: encode_question(question)}))[key])

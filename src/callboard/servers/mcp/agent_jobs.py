@@ -1,0 +1,131 @@
+"""The jobs of the coding agents, as far as the clients of an MCP server may see and change them.
+
+Laws: a client reaches the jobs of the served agents in the operator's directory and no others, by their whole names;
+where a job works, with which model and with what access is the operator's to say, never the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from callboard.errors import CallerError
+from callboard.jobs.job import Approval, DurableJob
+from callboard.jobs.store import DurableStore
+
+SubmitJob: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[DurableJob]]
+"""Queues a job of an agent, by its name, with the arguments that a client gave."""
+
+PEOPLE: Final = frozenset({"approval", "question"})
+"""What a job waits for that a person can answer."""
+
+START_SECONDS: Final = 20.0
+"""What a worker has to start in, before another is started in its place; that is less than it waits for jobs."""
+
+_OMITTED: Final = frozenset({"diff", "turns", "text"})
+"""Of an output: what is in the branch or the patch of the job anyway, or in its summary."""
+_NEXT: Final[Mapping[str, str]] = {
+    "pending": "it waits for its turn: get_job waits for it and tells more",
+    "running": "it runs: get_job waits for it and tells more",
+    "waiting": "answer_job answers what it asks; a person can do so with callboard jobs, too",
+    "interrupted": "a person can let it go on: callboard jobs resume",
+}
+
+
+class AgentJobs:
+    """The jobs of the served agents in one directory.
+
+    Args:
+        store: Where the jobs are.
+        directory: The operator's.
+        agents: The names of the agents, which are the kinds of their jobs.
+        submit: Queues a job.
+        start_worker: Starts a worker unless one runs; it is called in a thread.
+    """
+
+    def __init__(
+        self,
+        store: DurableStore,
+        directory: str,
+        agents: Sequence[str],
+        submit: SubmitJob,
+        start_worker: Callable[[], object],
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self.agents = tuple(agents)
+        self._submit = submit
+        self._start_worker = start_worker
+        self._next_start = 0.0
+
+    async def submit(self, agent: str, arguments: Mapping[str, Any]) -> DurableJob:
+        """Queue a job of an agent, with the arguments that a client gave. Raises CallerError."""
+        return await self._serve(await self._submit(agent, arguments))
+
+    async def get(self, identifier: str) -> DurableJob:
+        """The job of this whole name. Raises CallerError where there is none, or it is not the clients' to see."""
+        job = await self._store.get(identifier)
+        # The store takes the beginning of a name as well; with it a client could list jobs that it does not know.
+        if job.id != identifier or job.kind not in self.agents or job.directory != self._directory:
+            raise CallerError("no such job", path=identifier, hint="give the whole name that its tool gave you")
+        return await self._serve(job)
+
+    async def read_questions(self, job: DurableJob) -> list[Approval]:
+        """What the job waits for a person to answer."""
+        if job.state != "waiting" or job.waits_for not in PEOPLE:
+            return []
+        return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
+
+    async def answer(self, job: DurableJob, question: Approval, **answer: Any) -> DurableJob:
+        """Answer a question of a job as it was read, with the arguments of `DurableStore.answer`. Raises CallerError."""
+        return await self._serve(await self._store.answer(job.id, question.call_id, digest=question.digest, **answer))
+
+    async def cancel(self, job: DurableJob) -> DurableJob:
+        """Cancel a job; one that has ended stays as it is."""
+        return await self._store.request_cancel(job.id, "cancelled by an MCP client")
+
+    async def _serve(self, job: DurableJob) -> DurableJob:
+        """The job, once somebody runs it: a worker that died is missed by whoever asks for its job next."""
+        now = asyncio.get_running_loop().time()
+        if job.state in {"pending", "running"} and now >= self._next_start:
+            self._next_start = now + START_SECONDS
+            await asyncio.to_thread(self._start_worker)
+        return job
+
+
+def describe_job(job: DurableJob, questions: Sequence[Approval] = ()) -> dict[str, Any]:
+    """The job as the model of a client reads it; what is empty is left out."""
+    output = job.output or {}
+    described = {
+        "job": job.id,
+        "agent": job.kind,
+        "state": job.state,
+        "reason": job.reason,
+        "error": job.error,
+        "phase": job.phase,
+        "rounds": job.rounds,
+        "calls": job.calls,
+        "result": {name: value for name, value in output.items() if value and name not in _OMITTED},
+        "asks": [_describe_question(each) for each in questions],
+        "next": "" if job.state == "waiting" and not questions else _NEXT.get(job.state, ""),
+    }
+    return {name: value for name, value in described.items() if value not in ("", 0, [], {})}
+
+
+def describe_progress(job: DurableJob) -> str:
+    """How far the job is, in one line."""
+    rounds = f"round {job.rounds}, {job.calls} calls" if job.rounds else ""
+    return ": ".join([each for each in (job.state, job.reason or job.error, job.phase, rounds) if each])
+
+
+def _describe_question(question: Approval) -> dict[str, Any]:
+    described = {
+        "call": question.call_id,
+        "digest": question.digest,
+        "asks_for": "answer" if question.is_question else "approval",
+        "tool": question.name,
+        "arguments": question.arguments,
+        "why": question.why,
+    }
+    return {name: value for name, value in described.items() if value}
