@@ -242,10 +242,11 @@ soak: $(INSTALLED)
 soak-coding: $(INSTALLED)
 	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
 
-# make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance
+# make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance, and databases that crash
 SOAK_KILLS ?= 100
 soak-jobs: $(INSTALLED)
-	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 tests/jobs/test_kill.py
+	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 \
+		tests/jobs/test_kill.py tests/jobs/soak
 
 $(LOCKER)/.installed: .ci/uv.txt
 	@rm -rf $(LOCKER) && $(PYTHON) -m venv $(LOCKER)

@@ -98,9 +98,10 @@ class Fleet:
 
     def wait_for_jobs(self):
         """Wait until all jobs have ended, and check that each was done, once."""
+        self.database.engine.dispose()  # what a crash of the server may have left
         self.wait_for(lambda: all(job.has_ended for job in self.list()))
         assert [(job.state, job.reason) for job in self.list() if job.state != "completed"] == []
-        assert max(Counter(self.read_lines()).values()) == 1
+        assert max(Counter(self.read_lines()).values(), default=1) == 1
 
     def close(self):
         for worker in self.workers:

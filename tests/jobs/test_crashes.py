@@ -1,0 +1,42 @@
+"""The database crashes under the workers: they end, and those that are started again do each job once."""
+
+import signal
+
+import pytest
+from tests.jobs.crashing_server import crashing_server
+from tests.jobs.fleet import open_fleet
+
+from callboard.jobs.lease import EXIT_STATUS
+
+ROWS = 12
+
+
+@pytest.fixture
+def server():
+    with crashing_server() as server:
+        yield server
+
+
+def crash_while_rows_are_handed_back(server, folder, rows):
+    """A worker dies with many segments, and the database in the middle of their being handed back."""
+    with open_fleet(server.url, folder, seconds=600, concurrency=rows) as fleet:
+        [victim] = fleet.start()
+        fleet.create(rows, rounds=2)
+        fleet.wait_for(lambda: fleet.owners()[victim.executor] == rows)
+        fleet.settings = 0.01, 4
+        reapers = fleet.start(2)
+        victim.end(signal.SIGKILL)
+        fleet.wait_for(lambda: fleet.owners()[victim.executor] < rows)
+        server.crash()
+        errors = [worker.process.communicate(timeout=60)[1] for worker in reapers]
+        assert [worker.process.returncode for worker in reapers] == [EXIT_STATUS] * 2, errors
+        assert all("Traceback" not in error for error in errors)
+        server.start()
+        fleet.start(2)
+        fleet.wait_for_jobs()
+        return len(fleet.read_lines())
+
+
+def test_the_database_crashes_while_rows_are_handed_back(server, tmp_path):
+    """The first round of each job was begun and its outcome is unknown; the second was done."""
+    assert crash_while_rows_are_handed_back(server, tmp_path, ROWS) == ROWS
