@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Update, bindparam, delete, func, insert, literal, select, update
 
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
@@ -35,6 +36,19 @@ _ENTRIES = (
 )
 _OPEN_CALLS = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
 _APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
+
+
+# To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
+@cache
+def _update_job(names: tuple[str, ...]) -> Update:
+    fenced = update(jobs).where(jobs.c.key == bindparam("its_key"), jobs.c.fence == bindparam("its_fence"))
+    return fenced.values({name: bindparam(name) for name in (*names, "fence")})
+
+
+@cache
+def _update_document(names: tuple[str, ...]) -> Update:
+    its = update(documents).where(documents.c.job == bindparam("its_job"))
+    return its.values({name: bindparam(name) for name in names})
 
 
 class StoredJob(NamedTuple):
@@ -93,12 +107,12 @@ def add_job(connection: Connection, job: DurableJob) -> int:
 def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence: int) -> bool:
     """Write what differs from a stored job, and its fence, if the fence is the stored one. Whether it was."""
     changed = {name: getattr(job, name) for name in SUMMARY if getattr(job, name) != getattr(stored.job, name)}
-    fenced = update(jobs).where(jobs.c.key == stored.key, jobs.c.fence == stored.fence)
-    if connection.execute(fenced, to_row({**changed, "fence": fence})).rowcount != 1:
+    row = {**to_row(changed), "fence": fence, "its_key": stored.key, "its_fence": stored.fence}
+    if connection.execute(_update_job(tuple(changed)), row).rowcount != 1:
         return False
     noted = {name: value for name in DOCUMENT if (value := getattr(job, name)) is not getattr(stored.job, name)}
     if noted:
-        connection.execute(update(documents).where(documents.c.job == stored.key), to_row(noted))
+        connection.execute(_update_document(tuple(noted)), {**to_row(noted), "its_job": stored.key})
     add_notification(connection, stored.key, stored.job, job)
     return True
 

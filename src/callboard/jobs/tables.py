@@ -8,6 +8,7 @@ back exactly what they were given. Entries are only ever added, and removed with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -206,7 +207,12 @@ def _stored_version(connection: Connection, place: str) -> int:
 
 def insert_once(table: Table, connection: Connection) -> Any:
     """An insertion that leaves rows alone that are there already: they were written by a commit that went unnoticed."""
-    return _INSERTIONS[connection.dialect.name](table).on_conflict_do_nothing()
+    return _insert_once(table, connection.dialect.name)
+
+
+@cache
+def _insert_once(table: Table, dialect: str) -> Any:
+    return _INSERTIONS[dialect](table).on_conflict_do_nothing()
 
 
 _INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
