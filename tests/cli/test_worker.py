@@ -1,6 +1,7 @@
 """`callboard worker` runs jobs until it is told to stop, and says what is wrong with what it was told."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -81,6 +82,17 @@ def test_it_runs_the_jobs_of_its_agents(place, callboard):
     assert ended.stderr == f"callboard works on {queues} of {place / 'jobs.db'} (Ctrl-C stops it)\n"
     job = with_store(lambda store: store.get(job.id))
     assert (job.state, job.rounds) == ("completed", 1)
+
+
+def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
+    (place / "callboard").mkdir()
+    command = ["sh", "-c", f"cat > {place / 'told'}"]
+    (place / "callboard/callboard.toml").write_text(f"[[jobs.notify]]\ncommand = {json.dumps(command)}\n")
+    job = submit("crew:greeter")
+    assert callboard("worker", "--agents", "crew:greeter", "--until-idle", "0.1").returncode == 0
+    told = json.loads((place / "told").read_text())
+    assert (told["job"], told["state"]) == (job.id, "completed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,6 +63,7 @@ def worker(options: WorkerOptions) -> None:
 async def _work(database: Database, queues: Mapping[str, int], options: WorkerOptions) -> None:
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415  # as above
     from callboard.jobs.engine import Engine  # noqa: PLC0415
+    from callboard.jobs.notify import open_notifier  # noqa: PLC0415
     from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
@@ -75,7 +77,10 @@ async def _work(database: Database, queues: Mapping[str, int], options: WorkerOp
     try:
         store = DurableStore(database, engine.enqueue)
         runner = SegmentRunner(store, [AgentKind(agents)])
-        async with Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running:
+        async with (
+            open_notifier(database, partial(typer.echo, err=True)),
+            Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
+        ):
             _stop_at_signals(running)
             typer.echo(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)", err=True)
             await running.run(options.until_idle)

@@ -14,12 +14,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from callboard.jobs.coding_kind import OpenModel, coding_kinds, host_queue
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
+from callboard.jobs.notify import open_notifier
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
@@ -79,7 +81,10 @@ async def run_worker(open_model: OpenModel, *, idle_seconds: float = IDLE_SECOND
             try:
                 store = DurableStore(database, engine.enqueue)
                 runner = SegmentRunner(store, coding_kinds(store, open_model))
-                async with Worker(engine, store, runner, queues={host_queue(): 0}) as worker:
+                async with (
+                    open_notifier(database, partial(print, file=sys.stderr, flush=True)),
+                    Worker(engine, store, runner, queues={host_queue(): 0}) as worker,
+                ):
                     loop = asyncio.get_running_loop()
                     loop.add_signal_handler(signal.SIGTERM, worker.stop)
                     await worker.run(idle_seconds)

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from callboard.coding.jobs.json_encoding import encode_json
+from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import NotifySettings
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError
@@ -74,17 +75,20 @@ class Notifier:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        """What is being told is told to its end, which takes `seconds` at most."""
+        """Tells what is due once more; that takes `seconds` at most, as what is being told does."""
         self._stopping.set()
         if self._task is not None:
             await self._task
 
     async def _run(self) -> None:
-        while not self._stopping.is_set():
+        is_last = False
+        while not is_last:
+            # What happened until it stops is told as well: the worker may have ended its last job just now.
+            is_last = self._stopping.is_set()
             count = 0
             with suppress(CallboardError):  # the database is away, and this is tried again
                 count = await self.tell_due()
-            if count < MOST:
+            if count < MOST and not is_last:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), POLL_SECONDS)
 
@@ -123,6 +127,12 @@ class Notifier:
                 return await send
         except TimeoutError:
             return f"it took more than {self._seconds:g} s"
+
+
+def open_notifier(database: Database, show: Callable[[str], None]) -> Notifier:
+    """The notifier of those whom the user's own callboard.toml names. Raises CallerError."""
+    settings = load_settings({}, user_file(os.environ).parent, os.environ)
+    return Notifier(database, settings.jobs.notify, show)
 
 
 async def run_command(command: Sequence[str], body: bytes) -> str:
