@@ -113,8 +113,12 @@ def test_old_jobs_are_deleted_by_their_age(invoke, direct):
     JobStore().update(JobStore().create("chat", "", Path("/nowhere")), state="completed")
     JobStore(clock=lambda: then).update(direct, state="completed")
     assert old.id < new.id
+    trees = [JobStore().folder(each.id) / "tree" for each in (old, new)]
+    for tree in trees:
+        tree.mkdir(parents=True)
     assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "2 jobs deleted\n"
     assert listed() == [waits.id, new.id]
+    assert [tree.exists() for tree in trees] == [False, True]
     assert len(JobStore().all()) == 1
 
 

@@ -2,12 +2,18 @@
 
 import asyncio
 import json
+import os
+import pty
+import re
+import signal
+import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
-from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, store_of_user
+from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, read, store_of_user
 
 from callboard.cli.job_progress import JobProgress, describe_seconds
 from callboard.cli.watch import JsonViewer, Viewer, show_job
@@ -131,6 +137,39 @@ def test_the_exit_status_is_that_of_the_job(invoke, state, fields, code):
     done = invoke("jobs", "watch", job.id)
     assert done.exit_code == code
     assert f"== {state}" in done.stdout
+
+
+def test_ctrl_c_leaves_the_job_running(callboard):
+    async def build(store):
+        return (await begin(store)).job
+
+    job = make(build)
+    watching = subprocess.Popen(
+        [*callboard.command, "jobs", "watch", job.id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert watching.stdout.readline() == "== running\n"
+    watching.send_signal(signal.SIGINT)
+    _, told = watching.communicate(timeout=60)
+    assert told.startswith(f"the job goes on; callboard jobs cancel {job.id} ends it\n")
+    assert watching.returncode == 130
+    assert read(lambda store: store.get(job.id)).state == "running"
+
+
+def test_a_terminal_has_a_line_below_that_says_how_far_the_job_is(callboard):
+    job = make(make_ended)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([*callboard.command, "jobs", "watch", job.id], stdout=theirs, stderr=theirs) as watching:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # so a terminal ends on Linux
+            while piece := os.read(ours, 65536):
+                text += piece
+        os.close(ours)
+    assert watching.returncode == 0
+    lines = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", each) for each in text.decode().split("\n")]
+    assert "   4  <- shipped" in lines
+    assert "== completed" in lines
+    assert any(each.startswith("completed work · round 2 · 1 calls · 1,200 tokens in") for each in lines)
 
 
 def test_a_job_that_was_run_directly_is_not_watched(invoke):

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -30,11 +30,12 @@ from callboard.errors import CallerError
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
     from callboard.jobs.entries import JobEntry
-    from callboard.jobs.job import DurableJob
+    from callboard.jobs.job import DurableJob, DurableState, JobSummary
     from callboard.jobs.store import DurableStore
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LOCK: Final = "job.lock"
+_ENDED: Final[Sequence[DurableState]] = ("completed", "failed", "cancelled", "interrupted")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.")]
 
@@ -149,7 +150,7 @@ def remove(
         return
     targets = [find_job(name) for name in names or ()]
     for job in targets:
-        if job.state not in ("completed", "failed", "cancelled", "interrupted"):
+        if job.state not in _ENDED:
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
     _confirm(f"delete {', '.join([each.id for each in targets])}?", yes=yes)
     for job in targets:
@@ -163,8 +164,8 @@ def _remove(job: Job | DurableJob) -> None:
 
     if isinstance(job, DurableJob):
         read_jobs(lambda store: store.remove(job.id))
-    else:
-        JobStore().remove(job.id)
+    # The tree of a coding job that a worker ran is in such a folder too.
+    JobStore().remove(job.id)
 
 
 def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
@@ -176,8 +177,17 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
     old = [each for each in records.all() if each.completed_at and each.completed_at < oldest]
     for job in old:
         records.remove(job.id)
-    count = len(old) + (read_jobs(lambda store: store.remove_old(age)) if has_durable_jobs() else 0)
+    count = len(old)
+    if has_durable_jobs():
+        before = {each.id for each in read_jobs(_list_ended)}
+        count += read_jobs(lambda store: store.remove_old(age))
+        for identifier in before - {each.id for each in read_jobs(_list_ended)}:
+            records.remove(identifier)  # the tree of a coding job
     typer.echo(f"{count} jobs deleted", err=True)
+
+
+async def _list_ended(store: DurableStore) -> Sequence[JobSummary]:
+    return await store.list(_ENDED, limit=sys.maxsize)
 
 
 def parse_age(text: str) -> timedelta:

@@ -56,11 +56,13 @@ def watch(
     job = find_durable_job(name, "watched")
     viewer = JsonViewer() if as_json else Viewer(verbose=verbose)
 
-    def show_left() -> None:
-        typer.echo(f"not cancelled: the job goes on. callboard jobs cancel {job.id} ends it", err=True)
-
-    with read_store() as store, viewer:
-        job = interrupt.run(show_job(store, job.id, viewer), show_left)
+    try:
+        with read_store() as store, viewer:
+            job = interrupt.run(show_job(store, job.id, viewer))
+    except KeyboardInterrupt:
+        # Behind the viewer, which clears its line when it is left.
+        typer.echo(f"the job goes on; callboard jobs cancel {job.id} ends it", err=True)
+        raise
     raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))
 
 
