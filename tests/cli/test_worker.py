@@ -10,6 +10,7 @@ import pytest
 
 from callboard.core import UserCanister, contents
 from callboard.jobs.agent_kind import KIND, AgentInput
+from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.references import agent_queue
@@ -93,6 +94,16 @@ def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):
     assert callboard("worker", "--agents", "crew:greeter", "--until-idle", "0.1").returncode == 0
     told = json.loads((place / "told").read_text())
     assert (told["job"], told["state"]) == (job.id, "completed")
+
+
+def test_it_runs_the_jobs_of_the_coding_agents(place, callboard):
+    """Of a repository that is gone by now, here."""
+    gone = str(place / "gone")
+    job = with_store(lambda store: store.create("review", directory=gone, queue=host_queue()))
+    assert callboard("worker", "--until-idle", "0.1").returncode == 0
+    job = with_store(lambda store: store.get(job.id))
+    assert job.state == "failed"
+    assert "no worker here" not in job.error
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

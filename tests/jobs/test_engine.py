@@ -227,6 +227,20 @@ async def test_a_row_that_is_a_pickle_is_refused(engine, monkeypatch, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
+@in_loop
+async def test_rows_of_segments_that_are_long_over_are_removed(engine, monkeypatch):
+    runner = Runner()
+    await enqueue(engine, make_job("a"), make_job("b"))
+    async with serve(engine, runner) as worker:
+        await worker.run(until_idle=0.2)
+    await enqueue(engine, make_job("c"))
+    engine.remove_old()
+    assert len(read_rows(engine)) == 3
+    monkeypatch.setattr(engine_module, "KEEP_SECONDS", -1)
+    engine.remove_old()
+    assert [row["workflow_uuid"] for row in read_rows(engine)] == ["c-1"]
+
+
 async def claim_for(engine, executor, jobs):
     """Rows as of an executor that claimed them and died."""
     await enqueue(engine, *jobs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import signal
 import sys
 from collections.abc import Iterable, Mapping
@@ -61,7 +60,9 @@ def worker(options: WorkerOptions) -> None:
 
 
 async def _work(database: Database, queues: Mapping[str, int], options: WorkerOptions) -> None:
-    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415  # as above
+    from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
+    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
+    from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.engine import Engine  # noqa: PLC0415
     from callboard.jobs.notify import open_notifier  # noqa: PLC0415
     from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
@@ -73,16 +74,18 @@ async def _work(database: Database, queues: Mapping[str, int], options: WorkerOp
     sys.path.append(os.getcwd())  # noqa: PTH109  # a text, as the others
     agents = {normalize_reference(each): load_agent(each) for each in options.agents or ()}
     queues = {**queues, **{agent_queue(each): 0 for each in agents}}
+    tell = partial(typer.echo, err=True)
     engine = await asyncio.to_thread(Engine, database)
     try:
         store = DurableStore(database, engine.enqueue)
-        runner = SegmentRunner(store, [AgentKind(agents)])
+        coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
+        runner = SegmentRunner(store, [AgentKind(agents), *coding])
         async with (
-            open_notifier(database, partial(typer.echo, err=True)),
+            open_notifier(database, tell),
             Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
         ):
             _stop_at_signals(running)
-            typer.echo(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)", err=True)
+            tell(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)")
             await running.run(options.until_idle)
     finally:
         await asyncio.to_thread(engine.close)
@@ -104,10 +107,11 @@ def _stop_at_signals(running: Worker) -> None:
 
 def _read_queues(texts: Iterable[str]) -> dict[str, int]:
     """The queues by their names, and how many jobs may start a minute on each; 0 sets no limit."""
-    from callboard.jobs.job import QUEUE  # noqa: PLC0415  # not for --help
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
+    from callboard.jobs.job import QUEUE  # noqa: PLC0415
 
     queues = {}
-    for text in texts or (QUEUE, f"{QUEUE}-{platform.node()}"):
+    for text in texts or (QUEUE, host_queue()):
         name, equals, starts = text.rpartition("=")
         if equals and not (starts.isascii() and starts.isdigit() and int(starts)):
             raise typer.BadParameter(f"{text!r} does not end with how many may start a minute", param_hint="--queue")

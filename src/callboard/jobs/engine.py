@@ -52,6 +52,10 @@ OUTCOME_SECONDS: Final = 2.0
 """What DBOS has, when it ends, to note down which segments are over. One that it does not note is begun once more, and
 ends at once, for its job is beyond it."""
 
+KEEP_SECONDS: Final = 3600
+"""For which the row of a segment that is over is kept. What the segment did stands in our tables."""
+REMOVED_AT_ONCE: Final = 500
+
 _WORKFLOW: Final = "callboard_segment"
 _STATUS: Final = "workflow_status"
 _TEXTS: Final = "workflow_uuid status executor_id queue_name application_name application_version owner_xid"
@@ -250,6 +254,19 @@ class Engine:
         )
         with self.database.engine.connect() as connection:
             return [(row.id, row.segment, _ABANDONED[row.status]) for row in connection.execute(query)]
+
+    def remove_old(self) -> None:
+        """Delete the rows of segments that are over for so long that nobody will queue them again by mistake."""
+        status = self._status
+        query = sa.select(status.c.workflow_uuid).where(
+            status.c.status.in_(("SUCCESS", "CANCELLED")),
+            status.c.updated_at < _now() - KEEP_SECONDS * 1000,
+            self._is_ours(),
+        )
+        with self.database.engine.connect() as connection:
+            workflows = list(connection.scalars(query.limit(REMOVED_AT_ONCE)))
+        if workflows:
+            self._client.delete_workflows(workflows)
 
     def _is_due(self) -> bool:
         status = self._status

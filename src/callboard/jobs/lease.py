@@ -33,7 +33,7 @@ from callboard.jobs.database import Database
 CHECK_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 8.0
 """After so long without a word of the holder, PostgreSQL ends its session: it was stopped, or its host is gone."""
-LOOK_SECONDS: Final = 0.05
+LOOK_SECONDS: Final = 0.1
 """How often SQLite's file is asked whether another connection wrote to it; that reads a counter in shared memory."""
 EXIT_STATUS: Final = 75
 """Of a process that lost its lease: EX_TEMPFAIL, start it again."""

@@ -169,6 +169,7 @@ class Worker:
             with suppress(CallboardError, SQLAlchemyError):  # as above
                 for job_id, segment, reason in await asyncio.to_thread(self._engine.find_abandoned):
                     await self._store.interrupt(job_id, segment, reason)
+                await asyncio.to_thread(self._engine.remove_old)
 
     def _is_idle(self) -> bool:
         try:
