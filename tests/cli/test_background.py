@@ -18,8 +18,9 @@ from callboard.testing import FakeBackend
 
 repository, faulty, home = coding.repository, coding.faulty, coding.home
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
-DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short", "--background")
+DEBUG = ("debug", "--symptoms", "test_add fails", "--workflow", "short")
 WAIT = 0.05
+PATIENCE = 4 * coding.LIMIT
 
 
 @pytest.fixture
@@ -31,9 +32,13 @@ def place(tmp_path, home, monkeypatch):
     return tmp_path / "state" / "callboard" / "jobs"
 
 
+def run(repository, *arguments):
+    command = [sys.executable, "-c", coding.PROGRAM, *arguments]
+    return subprocess.run(command, cwd=repository.root, capture_output=True, text=True, check=False)
+
+
 def submit(repository, url, *more):
-    arguments = [sys.executable, "-c", coding.PROGRAM, *DEBUG, "--model", "fake-model", "--base-url", url, *more]
-    return subprocess.run(arguments, cwd=repository.root, capture_output=True, text=True, check=False)
+    return run(repository, *DEBUG, "--model", "fake-model", "--base-url", url, *(more or ("--background",)))
 
 
 async def wait_until_ended(store, identifier):
@@ -56,21 +61,71 @@ def stopped_worker(place):
 def test_a_worker_runs_the_jobs_and_is_started_once(place, repository):
     async def scenario():
         async with FakeBackend([MEND, MEND]) as backend:
-            first = await asyncio.to_thread(submit, repository, backend.url)
+            first = await asyncio.to_thread(submit, repository, backend.url, "--background", "--json")
             assert first.returncode == 0, first.stderr
             with stopped_worker(place), Database.open(f"sqlite:///{place / 'jobs.db'}") as database:
                 store = DurableStore(database)
-                async with asyncio.timeout(coding.LIMIT):
-                    job = await wait_until_ended(store, first.stdout.strip())
-                    second = await asyncio.to_thread(submit, repository, backend.url, "--json")
-                    other = await wait_until_ended(store, json.loads(second.stdout)["id"])
-                return first, job, second, other
+                async with asyncio.timeout(PATIENCE):
+                    job = await wait_until_ended(store, json.loads(first.stdout)["id"])
+                    second = await asyncio.to_thread(submit, repository, backend.url, "--wait")
+                assert second.returncode == 0, second.stderr
+                return first, job, second, (await store.list())[0]
 
     first, job, second, other = asyncio.run(scenario())
+    assert "== completed" in second.stdout
     log = place / "jobs.db-coding-worker.log"
     assert f"a worker was started, and ends when it is idle; it writes to {log}" in first.stderr
     assert "a worker was started" not in second.stderr
     for each in (job, other):
-        assert (each.state, each.kind, each.rounds) == ("completed", "debug", 1), (each.error, log.read_text())
-        assert repository.git("show", f"{each.output['branch']}:calc.py").endswith("a + b\n")
+        assert (each.state, each.kind, each.rounds, each.calls) == ("completed", "debug", 1, 1), each.error
+    assert repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
     assert log.stat().st_mode & 0o777 == 0o600
+    # What is shown of jobs is the same, whoever ran them.
+    listed = run(repository, "jobs", "list").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == [other.id, job.id]
+    assert all(" debug   completed " in line for line in listed)
+    shown = run(repository, "jobs", "show", job.id).stdout
+    assert "tests      pytest: 1 passed" in shown
+    assert f"branch     {job.output['branch']}" in shown
+    assert "+    return a + b" in run(repository, "jobs", "show", job.id, "--diff").stdout
+    assert f"{job.id}: completed" in run(repository, "jobs", "cancel", job.id).stdout
+    assert "it cannot be resumed" in run(repository, "jobs", "resume", job.id).stderr
+    assert "is gone" in run(repository, "undo", job.id).stdout
+    assert job.output["branch"] not in repository.git("branch")
+
+
+def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(place, repository, home):
+    (home / "callboard").mkdir()
+    (home / "callboard" / "callboard.toml").write_text('[permissions]\nask = ["put_code"]\n')
+
+    async def wait_until_asked(store, identifier):
+        while (await store.get(identifier)).state != "waiting":  # noqa: ASYNC110  # as above
+            await asyncio.sleep(WAIT)
+        return await store.read_approvals(identifier)
+
+    async def scenario():
+        async with FakeBackend([MEND, MEND]) as backend:
+            first = await asyncio.to_thread(submit, repository, backend.url)
+            second = await asyncio.to_thread(submit, repository, backend.url)
+            with Database.open(f"sqlite:///{place / 'jobs.db'}") as database:
+                store = DurableStore(database)
+                async with asyncio.timeout(PATIENCE):
+                    with stopped_worker(place):
+                        (asked,) = await wait_until_asked(store, first.stdout.strip())
+                        await wait_until_asked(store, second.stdout.strip())
+                    shown = await asyncio.to_thread(run, repository, "jobs", "show", first.stdout.strip())
+                    assert "waiting" in shown.stdout
+                    assert f"--digest {asked.digest}" in shown.stdout
+                    cancelled = await asyncio.to_thread(run, repository, "jobs", "cancel", second.stdout.strip())
+                    assert cancelled.stdout.strip() == f"{second.stdout.strip()}: cancelled (cancelled)"
+                    arguments = ("jobs", "approve", first.stdout.strip(), "--digest", asked.digest)
+                    approved = await asyncio.to_thread(run, repository, *arguments)
+                    assert approved.returncode == 0, approved.stderr
+                    with stopped_worker(place):
+                        return await wait_until_ended(store, first.stdout.strip())
+
+    job = asyncio.run(scenario())
+    assert job.state == "completed", job.error
+    assert repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
+    # The tree of the job that was cancelled while it waited is gone too.
+    assert repository.git("worktree", "list").count("\n") == 1

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
 
 from callboard.errors import CallerError
 from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
-    from callboard.jobs.job import DurableJob
+    from callboard.jobs.job import DurableJob, JobSummary
     from callboard.jobs.store import DurableStore
 
 T = TypeVar("T")
 
+PATIENCE: Final = 10.0
+"""Seconds in which a worker ends a job that is cancelled."""
+POLL_SECONDS: Final = 0.1
 _VARIABLE: Final = "CALLBOARD_DATABASE_URL"
 _HINT: Final = "callboard jobs list --all shows them"
 
@@ -64,9 +70,16 @@ def read_store() -> Iterator[DurableStore]:
 
 
 def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
-    """Do something with the store and its queue, and close it."""
+    """Do something with the store and its queue, and close it. A coding job that goes on by that gets a worker."""
+    from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
+    from callboard.jobs.job import DurableJob  # noqa: PLC0415
+
     with open_store() as store:
-        return asyncio.run(work(store))
+        changed = asyncio.run(work(store))
+        if isinstance(changed, DurableJob) and changed.state == "pending" and changed.queue == host_queue():
+            ensure_worker(store.database)
+        return changed
 
 
 def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
@@ -94,6 +107,41 @@ def find_job(name: str) -> Job | DurableJob:
 
 async def _find(store: DurableStore, name: str) -> list[DurableJob]:
     return [await store.get(each) for each in await store.find(name)]
+
+
+def cancel_durable_job(job: DurableJob) -> DurableJob:
+    """Cancel a job, and wait until its worker has ended it, as far as one does within `PATIENCE` seconds."""
+    from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # not for --help
+
+    async def cancel(store: DurableStore) -> DurableJob:
+        cancelled = await store.request_cancel(job.id)
+        for _ in range(int(PATIENCE / POLL_SECONDS)):
+            if cancelled.has_ended:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+            cancelled = await store.get(job.id)
+        with suppress(CallerError):  # its repository may be gone
+            await settle_cancelled(cancelled)
+        return cancelled
+
+    return change_jobs(cancel)
+
+
+def list_durable_jobs() -> Sequence[JobSummary]:
+    """All durable jobs, the newest first."""
+    return read_jobs(lambda store: store.list(limit=sys.maxsize)) if has_durable_jobs() else []
+
+
+def to_record(job: DurableJob) -> Job:
+    """A durable job as the record of a direct run has it, for what shows both."""
+    from callboard.coding.jobs.job import Job, JobOutput  # noqa: PLC0415  # not for --help
+
+    output = job.output or {}
+    fields = job.as_json() | {"type": job.kind, "output": {"summary": output.get("text", ""), **output}}
+    known = {name: fields[name] for name in Job.__struct_fields__ if name in fields}
+    read: JobOutput = msgspec.convert(known.pop("output"), JobOutput, strict=False)
+    times = {name: getattr(job, name) for name in ("created_at", "started_at", "completed_at")}
+    return Job(**{**known, **times, "output": read})
 
 
 def find_durable_job(name: str, verb: str) -> DurableJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -75,6 +76,10 @@ class JobOptions:
         ),
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
+    ] = False
     background: Annotated[
         bool,
         typer.Option(
@@ -234,9 +239,15 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
-    if options.background:
-        submit_job(request, display, as_json=options.as_json)
-        return
+    if options.background or options.wait:
+        job = submit_job(request, display)
+        if not options.wait:
+            typer.echo(json.dumps(job.as_json()) if options.as_json else job.id)
+            display.tell(f"callboard jobs watch {job.id} shows it", "2")
+            return
+        from callboard.cli.watch import watch  # noqa: PLC0415  # as above
+
+        watch(job.id, as_json=options.as_json, verbose=verbose)
     follow_job(
         request,
         jobs,

@@ -20,6 +20,7 @@ from callboard.text.display import collapse, strip_controls
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
     from callboard.coding.jobs.log import Step
+    from callboard.jobs.job import JobSummary
 
 app = typer.Typer(no_args_is_help=True, help="The jobs of the coding agents.")
 
@@ -115,20 +116,32 @@ def list_jobs(
     all_: Annotated[bool, typer.Option("--all", help="Of all directories, not of this one alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
 ) -> None:
-    """List the jobs, the newest first."""
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
+    """List the jobs, the newest first: those that ran directly and those of workers."""
+    from callboard.cli.durable_store import list_durable_jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
     here = Path.cwd()
-    jobs = [each for each in JobStore().all() if all_ or here in (Path(each.directory), *Path(each.directory).parents)]
+    jobs: list[Job | JobSummary] = [*JobStore().all(), *list_durable_jobs()]
+    # Ids sort by the time at which the jobs were made.
+    jobs.sort(key=lambda each: each.id, reverse=True)
+    jobs = [each for each in jobs if all_ or here in (Path(each.directory), *Path(each.directory).parents)]
     for each in jobs:
-        if as_json:
-            typer.echo(json.dumps(each.as_json()))
-        else:
-            created = f"{each.created_at.astimezone():%Y-%m-%d %H:%M}"
-            state = each.state if each.state != "running" else f"running {each.phase}"
-            typer.echo(f"{each.id}  {created}  {each.type:6}  {collapse(state):18}  {collapse(each.description, 60)}")
+        typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
     if not jobs and not as_json:
         typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
+
+
+def _describe_job(job: Job | JobSummary) -> str:
+    """A job in one line."""
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415  # not for --help
+
+    created = f"{job.created_at.astimezone():%Y-%m-%d %H:%M}"
+    kind, title, waits_for = (
+        (job.type, job.description, "") if isinstance(job, Job) else (job.kind, job.title, job.waits_for)
+    )
+    details = {"running": job.phase, "waiting": waits_for.replace("_", " ")}.get(job.state, "")
+    state = collapse(f"{job.state} {details}".strip())
+    return f"{job.id}  {created}  {collapse(kind):6}  {state:18}  {collapse(title, 60)}"
 
 
 @app.command("show")
@@ -138,13 +151,16 @@ def show_job(
     diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
 ) -> None:
     """Show a job: its task, its state and its outcome."""
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import find_job, read_jobs, to_record  # noqa: PLC0415  # not for --help
+    from callboard.cli.watch import describe_waiting  # noqa: PLC0415
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
-    jobs = JobStore()
-    job = jobs.load(name)
+    found = find_job(name)
+    job = found if isinstance(found, Job) else to_record(found)
     output = job.output
     if as_json:
-        typer.echo(json.dumps(job.as_json(), indent=2))
+        typer.echo(json.dumps(found.as_json(), indent=2))
         return
     if diff:
         _print(output.diff)
@@ -166,11 +182,16 @@ def show_job(
         "files": ", ".join(output.files),
         "tests": output.tests,
         "missing": "; ".join(output.missing),
-        "record": str(jobs.folder(job.id)),
+        "record": str(JobStore().folder(job.id)) if isinstance(found, Job) else "",
+        "queue": "" if isinstance(found, Job) else found.queue,
+        "from": "" if isinstance(found, Job) else found.parent,
     }
     for key, value in rows.items():
         if value:
             typer.echo(f"{key:9}  {collapse(str(value), 400)}")
+    if not isinstance(found, Job):
+        for line in read_jobs(lambda store: describe_waiting(store, found)):
+            typer.echo(collapse(line, 2000))
     _print(f"\n{job.description}\n")
     if output.summary:
         _print(f"\n{output.summary}\n")
@@ -183,13 +204,16 @@ def _print(text: str) -> None:
 
 @app.command("cancel")
 def cancel_job(name: JobName) -> None:
-    """End a job that runs: its call, its commands and their processes."""
+    """End a job that runs or waits: its call, its commands and their processes, wherever they are."""
     import asyncio  # noqa: PLC0415  # not for --help
 
+    from callboard.cli.durable_store import cancel_durable_job, find_job  # noqa: PLC0415
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
-    job = asyncio.run(JobStore().cancel(name))
-    typer.echo(f"{job.id}: {job.state}{f' ({job.reason})' if job.reason else ''}")
+    job = find_job(name)
+    ended = asyncio.run(JobStore().cancel(job.id)) if isinstance(job, Job) else cancel_durable_job(job)
+    typer.echo(f"{ended.id}: {ended.state}{f' ({ended.reason})' if ended.reason else ''}")
 
 
 @app.command("resume")
@@ -207,18 +231,28 @@ def resume_job(
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning, notes and usage.")
     ] = False,
 ) -> None:
-    """Go on with a job whose process died: in its tree, with what the model knew. Settings are read again.
+    """Go on with a job whose process died, or that a worker runs and that did not complete. Settings are read again.
 
-    What it was told and did before is not repeated; a call that was under way is not made again.
+    It goes on in its tree, with what the model knew. What it was told and did before is not repeated; a call that was
+    under way is not made again.
     """
-    from callboard.cli.follow_job import follow_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import change_jobs, find_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents import job_runner  # noqa: PLC0415
     from callboard.coding.agents.job_request import request_of  # noqa: PLC0415
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
+    job = find_job(name)
+    if not isinstance(job, Job):
+        if model or base_url:
+            raise CallerError("a worker reads the model of the job", path=job.id, hint="leave --model out")
+        resumed = change_jobs(lambda store: store.resume(job.id))
+        typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
+        return
     jobs = JobStore()
-    job = jobs.load(name)
+    job = jobs.load(job.id)
     if job.type == "chat":
         raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
@@ -256,8 +290,12 @@ def undo(name: JobName) -> None:
     """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
     import asyncio  # noqa: PLC0415  # not for --help
 
+    from callboard.cli.durable_store import find_job, to_record  # noqa: PLC0415
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
     from callboard.coding.undo import undo_job  # noqa: PLC0415
 
-    jobs = JobStore()
-    typer.echo(asyncio.run(undo_job(jobs.load(name), jobs)))
+    job = find_job(name)
+    if not JobStore().folder(job.id).is_dir():
+        raise CallerError("nothing of the job is on this host", path=job.id)
+    typer.echo(asyncio.run(undo_job(job if isinstance(job, Job) else to_record(job), JobStore())))

@@ -103,7 +103,7 @@ async def show_job(
     state = ("", "", "", 0)
     async for job, entries in follow(store, identifier, pause):
         now = (job.state, job.reason, job.executor, job.segment)
-        lines = await _describe_waiting(store, job)
+        lines = await describe_waiting(store, job)
         # What a job says comes before it ends or waits, and behind that it runs.
         if is_over := job.has_ended or job.state == "waiting":
             _show_entries(viewer, entries)
@@ -126,7 +126,7 @@ def _has_new_runner(before: tuple[str, str, str, int], now: tuple[str, str, str,
     return before[0] == now[0] == "running" and before[2] != now[2]
 
 
-async def _describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
+async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
     """What a job waits for, and the commands that answer it, a line each."""
     if job.state != "waiting":
         return []

@@ -23,8 +23,9 @@ from callboard.coding.agents.job_runner import JobRunner, add_github_text
 from callboard.coding.agents.phase_runner import MAX_CHANGE
 from callboard.coding.agents.prompts import task_text
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
-from callboard.coding.git.open_tree import describe_change
+from callboard.coding.git.open_tree import describe_change, is_closed, reopen_tree
 from callboard.coding.git.repository import find_repository
+from callboard.coding.git.tree import TreeRecord
 from callboard.coding.jobs.job import Job, JobType
 from callboard.coding.jobs.json_encoding import encode_json
 from callboard.coding.jobs.store import JobStore
@@ -32,6 +33,7 @@ from callboard.configuration import Settings, load_settings
 from callboard.core import Answer, InvocationCanister
 from callboard.errors import CallerError
 from callboard.jobs.coding_record import CodingRecord
+from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.segment import JobSegment
@@ -82,6 +84,21 @@ async def submit_request(store: DurableStore, request: JobRequest, model: str, *
     )
 
 
+async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None:
+    """Put what a job changed onto its branch, and take its tree away, where it was cancelled while no process ran it.
+
+    Raises CallerError.
+    """
+    jobs = JobStore(folders)
+    folder = jobs.folder(job.id)
+    if job.kind not in KINDS or job.state != "cancelled" or TreeRecord.load(folder) is None or is_closed(folder):
+        return
+    with jobs.running(job.id):
+        tree = await reopen_tree(Path(job.directory), folder, "")
+        await tree.commit(f"Not finished: {job.title}")
+        await tree.close(keep=False)
+
+
 class CodingKind:
     """One of the four kinds; see `coding_kinds`."""
 
@@ -96,8 +113,7 @@ class CodingKind:
         job = segment.job
         folder = self._make_folder(job.id)
         async with self._own(job.id):
-            items = [each.item for each in await self._store.read_entries(job.id)]
-            record = CodingRecord(segment, folder, items)
+            record = CodingRecord(segment, folder, await self._read_items(job, folder))
             request = self._read_request(record.job)
             model = await asyncio.to_thread(self._open_model, request.settings)
             try:
@@ -111,6 +127,19 @@ class CodingKind:
         async with self._own(job.id):
             change = await describe_change(Path(job.directory), self._make_folder(job.id), MAX_CHANGE)
         return f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
+
+    async def _read_items(self, job: DurableJob, folder: Path) -> list[Item]:
+        """The entries that the job goes on from: none where it has no tree yet, as one that is to be done once more.
+
+        Raises CallerError for a fork of rounds whose tree nobody has.
+        """
+        entries = await self._store.read_entries(job.id)
+        if TreeRecord.load(folder) is not None:
+            return [each.item for each in entries]
+        if any(each.round for each in entries):
+            hint = f"callboard jobs retry {job.parent.partition('@')[0]} begins anew"
+            raise CallerError("the tree of a coding job is not kept for each round", path=job.parent, hint=hint)
+        return []
 
     async def _run(
         self, segment: JobSegment, record: CodingRecord, request: JobRequest, model: PlannedModel

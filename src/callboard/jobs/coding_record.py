@@ -82,10 +82,11 @@ class CodingRecord:
         self._notes: dict[str, Any] = {}
         """What is not written yet of the memory."""
         self._phase = segment.job.phase
+        self._calls: int | None = None
         self._journal = JobJournal(segment, _RUN)
         self._run = ""
         """The name of the run whose journal was opened last."""
-        self.job = _read_job(segment.job, folder / _OUTPUT)
+        self.job = _read_job(segment.job, folder / _OUTPUT, is_new=not items)
 
     @property
     def is_left(self) -> bool:
@@ -126,6 +127,7 @@ class CodingRecord:
         self._phase = self.job.phase
         if "output" in changes:
             write_private(self.folder / _OUTPUT, encode_json(self.job.output))
+        self._calls = changes.get("calls", self._calls)
         self._notes |= {name: value for name, value in changes.items() if name in ("memory", "tree")}
 
     async def save(self) -> None:
@@ -155,7 +157,9 @@ class CodingRecord:
         memory = self._segment.job.memory
         if self._run:
             memory = {name: value for name, value in memory.items() if name == self._run or not name.startswith(_RUN)}
-        return {"phase": self._phase, "memory": {**memory, **notes}}
+        # The journals do not count the calls by which code blocks were applied.
+        calls = {} if self._calls is None or self.is_left else {"calls": self._calls}
+        return {"phase": self._phase, "memory": {**memory, **notes}, **calls}
 
 
 class CodingJournal:
@@ -184,14 +188,14 @@ class CodingJournal:
         await self._record.write(self._journal.end_call(invocation, result))
 
 
-def _read_job(job: DurableJob, output: Path) -> Job:
-    """The job as its runner knows it."""
+def _read_job(job: DurableJob, output: Path, *, is_new: bool) -> Job:
+    """The job as its runner knows it; a new one has nothing of the job that it was made of."""
     names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "created_at")
     return Job(
         **{name: getattr(job, name) for name in names},
         type=job.kind,  # type: ignore[arg-type]  # its kind is one of these
         started_at=job.started_at,
-        tree=job.memory.get("tree", {}),
-        memory=job.memory.get("memory", {}),
+        tree={} if is_new else job.memory.get("tree", {}),
+        memory={} if is_new else job.memory.get("memory", {}),
         output=msgspec.json.decode(output.read_bytes(), type=JobOutput) if output.exists() else JobOutput(),
     )

@@ -196,7 +196,8 @@ class JobStore:
             return []
         if (self.folder(identifier) / _FILE).is_file():
             return [identifier]
-        return [path.name for path in self.directory.glob("*") if path.name.startswith(identifier)]
+        names = [path.parent.name for path in self.directory.glob(f"*/{_FILE}")]
+        return [name for name in names if name.startswith(identifier)]
 
     def _write(self, job: Job) -> None:
         write_private(self.folder(job.id) / _FILE, msgspec.json.format(encode_json(job), indent=2))
