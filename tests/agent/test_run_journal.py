@@ -51,7 +51,7 @@ class MemoryJournal:
     def call_key(self, invocation):
         return f"job:{invocation.identifier}"
 
-    async def save(self, items, progress):
+    async def save(self, items, progress, *, begins):
         self._write(lambda: (self.items.extend(items), setattr(self, "progress", progress)))
 
     async def begin_call(self, invocation, idempotent):
@@ -161,7 +161,7 @@ def test_a_reply_is_saved_before_its_calls_begin_and_a_result_before_the_next_re
     order = []
 
     class Recorder(MemoryJournal):
-        async def save(self, items, progress):
+        async def save(self, items, progress, *, begins):
             order.extend(type(each).__name__[:-8] for each in items)
 
         async def begin_call(self, invocation, idempotent):

@@ -340,7 +340,7 @@ class Run(Generic[OutputT_co]):
                 while self._actions:
                     action = self._actions.popleft()
                     if self._journal is not None:
-                        await self._journal.save(action)
+                        await self._save(self._journal, action)
                     match action:
                         case CallModel():
                             yield self._give(RoundStarted(action.number))
@@ -567,6 +567,11 @@ class Run(Generic[OutputT_co]):
         for result in self._active.executor.unseen:
             self._loop.feed(ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
+
+    async def _save(self, journal: RunJournal, action: Action) -> None:
+        """Save what the action follows from. A hook that looks at calls may wait for somebody, so it comes later."""
+        begins = isinstance(action, Execute) and len(action.invocations) > len(action.answered)
+        await journal.save(action, begins=begins and self._active.settings.before_call is None)
 
     async def _end_out_of_time(self, why: str) -> RunEnded:
         ended = self._stop(why, "incomplete")

@@ -42,16 +42,19 @@ class RunJournal:
         self._ended.update(identifiers)
         self.saved -= len(identifiers)
 
-    async def save(self, action: Action | None = None) -> None:
-        """Save what the transcript has grown by, and that the run ends where that is the action that follows."""
+    async def save(self, action: Action | None = None, *, begins: bool = False) -> None:
+        """Save what the transcript has grown by, and that the run ends where that is the action that follows.
+
+        `begins` says that nothing follows but calls, which begin at once.
+        """
         loop = self._find_loop()
         grown = loop.transcript[self.saved :]
         items = [each for each in grown if not (isinstance(each, ResultCanister) and each.invocation_id in self._ended)]
         finish = action if isinstance(action, Finish) else None
-        if items or (
-            finish is not None and finish.state not in ("failed", self._end)
-        ):  # a failure may be of the moment
-            await self._write(items, loop, finish)
+        # A failure may be of the moment, so it is decided again.
+        is_decided = finish is not None and finish.state not in ("failed", self._end)
+        if items or is_decided:
+            await self._write(items, loop, finish, begins=begins)
         self.saved += len(grown)
         if any(isinstance(each, ResultCanister) for each in grown):
             self._ended.clear()
@@ -75,6 +78,8 @@ class RunJournal:
         await self._journal.end_call(invocation, completed)
         self._ended.add(invocation.identifier)
 
-    async def _write(self, items: Sequence[Canister | RolledBack], loop: Loop, finish: Finish | None) -> None:
+    async def _write(
+        self, items: Sequence[Canister | RolledBack], loop: Loop, finish: Finish | None, *, begins: bool = False
+    ) -> None:
         progress = replace(loop.progress(self._clock(), finish), history_length=self._history_length)
-        await self._journal.save(items, progress)
+        await self._journal.save(items, progress, begins=begins)

@@ -132,8 +132,11 @@ class Journal(Protocol):
         """A name of the call that no other call of any run has, and that it has again when it is run again."""
         ...
 
-    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /) -> None:
-        """Keep what the conversation has grown by, in one piece; results that `end_call` got are not among it."""
+    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
+        """Keep what the conversation has grown by, in one piece; results that `end_call` got are not among it.
+
+        Where `begins`, nothing but calls of it follows: it may be kept when the first `begin_call` returns.
+        """
         ...
 
     async def begin_call(self, invocation: InvocationCanister, idempotent: bool, /) -> ResultCanister | None:

@@ -173,10 +173,10 @@ class CodingJournal:
     def call_key(self, invocation: InvocationCanister, /) -> str:
         return self._journal.call_key(invocation)
 
-    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /) -> None:
+    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
         await self._record.write_notes()
         steps: Any = self._record.take_steps()
-        await self._record.write(self._journal.save([*steps, *items], progress))
+        await self._record.write(self._journal.save([*steps, *items], progress, begins=begins))
 
     async def begin_call(
         self, invocation: InvocationCanister, idempotent: bool, /

@@ -7,6 +7,7 @@ them. What a run needs to go on is in the same transaction as the entries that i
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -58,6 +59,8 @@ class JobJournal:
         self._segment = segment
         self._name = name
         self._counts = segment.call_counts
+        self._saving: asyncio.Task[None] | None = None
+        """Commits the reply whose calls begin."""
         notes = _read_notes(job.memory.get(name), job.id)
         self.progress: RunProgress | None = notes.progress if notes else start
         self.is_reopened = False
@@ -74,15 +77,24 @@ class JobJournal:
         again = f"#{count}" if count > 1 else ""
         return f"{self._segment.job.id}:{invocation.identifier}{again}"
 
-    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress) -> None:
-        """Commit what the conversation has grown by, and the progress."""
+    async def save(
+        self, items: Sequence[Canister | RolledBack], progress: RunProgress, *, begins: bool = False
+    ) -> None:
+        """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
         self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
-        await self._write(self._segment.claim.append(items, **self._changes(progress)))
+        writing = self._write(self._segment.claim.append(items, **self._changes(progress)))
+        if not begins:
+            await writing
+            return
+        self._saving = asyncio.create_task(writing)
+        self._saving.add_done_callback(_take_outcome)
 
     async def begin_call(self, invocation: InvocationCanister, idempotent: bool) -> None:
         """Commit that the call begins, unless it may as well run twice."""
         if not idempotent:
             await self._write(self._segment.claim.begin_calls([invocation]))
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
 
     async def end_call(self, _: InvocationCanister, result: ResultCanister) -> None:
         """Commit the result, and that the call is over."""
@@ -148,6 +160,12 @@ class JobJournal:
             cost=before.cost + progress.cost if before.is_priced and progress.is_priced else None,
             memory={**job.memory, self._name: msgspec.to_builtins(notes)},
         )
+
+
+def _take_outcome(saving: asyncio.Task[None]) -> None:
+    """Looks at a failure that no call waits for any more: whatever is written next fails as well."""
+    if not saving.cancelled():
+        saving.exception()
 
 
 def _read_notes(notes: Any, identifier: str) -> _Notes | None:
