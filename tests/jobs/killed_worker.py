@@ -29,14 +29,29 @@ LONGEST = 0.03
 REFERENCE = "tests.jobs.killed_worker:agent"
 QUEUE = "killed"
 
+LINES = ROUNDS * CALLS * 2 + ROUNDS + 1
+"""What the model and the calls of one job write."""
+JITTER = 0.005
+"""Seconds at most between the line at which a worker dies and its death."""
+
 log = {"path": Path()}
-on_request = threading.Event()
+die_now = threading.Event()
+
+
+class Countdown:
+    """The lines until the worker dies."""
+
+    lines = 0
 
 
 def write(*words):
     file = os.open(log["path"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(file, (" ".join(map(str, words)) + "\n").encode())
     os.close(file)
+    if words[0] in {"ask", "begin", "end"}:
+        Countdown.lines -= 1
+        if Countdown.lines == 0:
+            die_now.set()
 
 
 async def work(key):
@@ -62,7 +77,6 @@ def reply(request):
     results = sum(isinstance(each, ResultCanister) for each in request.canisters)
     round_number = results // CALLS
     write("ask", request.canisters[0].text, round_number)
-    on_request.set()
     if round_number == ROUNDS:
         return "Done."
     return [Call(("change", "look")[at % 2], {"number": CALLS * round_number + at}) for at in range(CALLS)]
@@ -83,17 +97,17 @@ class WatchedKind(AgentKind):
         return await super().run(segment)
 
 
-def serve(url, log_path, kill_after, seed):
-    """Run what is queued until nothing is left; die so many seconds after the model was asked for the first time."""
+def serve(url, log_path, lines, seed):
+    """Run what is queued until nothing is left; die behind so many lines, 0 is never."""
     log["path"] = Path(log_path)
     random.seed(seed)
-    if kill_after is not None:
-        threading.Thread(target=die, args=(kill_after,), daemon=True).start()
+    Countdown.lines = lines
+    threading.Thread(target=die, args=(random.random() * JITTER,), daemon=True).start()
     asyncio.run(run_worker(url))
 
 
 def die(seconds):
-    on_request.wait()
+    die_now.wait()
     threading.Event().wait(seconds)
     os.kill(os.getpid(), signal.SIGKILL)
 
