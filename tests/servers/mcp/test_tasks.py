@@ -11,6 +11,7 @@ from tests.servers.mcp.conftest import TaskClient
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.job import Approval, DurableJob
 from callboard.servers.mcp.client_proxy import TASKS
+from callboard.servers.mcp.job_questions import encode_question
 from callboard.servers.mcp.tasks import STATUSES, encode_task
 
 MODERN = "2026-07-28"
@@ -113,6 +114,16 @@ def test_an_approval_is_input_that_the_clients_user_gives(desk, answer, verdict,
     assert knows.seen[-1] == "completed"
 
 
+def test_what_a_user_is_asked_hides_nothing():
+    """A model chooses these names and arguments; nothing of them turns the text round or overwrites it."""
+    sly = Approval(
+        call_id="c", name="ba\u202esh", arguments={"command": "rm \u202e\x1b[2K"}, why="it asks\r", digest="d"
+    )
+    asked = encode_question(sly).params
+    assert asked.message == 'it asks\\r: ba\\u202esh {"command": "rm \\u202e\\u001b[2K"}'
+    assert asked.requested_schema["properties"]["allow"]["title"] == "Run ba\\u202esh"
+
+
 def test_a_question_is_answered_in_words(desk):
     knows = TaskClient(lambda _: {"action": "accept", "content": {"answer": "the second"}})
     question = Approval(call_id="q1", name="ask", why="Which one?", is_question=True)
@@ -141,7 +152,8 @@ def test_a_client_that_cannot_ask_sees_a_task_that_works_on(desk, task_client):
             return await knows.request(client.session, "tasks/get", job.id)
 
     task = asyncio.run(scenario())
-    assert (task["status"], task["statusMessage"]) == ("working", "waiting: bash asks for approval")
+    assert task["status"] == "working"
+    assert task["statusMessage"].startswith("waiting: bash asks for approval; callboard jobs show ")
     assert "inputRequests" not in task
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import mcp_types as types
 
 from callboard.jobs.job import Approval
+from callboard.text.display import escape
 
 _ALLOW: Final = "allow"
 _REASON: Final = "reason"
@@ -38,12 +39,13 @@ def encode_question(question: Approval) -> types.ElicitRequest:
     if question.is_question:
         properties: dict[str, Any] = {_ANSWER: {"type": "string", "title": "Your answer"}}
         schema = {"type": "object", "properties": properties, "required": [_ANSWER]}
-        return _elicitation(question.why or question.name, schema)
+        return _elicitation(escape(question.why or question.name, keep="\n"), schema)
     properties = {
-        _ALLOW: {"type": "boolean", "title": f"Run {question.name}", "default": False},
+        _ALLOW: {"type": "boolean", "title": f"Run {escape(question.name)}", "default": False},
         _REASON: {"type": "string", "title": "Why not"},
     }
-    message = f"{question.why}: {question.name} {json.dumps(question.arguments)}"
+    why = escape(question.why, keep="\n")
+    message = f"{why}: {escape(question.name)} {json.dumps(question.arguments)}"
     return _elicitation(message, {"type": "object", "properties": properties, "required": [_ALLOW]})
 
 

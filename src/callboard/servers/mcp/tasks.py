@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server
 
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.job import Approval, DurableJob, DurableState
-from callboard.servers.mcp.agent_jobs import AgentJobs, describe_job, describe_progress
+from callboard.servers.mcp.agent_jobs import PEOPLE, AgentJobs, describe_job, describe_progress
 from callboard.servers.mcp.call import Incoming
 from callboard.servers.mcp.client_proxy import TASKS, find_askable, knows_tasks
 from callboard.servers.mcp.job_questions import decode_answer, encode_question, question_key
@@ -95,7 +95,7 @@ def encode_task(job: DurableJob, questions: Sequence[Approval] = ()) -> dict[str
     task: dict[str, Any] = {
         "taskId": job.id,
         "status": status,
-        "statusMessage": describe_progress(job),
+        "statusMessage": describe_progress(job) if questions or job.waits_for not in PEOPLE else _ask_a_person(job),
         "createdAt": _format_time(job.created_at),
         "lastUpdatedAt": _format_time(job.updated_at),
         "ttlMs": None,
@@ -111,6 +111,10 @@ def encode_task(job: DurableJob, questions: Sequence[Approval] = ()) -> dict[str
             hint = f"callboard jobs resume {job.id} lets it go on"
             task["error"] = {"code": types.INTERNAL_ERROR, "message": f"{message}; {hint}"}
     return task
+
+
+def _ask_a_person(job: DurableJob) -> str:
+    return f"{describe_progress(job)}; callboard jobs show {job.id} tells what it asks, and how a person answers"
 
 
 @contextmanager
