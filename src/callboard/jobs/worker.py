@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
 
 CANCEL_SECONDS: Final = 0.3
-ABANDONED_SECONDS: Final = 5.0
+ABANDONED_SECONDS: Final = 15.0
 GRACE_SECONDS: Final = 10.0
 """What a segment has to come to a safe point."""
 IDLE_SECONDS: Final = 0.1
