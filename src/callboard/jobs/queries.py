@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Update, bindparam, delete, func, insert, lite
 
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
-from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
+from callboard.jobs.job import Approval, CallIntent, DurableJob, DurableState, JobSummary
 from callboard.jobs.notifications import add_notification
 from callboard.jobs.rows import from_rows, to_row
 from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
@@ -199,9 +199,9 @@ def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
     connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
 
 
-def delete_old(connection: Connection, oldest: int, most: int, kind: str) -> int:
-    """Delete jobs that ended before, of one kind or of all; how many."""
-    ended = jobs.c.state.in_(sorted(END_STATES))
+def delete_old(connection: Connection, oldest: int, most: int, kind: str, states: Collection[DurableState]) -> int:
+    """Delete jobs that ended before, of one kind or of all, in one of these states; how many."""
+    ended = jobs.c.state.in_(sorted(states))
     query = select(jobs.c.key).where(ended, jobs.c.completed_at < oldest)
     keys = connection.scalars((query.where(jobs.c.kind == kind) if kind else query).limit(most)).all()
     delete_jobs(connection, keys)

@@ -10,7 +10,7 @@ failure leaves everything as it was; each method may be tried again after a comm
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from callboard.jobs.claim import Claim, Enqueue, Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
+    END_STATES,
     QUEUE,
     TITLE,
     Approval,
@@ -284,12 +285,12 @@ class DurableStore(JobReader):
 
         await self.database.run(delete)
 
-    async def remove_old(self, age: timedelta, *, kind: str = "") -> int:
-        """Delete the jobs that ended longer ago, of one kind or of all; how many."""
+    async def remove_old(self, age: timedelta, *, kind: str = "", states: Collection[DurableState] = END_STATES) -> int:
+        """Delete the jobs that ended longer ago, of one kind or of all, in one of these states; how many."""
         oldest = to_microseconds(self._clock() - age)
         removed = 0
         while some := await self.database.run(
-            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE, kind)
+            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE, kind, states)
         ):
             removed += some
         return removed

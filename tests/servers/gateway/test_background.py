@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import sys
 from contextlib import asynccontextmanager, closing, suppress
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import httpx2
@@ -21,13 +22,19 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
+from callboard.servers.gateway.background_jobs import clean
+from callboard.servers.gateway.conversation_state import StoredResponse
+from callboard.servers.gateway.response_store import ResponseStore
 from callboard.testing import FakeBackend, StatusReply
 
 COMMAND = (sys.executable, "-P", "-c", "from callboard.cli import main; main()")
 ANN, BOB = "key-of-ann-12345678", "key-of-bob-12345678"
 KEYS = {"ann": digest(ANN), "bob": digest(BOB)}
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -209,6 +216,41 @@ def test_without_the_extra_the_answer_names_it(serving, tmp_path, monkeypatch):
             answer = await served.post("responses", {"model": "m", "input": "Hi", "background": True})
             assert answer.status == 400
             assert "pip install 'callboard[jobs]'" in answer.body["error"]["message"]
+
+    asyncio.run(whole())
+
+
+def test_jobs_go_with_what_is_stored_of_them(database):
+    """By age, and when the store deleted the response because of its size."""
+    hours = [0]
+
+    async def whole():
+        replies = ResponseStore(database, age=1e9, size=300, clock=lambda: NOON.timestamp() + 3600 * hours[0])
+        await replies.start()
+        with Database.open(database) as opened:
+            store = DurableStore(opened, clock=lambda: NOON + timedelta(hours=hours[0]))
+
+            async def list_titles():
+                return {job.title for job in await store.list()}
+
+            for name, kind, state in (
+                ("response 1", "response", "completed"),
+                ("response 2", "response", "failed"),
+                ("agent 3", "agent", "completed"),
+                ("response 4", "response", "completed"),
+            ):
+                hours[0] += 1
+                job = await store.create(kind, description=name)
+                claim = await store.claim(job.id, 1, "here")
+                if name.startswith("response") and state == "completed":
+                    await replies.save(StoredResponse(f"resp_{name}", "", "", b"x" * 200, b""))
+                await claim.end(state)
+            await clean(store, replies, 1e9)
+            assert await list_titles() == {"response 2", "agent 3", "response 4"}
+            hours[0] += 1
+            await clean(store, replies, 1.5 * 3600)
+            assert await list_titles() == {"agent 3", "response 4"}
+        await replies.aclose()
 
     asyncio.run(whole())
 

@@ -41,6 +41,9 @@ LOOK_SECONDS: Final = 5.0
 CLEAN_SECONDS: Final = 3600.0
 """Between two removals of old jobs."""
 
+SLACK_SECONDS: Final = 60.0
+"""By which the clocks of gateways may differ."""
+
 T = TypeVar("T")
 
 
@@ -145,7 +148,8 @@ class BackgroundJobs:
             worker = Worker(engine, store, runner, queues={QUEUE: 0}, concurrency=CONCURRENCY)
             await resources.enter_async_context(worker)
             self._resources = resources.pop_all()
-        self._tasks.append(asyncio.create_task(self._clean(store)))
+        if self._responses is not None:
+            self._tasks.append(asyncio.create_task(self._clean(store, self._responses)))
         return store
 
     async def _look(self, responses: ResponseStore) -> None:
@@ -155,11 +159,21 @@ class BackgroundJobs:
                     await self.open()
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _clean(self, store: DurableStore) -> None:
+    async def _clean(self, store: DurableStore, responses: ResponseStore) -> None:
         while True:
-            with suppress(CallboardError):  # as above
-                await store.remove_old(timedelta(seconds=self._settings.store_age), kind=KIND)
+            with suppress(CallboardError, HttpError):  # as above
+                await clean(store, responses, self._settings.store_age)
             await asyncio.sleep(CLEAN_SECONDS)
+
+
+async def clean(store: DurableStore, responses: ResponseStore, age: float) -> None:
+    """Delete the jobs that are older than `age` seconds, and those whose responses the store has deleted.
+
+    A response is saved before its job completes. So a job that completed before the oldest reply was saved has none.
+    """
+    await store.remove_old(timedelta(seconds=age), kind=KIND)
+    if (oldest := await responses.oldest_age()) is not None:
+        await store.remove_old(timedelta(seconds=oldest + SLACK_SECONDS), kind=KIND, states={"completed"})
 
 
 def events_of(entries: Iterable[JobEntry]) -> list[Event]:

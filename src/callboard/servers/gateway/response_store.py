@@ -111,6 +111,8 @@ CREATE_TABLES: tuple[Executable, ...] = (
 
 INSERT = insert(_replies)
 
+OLDEST = select(func.min(_c.created))
+
 _jobs = table("callboard_jobs", column("queue"), column("state"))
 """Those of `callboard.jobs`, as far as they are asked for before its modules are imported."""
 UNFINISHED = (
@@ -245,6 +247,12 @@ class ResponseStore:
     async def save_once(self, response: StoredResponse) -> bool:
         """Save the reply unless it is there already. Of one reply, one caller at a time may do so."""
         return await self.find(response.identifier, response.owner) is not None or await self.save(response)
+
+    async def oldest_age(self) -> float | None:
+        """Seconds since the oldest reply was saved; what is older was deleted. None where there is no reply."""
+        async with self._connection() as connection:
+            created = await connection.scalar(OLDEST)
+        return None if created is None else self._clock() - created
 
     async def has_unfinished_jobs(self, queue: str) -> bool:
         """Whether durable jobs of a queue are in the database that have not ended."""
