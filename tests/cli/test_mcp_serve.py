@@ -177,7 +177,7 @@ def test_an_agent_is_a_tool(command, tools):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "nothing to serve; give --ensembles, --tools or --agent"),
+        ([], "nothing to serve; give --ensembles, --tools, --agent or --agents"),
         (["--agent", "{tools}:number"], "no Agent"),
         (["--agent", "{tools}:nothing"], "has no 'nothing'"),
         (["--ensembles", "{tools}"], "no such directory"),

@@ -20,7 +20,7 @@ SubmitJob: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[DurableJob]]
 PEOPLE: Final = frozenset({"approval", "question"})
 """What a job waits for that a person can answer."""
 
-START_SECONDS: Final = 20.0
+START_SECONDS: Final = 45.0
 """What a worker has to start in, before another is started in its place; that is less than it waits for jobs."""
 
 _OMITTED: Final = frozenset({"diff", "turns", "text"})
