@@ -265,6 +265,11 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
         assert job.state == "cancelled"
         assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
         assert place.repository.git("worktree", "list").count("\n") == 1
+        place.ask(lambda store: store.resume(job.id))
+        job, _ = run_here(place, {**PHASED, "fix": [EDIT, TRACE, "Done."]}, new_control())
+        assert job.state == "completed", (job.reason, job.error)
+        assert len(job.output["commits"]) == 2
+        assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
     else:
         assert (job.state, job.output) == ("running", None)
         job, _ = run_here(place, PHASED, new_control())

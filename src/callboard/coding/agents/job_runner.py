@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from callboard.coding.agents.deliver import deliver, publish
-from callboard.coding.agents.job_memory import JobMemory, trim_report
+from callboard.coding.agents.job_memory import JobMemory, PhaseMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import JobWorkspace
@@ -228,7 +228,13 @@ class JobRunner:
         memory.workflow = memory.workflow or self._request.workflow or get_plan(self._model).coding
         phases = phases_of(self._request.kind, memory.workflow, self._request.access_level)
         if memory.is_delivered and is_closed(self._record.folder):
-            return self._finish(past.missing, past.phase, memory.phase.why)
+            if not past.missing and all(each.name in past.answers for each in phases):
+                return self._finish((), "", "")
+            # Somebody lets a job go on that had ended.
+            memory.is_delivered = False
+            if past.missing:
+                memory.phase = PhaseMemory()
+                past.repeat_phase()
         async with self._open_tree() as tree:
             policy = JobPolicy(self._request, self._approver, str(tree.root))
             async with JobWorkspace(self._request, tree, self._record.folder, policy, memory) as workspace:

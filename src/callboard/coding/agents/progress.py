@@ -110,6 +110,11 @@ class Progress:
             self.calls = self._calls_before + _count_calls(self.conversation) + len(self.code_calls)
             self.calls_of_run = 0 if self.run_ended else _count_calls(self.attempt)
 
+    def repeat_phase(self) -> None:
+        """Forget that the phase which began last was begun."""
+        self.answers.pop(self.phase, None)
+        self.phase, self.missing, self.has_ended = "", (), False
+
     def _begin_phase(self, name: str) -> None:
         self._phase_steps, self._run_steps = [], []
         self._calls_before, self.rounds_before = self.calls, self.rounds

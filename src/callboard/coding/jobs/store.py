@@ -192,7 +192,7 @@ class JobStore:
 
     def find(self, identifier: str) -> list[str]:
         """The job of this name, else all whose names begin so."""
-        if Path(identifier).name != identifier:
+        if not identifier or Path(identifier).name != identifier:
             return []
         if (self.folder(identifier) / _FILE).is_file():
             return [identifier]
