@@ -86,7 +86,8 @@ class ProviderError(CallboardError):
     """The model's provider failed: it refused, broke off, or violated its protocol.
 
     `party` is `caller` if the provider blames the request. `code` is the provider's own, or one of ours: `unreachable`,
-    `timeout`, `cut`, `malformed`, `too_large`. `excerpt` is the beginning of the response.
+    `timeout`, `cut`, `malformed`, `too_large`. `excerpt` is the beginning of the response, `retry_after` the number of
+    seconds after which a provider that is overloaded wants to be asked again.
     """
 
     party = "provider"
@@ -100,11 +101,13 @@ class ProviderError(CallboardError):
         party: str = "provider",
         path: str = "",
         hint: str = "",
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message, path=path, hint=hint)
         self.party = party
         self.code = code
         self.excerpt = excerpt
+        self.retry_after = retry_after
 
 
 class NoOutput(CallboardError):

@@ -22,7 +22,11 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.jobs import segment as segment_module
 from callboard.jobs.database import Database
-from callboard.testing import Call, ScriptedModel
+from callboard.modes import make_plan
+from callboard.profiles import resolve
+from callboard.providers.http_model import HttpModel
+from callboard.providers.transport import Transport
+from callboard.testing import Call, FakeBackend, ScriptedModel, StatusReply
 from callboard.tools import Context, Invoker
 
 
@@ -257,6 +261,41 @@ async def test_a_rate_limit_is_waited_for_longer_each_time(database):
     await queue.drain()
     assert queue.delays == [0, 30, 60]
     assert (await queue.store.get(job.id)).output == {"text": "Done."}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "delay"),
+    [
+        (429, {"Retry-After": "7200"}, 7200),
+        (429, {"Retry-After": "Tue, 18 Nov 2025 03:00:00 GMT"}, 3 * 3600),
+        (429, {"Retry-After": "9" * 30}, 86400),
+        (503, {"retry-after-ms": "120000"}, 120),
+    ],
+)
+def test_a_job_waits_as_long_as_the_provider_asks_for(database, status, headers, delay):
+    now = datetime(2025, 11, 18, tzinfo=UTC)
+
+    @run_async
+    async def scenario():
+        nonlocal now
+        replies = [StatusReply(status, {"error": {"message": "quota of the day"}}, headers), "Done."]
+        async with FakeBackend(replies) as backend:
+            transport = Transport(clock=lambda: now)
+            resolution = resolve("fake-model")
+            model = HttpModel(resolution, make_plan(resolution, ""), transport, base_url=backend.url)
+            queue = LocalQueue(database, {"test:agent": Agent(model)}, clock=lambda: now)
+            job = await queue.submit()
+            await queue.runner(*queue.queued.popleft(), new_watch())
+            waiting = await queue.store.get(job.id)
+            assert (waiting.state, waiting.waits_for) == ("waiting", "rate_limit")
+            assert "quota of the day" in waiting.reason
+            now += timedelta(seconds=delay)
+            await queue.drain()
+            assert queue.delays == [0, delay]
+            assert (await queue.store.get(job.id)).output == {"text": "Done."}
+            await transport.aclose()
+
+    scenario()
 
 
 @run_async

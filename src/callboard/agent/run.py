@@ -551,7 +551,7 @@ class Run(Generic[OutputT_co]):
 
     def _feed(self, event: Event) -> Event:
         if isinstance(event, ReplyFailed):
-            about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint")}
+            about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint", "retry_after")}
             self.failure = ProviderError(event.message, **about)
         self._active.output_check.follow(event)
         if actions := self._loop.feed(event, self._clock()):

@@ -181,7 +181,8 @@ class ReplyEnded(_Event, frozen=True, tag="reply_ended"):
 class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
     """The last event of a reply that did not. `party` is whose fault it is, `excerpt` what was sent.
 
-    `path` says who answered and how, `hint` what to do, where there is something to say.
+    `path` says who answered and how, `hint` what to do, where there is something to say. `retry_after` is the number of
+    seconds after which a provider that is overloaded wants to be asked again.
     """
 
     party: str
@@ -190,6 +191,7 @@ class ReplyFailed(_Event, frozen=True, tag="reply_failed"):
     excerpt: str = ""
     path: str = ""
     hint: str = ""
+    retry_after: float | None = None
 
 
 class RoundStarted(_Event, frozen=True, tag="round_started"):

@@ -34,6 +34,8 @@ RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "RESO
 FIRST_PAUSE: Final = 30.0
 """Seconds that a job waits for a rate limit; doubled each time that no reply came in between, up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE: Final = 900.0
+LONGEST_WAIT: Final = 86400.0
+"""Seconds. A provider that asks for more is asked again after these."""
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -122,16 +124,18 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal) -> Out
         return Waits(approvals=approvals, waits_for=waits_for, reason=result.why)
     if result.state == "completed":
         return Completed({"text": result.text})
-    if isinstance(run.failure, ProviderError) and run.failure.code in RATE_LIMITS:
-        return await _wait_for_rate_limit(segment, str(run.failure))
-    error = "" if run.failure is None else str(run.failure)
+    failure = run.failure
+    if isinstance(failure, ProviderError) and (failure.retry_after is not None or failure.code in RATE_LIMITS):
+        return await _wait_for_rate_limit(segment, failure)
+    error = "" if failure is None else str(failure)
     return Failed("" if error else result.why, error, {"text": result.text})
 
 
-async def _wait_for_rate_limit(segment: JobSegment, reason: str) -> Outcome:
-    """Wait longer each time that the provider refuses again before any reply."""
+async def _wait_for_rate_limit(segment: JobSegment, failure: ProviderError) -> Outcome:
+    """Wait longer each time that the provider refuses again before any reply, and as long as it asks for at least."""
     job = segment.job
     round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
     pause = min(pause * 2, LONGEST_PAUSE) if round_before == job.rounds else FIRST_PAUSE
     await segment.claim.append((), memory={**job.memory, "rate_limit": (job.rounds, pause)})
-    return Waits(waits_for="rate_limit", reason=reason, delay=pause)
+    delay = max(pause, min(failure.retry_after or 0.0, LONGEST_WAIT))
+    return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)

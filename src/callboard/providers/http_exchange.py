@@ -169,7 +169,7 @@ class HttpExchange:
             from callboard.providers.error_hints import suspect_tools  # noqa: PLC0415  # of failures only
 
             notes = [*suspect_tools(tools)]
-        return [*notes, await self._explain(_with_location(failed, response), response)]
+        return [*notes, await self._explain(_with_headers(failed, response), response)]
 
     async def _read_whole(self, response: HttpResponse) -> list[Event]:
         """The events of a reply that did not come as a stream."""
@@ -228,8 +228,10 @@ class TextTap:
         return []
 
 
-def _with_location(failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
-    """The failure with the address that a redirect points to, without a query, which may hold a secret."""
+def _with_headers(failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
+    """The failure with when to ask again, or the address of a redirect, without a query, which may hold a secret."""
+    if response.retry_after is not None:
+        return replace(failed, retry_after=response.retry_after)
     location = response.headers.get("Location", "").partition("?")[0][:_EXCERPT]
     if not 300 <= response.status < 400 or not location:
         return failed

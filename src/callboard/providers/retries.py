@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504, 529})
 """The statuses that another attempt may cure; 529 is Anthropic's for an overload."""
+OVERLOADED = frozenset({429, 503, 529})
+"""The statuses with which a server says that it has too much to do."""
 LONGEST_WAIT = 60.0
 """Seconds. A server that asks for more is not asked again: its answer is the caller's."""
 _BACKOFFS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -43,6 +45,13 @@ def retry_delay(
     if not delay:
         return backoff(attempt, jitter)
     return delay if delay <= LONGEST_WAIT else None
+
+
+def overload_delay(status: int, headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds after which a server that refused because it is overloaded wants to be asked again; None if it does not say."""
+    if status not in OVERLOADED or headers.get("x-should-retry") == "false":
+        return None
+    return read_retry_after(headers, now) or None
 
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -29,6 +29,7 @@ from callboard.providers.retries import (
     backoff,
     find_fault,
     is_closed_unanswered,
+    overload_delay,
     retry_delay,
 )
 
@@ -55,13 +56,17 @@ class HttpResponse:
     for the transport's idle timeout, `cut` if the connection broke before the body's end.
     """
 
-    def __init__(self, response: ClientResponse, where: str, idle_timeout: float) -> None:
+    def __init__(
+        self, response: ClientResponse, where: str, idle_timeout: float, retry_after: float | None = None
+    ) -> None:
         self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
         self.content_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self._response = response
         self.where = where
         """The URL that answered, without user, password and query."""
+        self.retry_after = retry_after
+        """Seconds after which a server that is overloaded wants to be asked again."""
         self._idle_timeout = idle_timeout
         self._received = b""
         self._position = 0
@@ -243,7 +248,8 @@ class Transport:
                 on_retry(attempt, why, pause)
             await self._sleep(pause)
         try:
-            yield HttpResponse(response, where, self._idle_timeout)
+            again = overload_delay(response.status, response.headers, self._clock())
+            yield HttpResponse(response, where, self._idle_timeout, again)
         finally:
             response.close()
 
