@@ -156,11 +156,11 @@ def show_job(
     from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
-    found = find_job(name)
-    job = found if isinstance(found, Job) else to_record(found)
+    stored = find_job(name)
+    job = stored if isinstance(stored, Job) else to_record(stored)
     output = job.output
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2))
+        typer.echo(json.dumps(stored.as_json(), indent=2))
         return
     if diff:
         _print(output.diff)
@@ -182,15 +182,15 @@ def show_job(
         "files": ", ".join(output.files),
         "tests": output.tests,
         "missing": "; ".join(output.missing),
-        "record": str(JobStore().folder(job.id)) if isinstance(found, Job) else "",
-        "queue": "" if isinstance(found, Job) else found.queue,
-        "from": "" if isinstance(found, Job) else found.parent,
+        "record": str(JobStore().folder(job.id)) if isinstance(stored, Job) else "",
+        "queue": "" if isinstance(stored, Job) else stored.queue,
+        "from": "" if isinstance(stored, Job) else stored.parent,
     }
     for key, value in rows.items():
         if value:
             typer.echo(f"{key:9}  {collapse(str(value), 400)}")
-    if not isinstance(found, Job):
-        for line in read_jobs(lambda store: describe_waiting(store, found)):
+    if not isinstance(stored, Job):
+        for line in read_jobs(lambda store: describe_waiting(store, stored)):
             typer.echo(collapse(line, 2000))
     _print(f"\n{job.description}\n")
     if output.summary:

@@ -82,14 +82,17 @@ def take_notifications(connection: Connection, now: datetime, limit: int) -> lis
     return taken
 
 
-def settle_notification(connection: Connection, told: Notification, now: datetime, *, is_over: bool) -> None:
+def settle_notification(connection: Connection, notification: Notification, now: datetime, *, is_over: bool) -> None:
     """Remove a notification that everybody was told, else have it told again later."""
-    row = _is(told.key, told.segment, told.state)
+    row = _is(notification.key, notification.segment, notification.state)
     if is_over:
         connection.execute(delete(notifications).where(*row))
         return
-    pause = PAUSES[min(told.attempts, len(PAUSES)) - 1]
-    changed = {"done": encode_json(told.done).decode(), "due_at": to_microseconds(now + timedelta(seconds=pause))}
+    pause = PAUSES[min(notification.attempts, len(PAUSES)) - 1]
+    changed = {
+        "done": encode_json(notification.done).decode(),
+        "due_at": to_microseconds(now + timedelta(seconds=pause)),
+    }
     connection.execute(update(notifications).where(*row).values(changed))
 
 

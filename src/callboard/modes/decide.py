@@ -292,9 +292,9 @@ class DecideStep:
     @cached_property
     def _conversation(self) -> ConversationText:
         canisters = self._request.conversation or self._request.canisters
-        said = [each.content for each in canisters if not isinstance(each, InvocationCanister)]
-        shows_more = any(isinstance(part, PictureContent | FileContent) for content in said for part in content)
-        return ConversationText([join_texts(content) for content in said], is_complete=not shows_more)
+        contents = [each.content for each in canisters if not isinstance(each, InvocationCanister)]
+        shows_more = any(isinstance(part, PictureContent | FileContent) for content in contents for part in content)
+        return ConversationText([join_texts(content) for content in contents], is_complete=not shows_more)
 
 
 class _ShortenedCall:

@@ -81,11 +81,11 @@ class SchemaRules:
             return self.any_value()
         self._depth += 1
         try:
-            return self._described(schema, via)
+            return self._rule_of(schema, via)
         finally:
             self._depth -= 1
 
-    def _described(self, schema: Schema, via: _Via) -> str:
+    def _rule_of(self, schema: Schema, via: _Via) -> str:
         reference = schema.get("$ref")
         if isinstance(reference, str) and schema.keys() <= {"$ref", *_ANNOTATIONS}:
             return self._refer(reference, via)
