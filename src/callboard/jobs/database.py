@@ -46,6 +46,9 @@ SYNCHRONOUS: Final = "FULL"
 """What was committed is on the disk: after a loss of power no call that had its result runs again."""
 JOURNAL_SIZE: Final = 4 * 1024 * 1024
 """Bytes of the write-ahead log that stay when its content has gone into the database."""
+OPENING_PATIENCE: Final = 5.0
+"""Seconds for which the opening of a file is tried again: while another process turns a new file to write-ahead logging,
+SQLite refuses at once, whatever its busy timeout. A server that does not answer is told at once."""
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds before the next attempt; the last counts for all that follow."""
 THREADS: Final = 4
@@ -83,9 +86,10 @@ class Database:
         require_extra("jobs")
         engine, place = _make_engine(url or os.environ.get(VARIABLE, "") or default_url())
         database = cls(engine, place)
+        patience = OPENING_PATIENCE if database.is_sqlite else 0
         try:
-            if not database._attempt(lambda connection: has_tables(connection, place), "BEGIN", 0):
-                database.run_blocking(lambda connection: create_tables(connection, place), patience=0)
+            if not database._attempt(lambda connection: has_tables(connection, place), "BEGIN", patience):
+                database.run_blocking(lambda connection: create_tables(connection, place), patience=patience)
         except BaseException:
             database.close()
             raise
