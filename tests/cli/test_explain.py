@@ -41,6 +41,20 @@ def test_a_fact_says_what_it_is_known_from(invoke):
     assert line.split(maxsplit=2)[1:] == ["True", resolve("deepseek-v4-pro").known_from("requires_reasoning_history")]
 
 
+def test_the_mode_of_the_settings_is_shown_as_a_run_takes_it(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "callboard/callboard.toml"
+    path.parent.mkdir()
+    path.write_text("mode = 'validated'\n[profiles.gpt-4o]\nmode = 'structured'")
+    lines = invoke("explain", "openai:gpt-4o").stdout.splitlines()
+    assert f"mode     validated: set by {path}" in lines
+    monkeypatch.setenv("CALLBOARD_MODE", "parsed")
+    told = json.loads(invoke("explain", "openai:gpt-4o", "--json").stdout)
+    assert (told["mode"], told["why"]) == ("parsed", "set by CALLBOARD_MODE")
+    told = json.loads(invoke("explain", "openai:gpt-4o", "--json", "--mode", "native").stdout)
+    assert (told["mode"], told["why"]) == ("native", "asked for")
+
+
 def test_evidence_is_shown_on_one_line(invoke, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     path = tmp_path / "callboard/callboard.toml"

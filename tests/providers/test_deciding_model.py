@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import sys
 
 import pytest
 
@@ -21,9 +23,9 @@ from callboard.core import (
 )
 from callboard.modes import make_plan
 from callboard.profiles import resolve
-from callboard.providers import HttpModel, Transport
+from callboard.providers import HttpModel, Transport, registry
 from callboard.providers.deciding_model import DecidingModel
-from callboard.testing import FakeBackend
+from callboard.testing import Call, FakeBackend, ScriptedModel
 
 GATED = {"gate": "question", "uses_tools": True, "supports_logprobs": True}
 WRITTEN = '```json\n{"name": "weather", "arguments": {"city": "Oslo"}}\n```'
@@ -43,9 +45,9 @@ def weather(city: str) -> str:
     return f"cold in {city}"
 
 
-def ask(replies, prompt="The weather in Oslo?", profile=GATED, **options):
+def ask(replies, prompt="The weather in Oslo?", profile=GATED, strict=(), **options):
     async def scenario():
-        async with FakeBackend(replies) as backend:
+        async with FakeBackend(replies, strict=strict) as backend:
             agent = Agent("qwen2.5-coder-1.5b", [weather], base_url=backend.url, profile=profile, **options)
             run = agent.stream(prompt)
             events = [event async for event in run]
@@ -109,6 +111,16 @@ def test_a_question_is_asked_with_the_effort_of_the_request_and_an_answer_with_a
     assert {field: answer[field] for field in asked_with} == asked_with
 
 
+def test_a_question_on_the_responses_wire_asks_for_the_fewest_tokens_that_it_takes():
+    """A reply of so many may be a whole sentence: its first word counts."""
+    profile = {**GATED, "wire": "responses"}
+    call = READ_BY_SERVER
+    _, result, requests = ask([call, "No, it is not.", "Hm."], profile=profile, strict="openai")
+    assert (result.output, requests[1].body["max_output_tokens"]) == ("Hm.", 16)
+    _, result, requests = ask([call, "Yes. The tool says it.", "It is cold."], profile=profile, strict="openai")
+    assert (result.output, len(requests)) == ("It is cold.", 3)
+
+
 def test_a_question_in_structured_mode_is_not_held_to_the_form_of_a_call():
     call = '{"action": {"tool": "weather", "arguments": {"city": "Oslo"}}}'
     _, result, requests = ask([call, "No", "Hm."], mode="structured")
@@ -145,3 +157,69 @@ def test_closing_a_reply_without_a_gate_closes_its_connection():
         assert len(closed) == 1
 
     asyncio.run(scenario())
+
+
+class PluggedModel(ScriptedModel):
+    async def aclose(self):
+        """Nothing is open."""
+
+
+class Plugged:
+    """A provider of a plug-in."""
+
+    name = "ollama"
+
+    def __init__(self, replies):
+        self.model = PluggedModel(replies)
+
+    def access(self, resolution, plan, **_):
+        return self.model
+
+
+@pytest.fixture
+def ask_plugged(monkeypatch):
+    def ask_plugged(replies, prompt, **facts):
+        provider = Plugged(replies)
+        monkeypatch.setattr(registry, "plugins", lambda group: [provider])
+        result = asyncio.run(Agent("ollama:m", [weather], profile=facts).run(prompt))
+        provider.model.assert_complete()
+        return result, provider.model.requests
+
+    return ask_plugged
+
+
+MADE_UP = "Who wrote Faust?"
+
+
+@pytest.mark.parametrize("gate", ["grounding", "confidence"])
+def test_values_decide_over_the_calls_of_a_plug_ins_model(ask_plugged, gate):
+    call, facts = Call("weather", {"city": "Oslo"}), {"gate": gate, "gate_threshold": -1.0}
+    result, requests = ask_plugged([call, "Goethe."], MADE_UP, **facts)
+    assert (result.output, requests[1].tools) == ("Goethe.", ())
+    result, requests = ask_plugged([call, "It is cold."], "The weather in Oslo?", **facts)
+    assert (result.output, len(requests)) == ("It is cold.", 2)
+    assert result.canisters[-2].text == "cold in Oslo"
+
+
+def test_a_plug_ins_model_is_asked_about_its_call(ask_plugged):
+    replies = [Call("weather", {"city": "Oslo"}), "No, it is not.", "Goethe."]
+    result, requests = ask_plugged(replies, MADE_UP, gate="question")
+    assert result.output == "Goethe."
+    written, asked = requests[1].canisters[-2:]
+    assert written.text == '{"name": "weather", "arguments": {"city":"Oslo"}}'
+    assert "Is that what was asked for?" in asked.text
+
+
+def test_the_calls_of_a_command_are_judged(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(f"import sys\nprint({WRITTEN!r} if 'weather' in sys.stdin.read() else 'Goethe.')")
+    name = f"command:{shlex.quote(sys.executable)} -I {shlex.quote(str(path))}"
+    agent = Agent(name, [weather], profile={"gate": "grounding", "gate_threshold": -1.0})
+    result = asyncio.run(agent.run(MADE_UP))
+    assert result.output.strip() == "Goethe."
+
+
+def test_an_endpoint_without_log_probabilities_is_not_asked_how_sure_it_was():
+    profile = {"gate": "confidence", "gate_threshold": -1.0, "uses_tools": True}
+    _, result, requests = ask([WRITTEN, "Goethe."], MADE_UP, profile)
+    assert (result.output, len(requests)) == ("Goethe.", 2)

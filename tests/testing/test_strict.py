@@ -281,6 +281,11 @@ CASES: dict[tuple[str, str], tuple[dict[str, Any], str, dict[str, Any]]] = {
         "The following tool_call_ids did not have response messages: call_1",
         chat(USER, call("{}"), RESULT, USER),
     ),
+    ("openai", "at-least-16-tokens"): (
+        {"input": "Hi", "max_output_tokens": 15},
+        "Expected a value >= 16, but got 15 instead.",
+        {"input": "Hi", "max_output_tokens": 16},
+    ),
     ("gemini", "signed-calls"): (
         gemini(FUNCTION_CALL),
         "Function call is missing a thought_signature in functionCall parts.",
@@ -331,6 +336,10 @@ def rules():
     return {(name, rule.name): rule for name, rule in named}
 
 
+PATHS = {"contents": "../v1beta/models/m:generateContent", "input": "responses"}
+"""Those of other wires than Chat Completions, by a field that only their bodies have."""
+
+
 def answers(strict: Any, *bodies: dict[str, Any]) -> list[tuple[int, dict[str, Any], str]]:
     """The status and the body of each answer, and the rule that refused; one reply is left after the last."""
 
@@ -338,7 +347,7 @@ def answers(strict: Any, *bodies: dict[str, Any]) -> list[tuple[int, dict[str, A
         async with FakeBackend(["Hello"] * len(bodies), strict=strict) as backend, aiohttp.ClientSession() as http:
             given = []
             for body in bodies:
-                path = "../v1beta/models/m:generateContent" if "contents" in body else "chat/completions"
+                path = next((PATHS[field] for field in PATHS if field in body), "chat/completions")
                 async with http.post(f"{backend.url}/{path}", json=body) as response:
                     given.append((response.status, await response.json(), backend.requests[-1].refused_by))
             return given

@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from callboard.cli import complete
-from callboard.cli.settings import check_value, settings_here
-from callboard.modes import Plan, get_mode, make_plan
+from callboard.cli.settings import settings_here
+from callboard.modes import Plan, make_plan
 from callboard.profiles import Examination, Resolution, normalise, resolve
 from callboard.text.display import display
 
@@ -28,11 +28,15 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
-    check_value("--mode", mode, get_mode)
-    resolution = resolve(model, settings_here().profile(model))
-    decided = make_plan(resolution, mode)
+    settings = settings_here(
+        mode=mode
+    )  # as `callboard run` reads them: a mode in a file or a variable holds for all models
+    resolution = resolve(model, settings.profile(model))
+    decided = make_plan(resolution, settings.mode)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
-    why = "asked for" if mode else resolution.mode_reason
+    why = resolution.mode_reason
+    if settings.mode:
+        why = "asked for" if mode else f"set by {settings.sources['mode']}"
     if as_json:
         described = {
             "name": model,
@@ -51,7 +55,7 @@ def explain(
         return
     typer.echo(f"model    {resolution.model} (matched as {normalise(resolution.model)})")
     typer.echo(f"provider {resolution.provider or 'none named'}")
-    typer.echo(f"mode     {decided.mode.name}: {why}")
+    typer.echo(f"mode     {decided.mode.name}: {display(why)}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
     typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
     if resolution.examined is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
@@ -70,6 +71,8 @@ YES_OR_NO: Final[Mapping[str, Any]] = MappingProxyType({"grammar": 'root ::= "ye
 """Fields of llama.cpp that permit nothing else."""
 _DESCRIPTION: Final = 400
 """Characters of a tool's description that a question repeats."""
+CALL_SCORES: Final[ContextVar[dict[str, float] | None]] = ContextVar("CALL_SCORES", default=None)
+"""Where whoever measures a gate finds the scores of the calls of a reply, by their identifiers."""
 _CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
 
 
@@ -120,7 +123,10 @@ class DecideStep:
         """Whether text was given before the first call: then its first token says nothing about the call."""
 
     def add_text(self, text: str) -> None:
-        """What the model wrote, before calls were found in it: a question behind it finds its prompt in the cache."""
+        """What the model wrote, before calls were found in it: a question behind it finds its prompt in the cache.
+
+        Where nobody tells it, the call itself stands in the question.
+        """
         self._text.append(text)
 
     def feed(self, event: Event, /) -> list[Event]:
@@ -160,7 +166,7 @@ class DecideStep:
                 self._scores[call.index] = -self._penalty(call, tool)
             elif self._gate.kind == "question":
                 return GateQuestion(call.index, self._question(call, tool))
-            elif self._begins_in_words:
+            elif self._begins_in_words or "logprobs" not in self._fields:
                 self._scores[call.index] = self._score_by_values(call, tool)
             else:
                 return GateQuestion(call.index, self._ask(self._request.canisters))
@@ -190,6 +196,12 @@ class DecideStep:
         else:
             self._scores[call.index] = math.inf
             self._held.insert(0, Note("alert", f"whether {call.name} does what was asked could not be found out"))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Those of the calls, by their identifiers; a call that no threshold stops has none."""
+        named = {call.identifier: self._scores.get(call.index, math.inf) for call in self._calls}
+        return {identifier: score for identifier, score in named.items() if score < math.inf}
 
     @property
     def _stopped(self) -> set[int]:
@@ -252,7 +264,7 @@ class DecideStep:
 
     def _question(self, call: InvocationEnded, tool: ToolDeclaration) -> Request:
         written = "".join(self._text)
-        if call.index in self._not_in_text:
+        if call.index in self._not_in_text or not written:
             written = f'{written}\n{{"name": "{call.name}", "arguments": {call.raw}}}'.lstrip()
         dialogue = (AssistantCanister(contents(written)), UserCanister(contents(ask_about(tool))))
         return self._ask((*self._request.canisters, *dialogue))

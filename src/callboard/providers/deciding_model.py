@@ -1,27 +1,35 @@
 """A model whose calls are judged before anyone sees them (see `callboard.modes.decide`).
 
-It is an endpoint like any other, asked up to three times for one reply: for the reply, for a word about each of its
-calls, and, where every call was stopped, for an answer without tools. Whoever asks it sees one reply.
+It is a model like any other, asked up to three times for one reply: for the reply, for a word about each of its calls,
+and, where every call was stopped, for an answer without tools. Whoever asks it sees one reply. An endpoint is a
+`DecidingModel`; of any other model, such as a command or a plug-in's, no log-probabilities are known and what it wrote is
+not seen, so that a `JudgedModel` stands around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from callboard.core import Event, Request
-from callboard.modes.decide import LOGPROBS, YES_OR_NO, create_decide_step
+from callboard.core import Event, Request, closing
+from callboard.modes import Plan
+from callboard.modes.decide import CALL_SCORES, LOGPROBS, YES_OR_NO, DecideStep, create_decide_step
 from callboard.providers.http_exchange import OnFrame, OnHeaders, OnText
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
+
+if TYPE_CHECKING:
+    from callboard.providers.registry import PlannedModel
+
+_Ask: TypeAlias = Callable[[Request], AsyncIterator[list[Event]]]
 
 
 class DecidingModel(HttpModel):
     """An HttpModel with a gate."""
 
-    async def batches(
+    def batches(
         self,
         request: Request,
         /,
@@ -32,27 +40,13 @@ class DecidingModel(HttpModel):
         on_text: OnText | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
-        options: Any = {"headers": headers, "on_headers": on_headers, "on_frame": on_frame}
+        ask = partial(super().batches, headers=headers)
+        ask_for_reply = partial(ask, on_headers=on_headers, on_frame=on_frame)
         step = create_decide_step(request, self.plan.gate, self._question_fields)
-        on_text = on_text if step is None else step.add_text
-        async with aclosing(super().batches(request, **options, on_text=on_text)) as batches:
-            async for events in batches:
-                if passed := events if step is None else [out for event in events for out in step.feed(event)]:
-                    yield passed
         if step is None:
-            return
-        while (question := step.next_question()) is not None:
-            step.take_answer(question, await self._ask(question.request, headers))
-        if released := step.release():
-            yield released
-        answer = step.answer_request()
-        if answer is None:
-            return
-        merger = RetryMerger(step.usage)
-        async with aclosing(super().batches(answer, **options)) as batches:
-            async for events in batches:
-                if merged := [out for event in events for out in merger.feed(event)]:
-                    yield merged
+            return ask_for_reply(request, on_text=on_text)
+        reply = ask_for_reply(request, on_text=step.add_text)
+        return _judge_reply(step, reply, partial(self._ask_question, ask), ask_for_reply)
 
     @property
     def _question_fields(self) -> Mapping[str, Any]:
@@ -65,9 +59,64 @@ class DecidingModel(HttpModel):
             fields |= YES_OR_NO  # in the place of the grammar of calls
         return fields
 
-    async def _ask(self, question: Request, headers: Mapping[str, str]) -> list[Event]:
-        """All events of a reply to our own question."""
-        if self.plan.mode.declares == "constraint":  # with tools, the answer would be held to the form of a call
-            question = replace(question, tools=())
-        async with aclosing(super().batches(question, headers=headers)) as batches:
-            return [event async for events in batches for event in events]
+    def _ask_question(self, ask: _Ask, question: Request) -> AsyncIterator[list[Event]]:
+        controls = replace(question.controls, max_tokens=self.wire.min_max_tokens)
+        return ask(_without_form(replace(question, controls=controls), self.plan))
+
+
+class JudgedModel:
+    """A model with a gate around it.
+
+    Args:
+        model: It is closed with this one.
+        plan: How it is asked for calls, and how they are judged.
+    """
+
+    def __init__(self, model: PlannedModel, plan: Plan) -> None:
+        self._model = model
+        self.plan = plan
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """One reply; what is asked beside it is asked of the same model."""
+        ask = self._model.batches
+        step = create_decide_step(request, self.plan.gate, {})
+        if step is None:
+            return ask(request)
+        return _judge_reply(step, ask(request), lambda question: ask(_without_form(question, self.plan)), ask)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+async def _judge_reply(
+    step: DecideStep, reply: AsyncIterator[list[Event]], ask_question: _Ask, ask_for_answer: _Ask
+) -> AsyncGenerator[list[Event]]:
+    """The reply as the step lets it pass, or the answer in its place."""
+    async with closing(reply) as batches:
+        async for events in batches:
+            if passed := [out for event in events for out in step.feed(event)]:
+                yield passed
+    while (question := step.next_question()) is not None:
+        async with closing(ask_question(question.request)) as batches:
+            step.take_answer(question, [event async for events in batches for event in events])
+    if (scores := CALL_SCORES.get()) is not None:
+        scores |= step.scores
+    if released := step.release():
+        yield released
+    answer = step.answer_request()
+    if answer is None:
+        return
+    merger = RetryMerger(step.usage)
+    async with closing(ask_for_answer(answer)) as batches:
+        async for events in batches:
+            if merged := [out for event in events for out in merger.feed(event)]:
+                yield merged
+
+
+def _without_form(question: Request, plan: Plan) -> Request:
+    """The question without tools, where with them its answer would be held to the form of a call."""
+    return replace(question, tools=()) if plan.mode.declares == "constraint" else question

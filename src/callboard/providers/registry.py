@@ -77,11 +77,11 @@ def open_model(
         # It costs what only such a model needs.
         from callboard.providers.command import CommandModel  # noqa: PLC0415
 
-        return CommandModel(resolution, decided)
+        return _judge(CommandModel(resolution, decided), decided)
     for added in plugins("callboard.providers"):
         if added.name == resolution.provider:
             model: PlannedModel = added.access(resolution, decided, base_url=base_url, api_key=api_key)
-            return model
+            return _judge(model, decided)
     facts = resolution.profile
     url = base_url or _variable(facts.url_variable) or facts.base_url
     if not url:
@@ -99,6 +99,15 @@ def model_class(plan: Plan) -> type[HttpModel]:
     from callboard.providers.deciding_model import DecidingModel  # noqa: PLC0415  # for small models
 
     return DecidingModel
+
+
+def _judge(model: PlannedModel, plan: Plan) -> PlannedModel:
+    """The model, with a gate around it where the plan has one."""
+    if not plan.gate.kind:
+        return model
+    from callboard.providers.deciding_model import JudgedModel  # noqa: PLC0415  # for small models
+
+    return JudgedModel(model, plan)
 
 
 def _provider_hint(name: str) -> str:

@@ -479,6 +479,15 @@ def one_strictness(body: Body) -> str | None:
     )
 
 
+def at_least_16_tokens(body: Body) -> str | None:
+    tokens = body.get("max_output_tokens")
+    if not isinstance(tokens, int) or tokens >= 16:
+        return None
+    return (
+        f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got {tokens} instead."
+    )
+
+
 def at_most_128_tools(body: Body) -> str | None:
     tools = body.get("tools")
     if not isinstance(tools, list) or len(tools) <= 128:

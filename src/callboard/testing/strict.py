@@ -394,6 +394,13 @@ SERVERS: Mapping[str, Server] = {
                     "strict-schemas", refusals.strict_schemas, _issue("camel-ai/camel", 2231), fields=_PARAMETERS
                 ),
                 ServerRule("results", refusals.results_of_every_call, _issue("BerriAI/litellm", 10083)),
+                ServerRule(
+                    "at-least-16-tokens",
+                    refusals.at_least_16_tokens,
+                    _issue("vectorize-io/hindsight", 58),
+                    wire="responses",
+                    fields={"param": "max_output_tokens", "code": "integer_below_min_value"},
+                ),
             ),
             _openai,
         ),

@@ -50,6 +50,8 @@ class Wire(msgspec.Struct, frozen=True):
     """The HTTP status and body of a failure."""
     headers: Callable[[str], Mapping[str, str]]
     """The headers that carry a key, and those that the provider requires."""
+    min_max_tokens: int = 1
+    """The least limit of a reply that the provider takes."""
 
 
 def _row(
@@ -59,6 +61,7 @@ def _row(
     codec: Any,
     *,
     encoder: Callable[[], RequestEncoder] | None = None,
+    min_max_tokens: int = 1,
 ) -> Wire:
     """The row of a package that names the parts of its codec as Wire does."""
     return Wire(
@@ -74,6 +77,7 @@ def _row(
         encode_response=codec.encode_response,
         encode_error=codec.encode_error,
         headers=headers,
+        min_max_tokens=min_max_tokens,
     )
 
 
@@ -126,7 +130,7 @@ CHAT = msgspec.structs.replace(
 def _responses() -> Wire:
     from callboard.wires import responses  # noqa: PLC0415
 
-    return _row("responses", lambda _: "/responses", _bearer, responses)
+    return _row("responses", lambda _: "/responses", _bearer, responses, min_max_tokens=16)
 
 
 @cache
