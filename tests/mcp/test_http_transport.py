@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import httpcore2
 import httpx2
 import pytest
 from aiohttp import web
 
 from callboard.mcp import McpClient, ServerSettings
+from callboard.mcp.connection_state import SEND_STATE, SendState
 from callboard.mcp.errors import ServerFailure, ServerUnreachable
+from callboard.mcp.http_transport import HttpClient
 
 
 def error(status, code, message):
@@ -85,3 +88,100 @@ def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
 
     asyncio.run(scenario())
     assert len(begun) == 1
+
+
+@pytest.fixture
+def closing(small):
+    """A server that closes a kept connection without an answer to a request of a method, which it has read, once."""
+
+    class ClosingServer(small):
+        def __init__(self, method):
+            super().__init__()
+            self.method = method
+            self.kept = set()
+
+        async def post(self, request):
+            answer = await super().post(request)
+            if (await request.json())["method"] == self.method and request.transport in self.kept:
+                self.method = ""
+                request.transport.close()
+            self.kept.add(request.transport)
+            return answer
+
+    return ClosingServer
+
+
+@pytest.mark.parametrize("method", ["notifications/initialized", "tools/list"])
+def test_a_request_that_a_kept_connections_end_left_unanswered_is_sent_again_at_once(method, closing, using):
+    async def list_twice(link):
+        await link.tools()
+        return await link.tools()
+
+    server = closing(method)
+    assert [tool.name for tool in using(server, list_twice)] == ["echo"]
+    assert server.method == ""
+    assert server.sessions == 1  # the connection was not lost
+
+
+def test_only_an_idempotent_call_is_sent_again_at_once_where_the_server_may_have_it(closing, using):
+    async def call_twice(link, **options):
+        await link.call("echo", {}, **options)
+        return await link.call("echo", {}, **options)
+
+    server = closing("tools/call")
+    assert using(server, lambda link: call_twice(link, idempotent=True)).content[0].text == "done"
+    assert (server.method, server.calls, server.sessions) == ("", 3, 1)
+    server = closing("tools/call")
+    with pytest.raises(ServerUnreachable, match="was sent and may have run"):
+        using(server, call_twice)
+    assert server.calls <= 2
+
+
+class BreakingStream(httpcore2.AsyncMockStream):
+    """A connection that answers once; at the next request it is broken."""
+
+    def __init__(self, breaks, written):
+        answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+        super().__init__([answer])
+        self.breaks, self.written = breaks, written
+
+    async def write(self, buffer, timeout=None):  # noqa: ASYNC109  # as it is called
+        is_body = buffer.startswith(b"{")
+        if self.breaks == ("body" if is_body else "head") and not self._buffer:
+            raise httpcore2.WriteError("broken")
+        self.written.append(buffer)
+
+
+class BreakingNetwork(httpcore2.AsyncNetworkBackend):
+    def __init__(self, breaks):
+        self.breaks, self.written, self.connections = breaks, [], 0
+
+    async def connect_tcp(self, *_, **__):
+        self.connections += 1
+        return BreakingStream(self.breaks, self.written)
+
+
+@pytest.mark.parametrize(("breaks", "connections"), [("head", 2), ("body", 2), ("nothing", 1)])
+def test_a_call_is_sent_again_where_the_connection_was_closed_before_it_was_written(breaks, connections):
+    network, lost, state = BreakingNetwork(breaks), [], SendState()
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
+
+    async def scenario():
+        transport = httpx2.AsyncHTTPTransport()
+        transport._pool = httpcore2.AsyncConnectionPool(network_backend=network)
+        SEND_STATE.set(state)
+        async with httpx2.AsyncClient(transport=transport) as client:
+            http = HttpClient(client, lost.append)
+            for _ in range(2):
+                response = await http.send(http.build_request("POST", "http://server/mcp", content=body), stream=True)
+                await response.aread()
+                await response.aclose()
+            return response.status_code
+
+    status = asyncio.run(scenario())
+    assert network.connections == connections
+    assert state.sent
+    if breaks == "nothing":  # the answer's end comes in place of an answer: the server may have the call
+        assert (status, len(lost), network.written.count(body)) == (503, 1, 2)
+    else:
+        assert (status, lost, network.written.count(body)) == (200, [], 2)

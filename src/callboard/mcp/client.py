@@ -180,7 +180,7 @@ class McpClient:
                         deadline.extend(patience)
                         connection = await self._reconnector.wait_connected()
                         deadline.extend()
-                    state = SendState()
+                    state = SendState(idempotent=idempotent)
                     try:
                         answer = await connection.run(lambda client: send(client, deadline), state, deadline)
                     except Exception as error:  # noqa: BLE001  # of the SDK, or of a transport

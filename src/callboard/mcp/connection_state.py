@@ -75,9 +75,11 @@ class ConnectionState:
 class SendState:
     """Whether a request was sent. A transport sets it through the context variable `SEND_STATE` of the request's task."""
 
-    __slots__ = ("sent", "session_missing")
+    __slots__ = ("idempotent", "sent", "session_missing")
 
-    def __init__(self) -> None:
+    def __init__(self, *, idempotent: bool = False) -> None:
+        self.idempotent = idempotent
+        """The server may get the request twice."""
         self.sent = False
         """The server may have the request."""
         self.session_missing = False

@@ -28,8 +28,15 @@ _MIN_READ_SECONDS: Final = 300.0
 """Seconds without a byte after which a stream counts as dead, at least."""
 _CLOSE_SECONDS: Final = 2.0
 """Seconds for the request that ends a session."""
+# The steps of a request that tell where it got to, as httpx2 traces them.
+_CONNECT_STEP: Final = ".connect_tcp.started"
 _SENT_STEP: Final = ".send_request_headers.started"
-"""The step of a request, as httpx2 traces them, from which the server may have it."""
+"""From here on the server may have it."""
+_UNSENT_STEPS: Final = (".send_request_headers.failed", ".send_request_body.failed")
+"""Where a write was refused, because the connection had been closed before it: the server has no whole request. The
+body is one write, and one that is refused later leaves a part of it behind."""
+_ANSWERED_STEP: Final = ".receive_response_headers.complete"
+_TOOL_CALL: Final = "tools/call"
 _BODY_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 _SESSION_NOT_FOUND: Final = -32001
@@ -66,14 +73,8 @@ class HttpClient:
             if self.closed:
                 return httpx2.Response(204, request=request)
             request.extensions["timeout"] = httpx2.Timeout(_CLOSE_SECONDS).as_dict()
-
-        async def trace(step: str, _: Any) -> None:
-            if step.endswith(_SENT_STEP):
-                state.sent = True
-
-        request.extensions["trace"] = trace
         try:
-            response = await self._client.send(request, **how)
+            response = await self._send(request, state, how)
             if request.method != "POST":
                 return response
             self.received += 1
@@ -87,6 +88,34 @@ class HttpClient:
             closed = isinstance(error, ServerFailure) and error.permanent
             text = error.message if isinstance(error, CallboardError) else f"{type(error).__name__}: {error}"
             return _make_error(request, 401 if closed else 500, _INTERNAL_ERROR, excerpt(text))
+
+    async def _send(self, request: httpx2.Request, state: SendState, how: Mapping[str, Any]) -> httpx2.Response:
+        """Send a request: again at once, as often as a kept connection is closed before an answer begins.
+
+        A server may close a kept connection at any time, and a request can cross that (RFC 9112, 9.5). httpx2 asks the
+        socket before it takes a connection out of its pool, but the close may still be under way, and it sends nothing
+        again by itself. Some servers announce Keep-Alive and close after each answer.
+
+        Whether the server had closed before it read the request, or read it and died of it, cannot be told from the
+        closed connection alone, so it depends on the request. All but calls of tools may be sent twice, and so may
+        calls of tools that are idempotent. The call of any other tool is sent again only where a write was refused:
+        then the server cannot have the whole of it. Otherwise it fails, and the model reads that it may have run.
+
+        The loop ends with a new connection at the latest: each pass takes a kept one out of the pool.
+        """
+        import httpx2  # noqa: PLC0415  # as above
+
+        while True:
+            attempt = _Attempt(state)
+            request.extensions["trace"] = attempt.trace
+            try:
+                return await self._client.send(request, **how)
+            except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+                if attempt.is_unsent:
+                    state.sent = attempt.was_sent_before
+                is_unanswered = attempt.is_reused and not attempt.is_answered and not self.closed
+                if not is_unanswered or not (attempt.is_unsent or state.idempotent or not _is_tool_call(request)):
+                    raise
 
     async def _read_response(
         self, request: httpx2.Request, response: httpx2.Response, state: SendState
@@ -126,6 +155,42 @@ class HttpClient:
         if request.method == "POST":
             self._on_lost(why)
         return _make_error(request, 503, CONNECTION_CLOSED, why)
+
+
+class _Attempt:
+    """One attempt to send a request, as far as httpx2's traces tell."""
+
+    def __init__(self, state: SendState) -> None:
+        self._state = state
+        self.was_sent_before = state.sent
+        self.is_reused = False
+        """Whether it went out on a kept connection."""
+        self.is_unsent = False
+        """Whether a write was refused, so that the server has not the whole request."""
+        self.is_answered = False
+        self._is_new = False
+
+    async def trace(self, step: str, _: Any) -> None:
+        if step.endswith(_CONNECT_STEP):
+            self._is_new = True
+        elif step.endswith(_SENT_STEP):
+            self._state.sent = True
+            self.is_reused = not self._is_new
+        elif step.endswith(_UNSENT_STEPS):
+            self.is_unsent = True
+        elif step.endswith(_ANSWERED_STEP):
+            self.is_answered = True
+
+
+def _is_tool_call(request: httpx2.Request) -> bool:
+    """Whether it may do something that must not be done twice; a request that cannot be read may."""
+    if request.method != "POST":
+        return False
+    try:
+        message = json.loads(request.content)
+        return not isinstance(message, dict) or message.get("method") == _TOOL_CALL
+    except (ValueError, RuntimeError):  # a body that is a stream, too
+        return True
 
 
 @asynccontextmanager
