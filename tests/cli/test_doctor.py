@@ -11,14 +11,14 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from callboard.cli import app
-from callboard.cli.doctor import _Progress
+from callboard.cli import app, interrupt
+from callboard.cli.doctor import _Progress, _write_facts
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.errors import CallerError
 from callboard.sandbox import find_sandbox
 from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
-from callboard.servers.gateway.doctor.run import ReportRow
+from callboard.servers.gateway.doctor.run import DoctorReport, ReportRow
 from callboard.testing import FakeBackend, StatusReply
 
 ARGUMENTS = {
@@ -263,6 +263,37 @@ def test_facts_that_only_a_person_wrote_stay_and_nothing_else_is_named(examine, 
 
     result, _ = examine("--write", "--quick", replies=renamed)
     assert result.stderr.endswith("\nyour own max_tokens_field of fake-model stays as it is\n")
+
+
+@pytest.mark.parametrize(
+    ("found", "own", "line"),
+    [
+        (("mode",), (), "mode of m is in {file}"),
+        (("mode", "watch"), (), "mode, watch of m are in {file}"),
+        (("mode", "watch"), ("watch",), "mode of m is in {file}; your own watch of m stays as it is"),
+        (("mode", "watch"), ("mode", "watch"), "your own mode, watch of m stay as they are"),
+    ],
+)
+def test_what_is_written_is_told_in_a_sentence(file, found, own, line):
+    file.parent.mkdir()
+    earlier, new = {"mode": "validated", "watch": "hermes"}, {"mode": "native", "watch": "json"}
+    file.write_text("\n".join(["[profiles.m]", *[f"{fact} = '{earlier[fact]}'" for fact in own]]))
+    facts = {fact: new[fact] for fact in found}
+    report = DoctorReport("m", (), (), (), facts=facts, evidence=dict.fromkeys(facts, "it was seen"))
+    assert _write_facts(report, "http://127.0.0.1") == line.format(file=file)
+
+
+def test_an_examination_that_is_stopped_writes_nothing(examine, file, monkeypatch):
+    def stop(command, on_cancel):
+        command.close()
+        on_cancel()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupt, "run", stop)
+    result, _ = examine("--write")
+    assert result.exit_code == interrupt.EXIT_CODE
+    assert result.stderr.startswith("stopped; nothing is written\n")
+    assert not file.exists()
 
 
 def test_facts_that_were_found_stay_where_a_later_call_gets_no_answer(examine, file):

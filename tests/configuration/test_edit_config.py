@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from callboard.configuration import load_settings
 from callboard.configuration.edit_config import (
     FactEvidence,
+    add_server,
     list_replaced,
     merge,
     set_json_values,
@@ -199,3 +200,21 @@ def test_what_is_no_table_is_left_as_it_is(path, text):
     with pytest.raises(CallerError, match="not a table"):
         write(path, "m", supports_streaming=False)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_file_keeps_its_line_ends(tmp_path, end):
+    path = tmp_path / "callboard.toml"
+    before = '# mine\nmodel = "m"\ninstructions = """\nBe brief.\n"""\n\n[profiles.other]\nmode = "native"\n'
+    path.write_bytes(before.replace("\n", end).encode())
+    write_profile(path, "m", {"mode": FactEvidence("native", "it calls")}, author="eval", examined=Examination(url="u"))
+    add_server(path, "files", {"command": ["server"]})
+    text = path.read_bytes().decode()
+    assert text.startswith(before.replace("\n", end))
+    assert text.count(end) == text.count("\n") > before.count("\n")
+    assert tomllib.loads(text)["profiles"]["m"]["mode"] == "native"
+    assert set_json_values(f'{{"a": 1}}{end}', {"b": 2}) == f'{{{end}  "a": 1,{end}  "b": 2{end}}}{end}'
+
+
+def test_lines_that_end_in_two_ways_stay_as_they_are():
+    assert set_toml_values("a = 1\r\nb = 2\n", {"c": 3}) == "a = 1\r\nb = 2\nc = 3\n"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
+from callboard.cli import interrupt
 from callboard.cli.options import takes_options
 from callboard.cli.serve import BackendOptions
 from callboard.text.display import display
@@ -74,17 +75,21 @@ def doctor(options: DoctorOptions) -> None:
     if local and not local.endswith(".gguf"):
         pull_with_progress(local)
     with _Progress(quiet=as_json) as progress:
-        report = asyncio.run(
-            examine(
-                settings,
-                options.model,
-                progress.start_step,
-                progress.end_step,
-                quick=options.quick,
-                groups=FACTS_FIRST if options.write else GROUPS,
-                budget=DoctorBudget(options.seconds, options.requests),
-            )
+        examination = examine(
+            settings,
+            options.model,
+            progress.start_step,
+            progress.end_step,
+            quick=options.quick,
+            groups=FACTS_FIRST if options.write else GROUPS,
+            budget=DoctorBudget(options.seconds, options.requests),
         )
+
+        def tell_stopped() -> None:
+            progress.stop()
+            typer.echo("stopped; nothing is written" if options.write else "stopped", err=True)
+
+        report = interrupt.run(examination, tell_stopped)
     if as_json:
         import msgspec  # noqa: PLC0415  # for this option only
 
@@ -124,9 +129,11 @@ def _write_facts(report: DoctorReport, url: str) -> str:
     examined = Examination(url=url, version=report.version, date=time.strftime("%Y-%m-%d"))
     personal = write_profile(path, report.model, facts, examined=examined, questions=report.asked_facts)
     written = [fact for fact in sorted(report.facts) if fact not in personal]
-    lines = [f"{', '.join(written)} of {report.model} are in {path}"] if written else []
+    be = "is" if len(written) == 1 else "are"
+    lines = [f"{', '.join(written)} of {report.model} {be} in {path}"] if written else []
     if personal:
-        lines.append(f"your own {', '.join(personal)} of {report.model} stays as it is")
+        stay = "stays as it is" if len(personal) == 1 else "stay as they are"
+        lines.append(f"your own {', '.join(personal)} of {report.model} {stay}")
     return "; ".join(lines)
 
 
@@ -181,9 +188,13 @@ class _Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Leave the terminal to others."""
         if self._bar is not None:
             self._bar.stop()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
         typer.echo(f"took {time.monotonic() - self._began:.0f} s", err=True)
 
     def start_step(self, what: str) -> None:

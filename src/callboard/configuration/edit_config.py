@@ -1,6 +1,7 @@
 """Edit files of settings: those of other programs, and our own `callboard.toml`.
 
-Laws: what is not set stays as it is, in TOML with its comments and its order. Whatever the editor made of a text is
+Laws: what is not set stays as it is, in TOML with its comments and its order. Lines that are added end as those of the
+file do, where all of them end in one way. Whatever the editor made of a text is
 parsed again, and refused if it does not hold exactly the old values with the new ones above them, since TOML has more
 ways to spell a table than any editor follows.
 """
@@ -48,7 +49,7 @@ def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
     document = tomlkit.parse(_end_line(text))
     try:
         _set_values(document, values)
-        after = tomlkit.dumps(document)
+        after = _end_lines_alike(tomlkit.dumps(document), text)
         complete = tomllib.loads(after) == merge(before, values)
     except (TOMLKitError, ValueError, TypeError, RecursionError):
         complete = False
@@ -82,7 +83,8 @@ def read_toml(text: str) -> dict[str, Any]:
 
 def set_json_values(text: str, values: Mapping[str, Any]) -> str:
     """Set values in a JSON text, which is written anew. Raises CallerError for one with comments, say."""
-    return f"{json.dumps(merge(read_json(text), values), indent=2, ensure_ascii=False)}\n"
+    after = f"{json.dumps(merge(read_json(text), values), indent=2, ensure_ascii=False)}\n"
+    return _end_lines_alike(after, text)
 
 
 def read_json(text: str) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def add_server(path: Path, name: str, table: Mapping[str, Any]) -> None:
         servers = document.values.get("mcp", {})
         if not isinstance(servers, Mapping) or name in servers:
             raise CallerError("a server of this name is there", path=below(document.where, "mcp")((name,)))
-        text = path.read_text("utf-8-sig")
+        text = read_config(path)
     try:
         new = set_toml_values(text, {"mcp": {name: table}})
     except CallerError as error:
@@ -191,7 +193,7 @@ def write_profile(
     pattern = normalise(model)
     if not pattern:  # it would match every model
         raise CallerError("the model has no name", path=model, hint="name it with --model")
-    text = path.read_text("utf-8-sig") if path.exists() else ""
+    text = read_config(path)
     before = dict(read_document(path, CallerError).values) if text else {}
     patterns = before.get("profiles", {})
     old = patterns.get(pattern, {}) if isinstance(patterns, Mapping) else None
@@ -215,7 +217,7 @@ def write_profile(
             del table[key]
         for key, value in row.items():
             table[key] = _make_inline_table(value) if key == EXAMINED else value
-        after = tomlkit.dumps(document)
+        after = _end_lines_alike(tomlkit.dumps(document), text)
         complete = tomllib.loads(after) == {**before, "profiles": {**patterns, pattern: new}}
     except (TOMLKitError, ValueError, TypeError, AttributeError):
         complete = False
@@ -232,6 +234,18 @@ def _make_inline_table(values: Mapping[str, Any]) -> Any:
     table = tomlkit.inline_table()
     table.update(values)
     return table
+
+
+def read_config(path: Path) -> str:
+    """The text of a file with its own line ends, "" if there is none."""
+    return path.read_bytes().decode("utf-8-sig") if path.exists() else ""
+
+
+def _end_lines_alike(after: str, before: str) -> str:
+    """What was made of a text, with line ends as of Windows where all of the text's own are such."""
+    if "\n" not in before or before.count("\n") != before.count("\r\n"):
+        return after
+    return after.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _end_line(text: str) -> str:

@@ -226,10 +226,12 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
 
     Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
     """
+    from callboard.configuration.edit_config import read_config  # noqa: PLC0415  # not for --help
+
     changes: list[tuple[ClientFile, Path, str, str]] = []
     for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
         path = Path(file.path).resolve()  # a link stays one
-        before = path.read_text("utf-8-sig") if path.exists() else ""
+        before = read_config(path)
         try:
             after = _with_values(before, file)
             changed = _changed_values(before, file)
