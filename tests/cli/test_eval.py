@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import tomllib
 
 import pytest
@@ -28,6 +29,7 @@ from callboard.core import (
 from callboard.evaluation import suites
 from callboard.evaluation.task import ExpectedCall, Step, Task, encode_task
 from callboard.evaluation.variants import PRESETS
+from callboard.providers import Transport
 from callboard.testing import FakeBackend, StatusReply
 
 WEATHER = ToolDeclaration(
@@ -177,6 +179,51 @@ def test_the_best_variant_becomes_the_profile(measure, own_settings):
     assert "is best asked as it is" in again.stderr
 
 
+def test_a_threshold_is_fitted_and_written_with_the_tasks_that_it_stands_on(measure, own_settings, tmp_path):
+    """The model calls for every question. Only the half of them that name a city are about the weather."""
+    rows = [
+        Task(
+            f"{city or 'life'}-{at}",
+            "cities",
+            "all",
+            (WEATHER,),
+            (
+                Step(
+                    (UserCanister(contents(f"How is {city or 'life'}, question {at}?")),),
+                    (ExpectedCall("weather", {"city": (city,)}),) if city else (),
+                ),
+            ),
+        )
+        for at in range(8)
+        for city in ("Lima", "")
+    ]
+    path = tmp_path / "fit.jsonl"
+    path.write_bytes(b"\n".join(map(encode_task, rows)))
+    arguments = ("--suite", str(path), "--categories", "all", "--count", "16")
+    variants = ("--variants", "native", "--variants", "native gate=grounding gate_threshold=fit")
+    result, backend = measure(*arguments, *variants, "--write-profile")
+    assert "B  native gate=grounding gate_threshold=-1  16 of 16" in result.stdout
+    facts = tomllib.loads(own_settings.read_text())["profiles"]["fake-model"]
+    assert (facts["gate"], facts["gate_threshold"]) == ("grounding", -1.0)
+    assert facts["gate_threshold_evidence"].startswith("eval: 16 of 16 solved")
+    sample = "--seed 0 --count 16 --categories all --suite"
+    assert f"on which gate_threshold was fitted, so report on others than {sample}" in facts["gate_threshold_evidence"]
+    assert len(questions(backend)) == 32  # once for each variant
+
+
+@pytest.mark.parametrize(
+    ("variant", "via", "message"),
+    [
+        ("gate=question gate_threshold=fit", "gateway", "a client of a gateway sees no score of a call"),
+        ("gate_threshold=fit", None, "there is no gate whose threshold could be fitted"),
+    ],
+)
+def test_a_threshold_that_cannot_be_fitted_is_refused(measure, variant, via, message):
+    result, backend = measure("--variants", variant, via=via)
+    assert message in str(result.exception)
+    assert not questions(backend)
+
+
 def test_a_setting_that_goes_above_what_is_written_is_named(measure, own_settings, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "callboard.toml").write_text('[profiles.fake-model]\nmode = "validated"')
@@ -236,6 +283,31 @@ def test_an_endpoint_that_fails_is_no_verdict(measure):
     assert result.exit_code == 1
     assert "replies in a row failed" in str(result.exception)
     assert "0 of 0" not in result.stdout.replace("0 of 0 (8 planned)", "")
+
+
+@pytest.mark.parametrize("via", ["agent", "gateway"])
+def test_an_endpoint_that_is_not_there_is_told_in_one_sentence_before_the_first_task(tasks, monkeypatch, via):
+    async def asked_again(*_):
+        raise AssertionError("it is tried once")
+
+    monkeypatch.setattr(
+        Transport.__init__, "__kwdefaults__", {**Transport.__init__.__kwdefaults__, "sleep": asked_again}
+    )
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # it does not listen
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        arguments = ["eval", "fake-model", "--suite", tasks, "--via", via, "--base-url", url]
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert str(result.exception) == f"{url}: cannot connect: Connection refused; is the server running?"
+    assert result.stdout == ""
+    assert "failed" not in result.stderr
+
+
+def test_a_gateway_that_is_measured_asks_for_each_task_however_many_have_failed(measure):
+    result, _ = measure("--variants", "native", replies=lambda _: StatusReply(503), via="gateway")
+    assert "replies in a row failed" in str(result.exception)
+    assert "not asked for another" not in result.output
 
 
 @pytest.mark.parametrize(

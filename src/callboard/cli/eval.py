@@ -144,6 +144,7 @@ def run(options: EvalOptions) -> None:
     from callboard.evaluation.records import RecordFile  # noqa: PLC0415
     from callboard.evaluation.report import make_report  # noqa: PLC0415
     from callboard.evaluation.runner import RunnerOptions, run_tasks  # noqa: PLC0415
+    from callboard.evaluation.threshold_fit import fit_thresholds  # noqa: PLC0415
     from callboard.evaluation.variants import ALL, make_variants  # noqa: PLC0415
 
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
@@ -165,7 +166,14 @@ def run(options: EvalOptions) -> None:
         file = RecordFile.of(options.model)
         identity = await model.identify()
         coming = run_tasks(
-            variants, tasks, model.open, identity=identity, resolve=model.plan, file=file, options=runner_options
+            variants,
+            tasks,
+            model.open,
+            identity=identity,
+            resolve=model.plan,
+            file=file,
+            connect=model.connect,
+            options=runner_options,
         )
         async with aclosing(coming):
             async for outcome in coming:
@@ -174,7 +182,7 @@ def run(options: EvalOptions) -> None:
 
     def show_partial() -> None:
         progress.stop()
-        _print_report(make_report(options.model, tasks, outcomes), options)
+        _print_report(make_report(options.model, tasks, fit_thresholds(outcomes)), options)
         typer.echo("stopped; what is done is kept, and the same command goes on", err=True)
 
     failure: CallboardError | None = None
@@ -183,13 +191,13 @@ def run(options: EvalOptions) -> None:
             interrupt.run(ask(), show_partial)
     except CallboardError as error:
         failure = error
-    report = make_report(options.model, tasks, outcomes)
+    report = make_report(options.model, tasks, fit_thresholds(outcomes))
     if outcomes or failure is None:
         _print_report(report, options)
     if failure is not None:
         raise failure
     if options.write_profile:
-        typer.echo(_write_choice(report, model), err=True)
+        typer.echo(_write_choice(report, model, _describe_sample(options)), err=True)
 
 
 def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequence[Variant]) -> None:
@@ -197,6 +205,9 @@ def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequenc
     if options.report:
         page = Path(options.report)
         _check_writable(page, page.parent, "--report")
+    if model.via != "agent" and any(each.fits_threshold for each in variants):
+        hint = "leave --via away"
+        raise CallerError("a client of a gateway sees no score of a call", path="gate_threshold=fit", hint=hint)
     if options.write_profile:
         if model.via == "client":
             hint = "leave --via away, or take --via gateway"
@@ -235,7 +246,19 @@ def _print_report(report: Report, options: EvalOptions) -> None:
         typer.echo(f"the page is {options.report}", err=True)
 
 
-def _write_choice(report: Report, model: MeasuredModel) -> str:
+def _describe_sample(options: EvalOptions) -> str:
+    """The options that choose the tasks."""
+    named: Mapping[str, Sequence[object]] = {
+        "--seed": [options.seed],
+        "--count": [options.count or COUNT],
+        "--categories": options.categories or [],
+        "--suite": options.suite or ["bfcl"],
+        "--exclude": options.exclude or [],
+    }
+    return " ".join([f"{option} {value}" for option, values in named.items() for value in values])
+
+
+def _write_choice(report: Report, model: MeasuredModel, sample: str) -> str:
     """Write the facts of the best variant, and return a line about it. Raises CallerError."""
     from callboard.configuration import load_settings, user_file  # noqa: PLC0415  # for this option only
     from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
@@ -244,7 +267,7 @@ def _write_choice(report: Report, model: MeasuredModel) -> str:
     from callboard.profiles import resolve  # noqa: PLC0415
 
     resolution = resolve(model.name, model.facts)
-    chosen = choose_profile(report, resolution.mode)
+    chosen = choose_profile(report, resolution.mode, sample)
     if chosen is None:
         return "nothing is written: fewer than two variants answered every task"
     if not chosen.facts:
@@ -255,11 +278,13 @@ def _write_choice(report: Report, model: MeasuredModel) -> str:
     written = {fact: value for fact, value in chosen.facts.items() if fact not in personal}
     from_now_on = replace(model, settings=load_settings({}, Path.cwd(), os.environ)).facts
     hidden = [fact for fact, value in written.items() if from_now_on.get(fact) != value]
+    be = "is" if len(written) == 1 else "are"
+    stay = "stays as it is" if len(personal) == 1 else "stay as they are"
     parts = [
-        f"{describe_facts(written)} of {model.name} is written into {path}: {chosen.evidence}"
+        f"{describe_facts(written)} of {model.name} {be} written into {path}: {chosen.evidence}"
         if written
         else "nothing is written",
-        *([f"your own {', '.join(personal)} stays as it is"] if personal else []),
+        *([f"your own {', '.join(personal)} {stay}"] if personal else []),
         *([f"another setting of {', '.join(hidden)} goes above it here"] if hidden else []),
     ]
     return "; ".join(parts)

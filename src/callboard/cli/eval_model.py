@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
@@ -19,10 +19,10 @@ import typer
 
 from callboard.cli.models import pull_with_progress
 from callboard.cli.settings import check_value, settings_here
-from callboard.errors import CallerError, NoSuchModel
+from callboard.errors import CallerError, NoSuchModel, ProviderError
 from callboard.evaluation.variants import Variant
 from callboard.profiles import Resolution, resolve
-from callboard.providers import open_model
+from callboard.providers import HttpModel, open_model
 from callboard.providers.transport import Transport, check_url
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from callboard.providers.registry import PlannedModel
 
 _LOCAL: Final = "local:"
+_NEVER_REACHED: Final = 1_000_000
+"""Failures in a row that a run of tasks never sees."""
 _PLAIN: Final[Mapping[str, Any]] = {
     "mode": "native",
     "watch": "",
@@ -91,9 +93,12 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             source = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
         elif self.url:
             headers = {"Authorization": f"Bearer {_api_key()}"} if _api_key() else {}
+            version = ""
             async with aclosing(Transport()) as transport:
-                info = await read_backend_info(transport, self.url, headers, self.name)
-            source = f"{self.url} {info.version}"
+                with suppress(ProviderError):  # nobody is there; `connect` says so, if anything is left to ask
+                    await transport.connect(self.url)
+                    version = (await read_backend_info(transport, self.url, headers, self.name)).version
+            source = f"{self.url} {version}"
         else:
             source = ""
         return f"{self.name} {source} {self.via}"
@@ -115,6 +120,12 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             from callboard.extras import require_extra  # noqa: PLC0415  # for this way only
 
             require_extra("gateway")
+
+    async def connect(self) -> None:
+        """Raises ProviderError if the endpoint itself takes no connection, whoever stands between. Nothing is asked."""
+        async with _closing(self._open(Variant(""))) as model:
+            if isinstance(model, HttpModel):
+                await model.connect()
 
     @asynccontextmanager
     async def open(self, variant: Variant) -> AsyncGenerator[Model]:
@@ -160,7 +171,11 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
             mode="" if "mode" in variant.facts else self.settings.mode,
             profile={**variant.facts},
         )
-        async with serve_on_loopback(GatewaySettings(backends=(backend,), profiles=self.settings.profiles)) as url:
+        # There is no other backend, so a breaker would only let tasks wait that the endpoint could have answered.
+        settings = GatewaySettings(
+            backends=(backend,), profiles=self.settings.profiles, failure_threshold=_NEVER_REACHED
+        )
+        async with serve_on_loopback(settings) as url:
             yield url
 
 

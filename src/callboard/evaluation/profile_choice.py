@@ -21,13 +21,14 @@ class ChosenProfile(msgspec.Struct, frozen=True):
     evidence: str
 
 
-def choose_profile(report: Report, mode: str) -> ChosenProfile | None:
+def choose_profile(report: Report, mode: str, sample: str = "") -> ChosenProfile | None:
     """Choose what to write.
 
     Args:
         report: A comparison of variants.
         mode: The mode of the model as it is asked without any variant. It is written where that one stays for its
             speed, because the reason is worth reading then.
+        sample: How the tasks were chosen, for whoever must not report on those that a threshold was fitted on.
 
     Returns:
         The choice; with no facts where the model is best asked as it is, or nothing but noise speaks for others. None
@@ -45,6 +46,8 @@ def choose_profile(report: Report, mode: str) -> ChosenProfile | None:
         evidence = f"{best.name} beats {', '.join(rivals)} only within noise: {_describe(best)}; more tasks tell more"
         return ChosenProfile({}, evidence)
     evidence = f"{_describe(best)}, the best of {len(report.variants)} variants on {report.planned} tasks"
+    if best.fits_threshold:
+        evidence += f", on which gate_threshold was fitted, so report on others than {sample or 'these'}"
     if slower:
         times = [f"{each.name} {each.solved} at {_ratio(each, best)}" for each in slower]
         evidence += f"; stays for its latency (effort), for within noise won {', '.join(times)} times its seconds"

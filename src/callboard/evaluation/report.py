@@ -103,6 +103,8 @@ class VariantScore(msgspec.Struct, frozen=True):
     median_seconds: float
     slow_seconds: float
     """Nine of ten tasks take no longer."""
+    fits_threshold: bool = False
+    """Whether a threshold was fitted on these tasks: its share is that of the best of many thresholds."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -171,6 +173,7 @@ class _Results:
             score.seconds_per_task,
             percentile(self.seconds, 0.5),
             percentile(self.seconds, 0.9),
+            self.variant.fits_threshold,
         )
 
 

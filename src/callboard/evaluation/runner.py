@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, Final, TypeAlias
 
@@ -51,6 +51,7 @@ from callboard.evaluation.records import Record, RecordFile, make_key
 from callboard.evaluation.task import Attempt, ScriptedResult, Step, Task
 from callboard.evaluation.variants import Variant
 from callboard.modes import get_plan, make_plan
+from callboard.modes.decide import CALL_SCORES
 from callboard.profiles import Resolution
 from callboard.tools import Context, Ensemble, Invoker
 
@@ -64,6 +65,9 @@ MAX_TOKENS: Final = 1024
 """Tokens of a reply, by default."""
 TIMEOUT: Final = 300.0
 """Seconds of a reply, by default: a large model without a graphics card needs minutes for a long prompt."""
+
+MIN_SCORE: Final = -100.0
+"""A score that is kept; what is certain has none that JSON could hold."""
 
 OpenModel: TypeAlias = Callable[[Variant], AbstractAsyncContextManager[Model]]
 """Opens the model as a variant asks it, for as long as the variant's tasks run."""
@@ -110,6 +114,7 @@ async def run_tasks(
     identity: str,
     file: RecordFile,
     resolve: Callable[[Variant], Resolution] | None = None,
+    connect: Callable[[], Awaitable[None]] | None = None,
     options: RunnerOptions | None = None,
 ) -> AsyncGenerator[TaskOutcome]:
     """Run every task in every variant.
@@ -124,6 +129,8 @@ async def run_tasks(
         file: What is done already, and where what is done is kept.
         resolve: How the model itself is asked in a variant; by default as the one that is opened says. Where a gateway
             stands between, a change of its prompts is a change of the question.
+        connect: Called before a variant's first question; raises where nobody is there to answer it, which a gateway
+            that stands between would say of each task, and only after it was asked again and again.
         options: How tasks are run.
 
     Yields:
@@ -139,7 +146,14 @@ async def run_tasks(
         async with open_model(variant) as model:
             resolution = resolve(variant) if resolve else getattr(model, "resolution", None)
             runner = _VariantRunner(
-                variant, model, resolution, identity=identity, options=options, records=records, file=file
+                variant,
+                model,
+                resolution,
+                identity=identity,
+                options=options,
+                records=records,
+                file=file,
+                connect=connect,
             )
             async with aclosing(runner.run(tasks)) as outcomes:
                 async for outcome in outcomes:
@@ -159,6 +173,7 @@ class _VariantRunner:
         options: RunnerOptions,
         records: Mapping[str, Record],
         file: RecordFile,
+        connect: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._variant = variant
         self._model = model
@@ -168,6 +183,7 @@ class _VariantRunner:
         self._options = options
         self._records = records
         self._file = file
+        self._connect = connect
         self._failures = 0
 
     async def run(self, tasks: Sequence[Task]) -> AsyncGenerator[TaskOutcome]:
@@ -179,6 +195,8 @@ class _VariantRunner:
                 yield TaskOutcome(self._variant, task, record, is_cached=True)
             else:
                 remaining.append((key, task))
+        if remaining and self._connect is not None:
+            await self._connect()
         if remaining and self._options.warm_up:
             await _warm_up(self._model)
         async with aclosing(_in_parallel(self._run_task, remaining, self._options.concurrency)) as records:
@@ -269,6 +287,7 @@ async def _ask(
 ) -> tuple[Attempt, list[Canister]]:
     """One reply: the attempt, and the canisters that it leaves in the conversation."""
     reply = _Reply(turn)
+    token = CALL_SCORES.set(reply.scores)
     began = time.monotonic()
     try:
         async with asyncio.timeout(options.timeout):
@@ -281,6 +300,8 @@ async def _ask(
         reply.failure = f"the reply took longer than {options.timeout:g} seconds"
     except CallboardError as error:
         reply.failure = str(error)
+    finally:
+        CALL_SCORES.reset(token)
     return reply.attempt(time.monotonic() - began), reply.canisters
 
 
@@ -290,6 +311,7 @@ class _Reply:
     def __init__(self, turn: int) -> None:
         self.canisters: list[Canister] = []
         self.failure = ""
+        self.scores: dict[str, float] = {}
         self._turn = turn
         self._fold = Fold()
         self._notes: list[Note] = []
@@ -330,6 +352,7 @@ class _Reply:
             seconds=seconds,
             usage=self._usage,
             failure=self.failure,
+            scores={name: max(score, MIN_SCORE) for name, score in self.scores.items()},
         )
 
 

@@ -100,6 +100,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     usage: Usage = Usage()
     failure: str = ""
+    scores: Mapping[str, float] = {}
+    """What a gate gave the calls, by their identifiers."""
 
 
 class Judgement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,6 +9,7 @@ measured twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
@@ -25,6 +26,8 @@ DEFAULT: Final = "default"
 """The name of the variant that adds no facts: what Callboard picks by itself."""
 ALL: Final = "all"
 """The word for the matrix of all presets."""
+FIT: Final = "gate_threshold=fit"
+"""The word for the threshold that solves most of the tasks."""
 MAX_VARIANTS: Final = 64
 """Combinations of one comparison: more are a mistake of the shell, or days of work."""
 
@@ -50,6 +53,8 @@ class Variant(msgspec.Struct, frozen=True):
 
     name: str
     facts: Mapping[str, Any] = {}
+    fits_threshold: bool = False
+    """Every call passes and is scored, and `fit_thresholds` finds the threshold afterwards."""
 
 
 def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | None = None) -> tuple[Variant, ...]:
@@ -72,6 +77,9 @@ def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | No
     distinct: list[tuple[tuple[Profile, Plan], Variant]] = []
     for variant in variants:
         identity = _identify(model, variant, user or {})
+        if variant.fits_threshold and not identity[1].gate.kind:
+            hint = f"name one too, such as 'gate=question {FIT}'"
+            raise CallerError("there is no gate whose threshold could be fitted", path="--variants", hint=hint)
         if all(identity != other for other, _ in distinct):
             distinct.append((identity, variant))
     return tuple([variant for _, variant in distinct])
@@ -108,8 +116,8 @@ def _complete(words: Sequence[Sequence[str]], choice: Sequence[str]) -> list[str
 def _combine(words: Sequence[str]) -> Variant:
     facts: dict[str, Any] = {}
     for word in words:
-        facts |= _read_word(word)
-    return Variant(" ".join(words), facts)
+        facts |= {"gate_threshold": -math.inf} if word == FIT else _read_word(word)
+    return Variant(" ".join(words), facts, fits_threshold=FIT in words)
 
 
 def _read_word(word: str) -> Mapping[str, Any]:
