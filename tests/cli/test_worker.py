@@ -83,6 +83,8 @@ def test_it_runs_the_jobs_of_its_agents(place, callboard):
     assert ended.stderr == f"callboard works on {queues} of {place / 'jobs.db'} (Ctrl-C stops it)\n"
     job = with_store(lambda store: store.get(job.id))
     assert (job.state, job.rounds) == ("completed", 1)
+    # It is nobody's directory, so that it is listed in each.
+    assert job.id in callboard("jobs", "list").stdout
 
 
 def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):

@@ -124,7 +124,10 @@ def list_jobs(
     jobs: list[Job | JobSummary] = [*JobStore().all(), *list_durable_jobs()]
     # Ids sort by the time at which the jobs were made.
     jobs.sort(key=lambda each: each.id, reverse=True)
-    jobs = [each for each in jobs if all_ or here in (Path(each.directory), *Path(each.directory).parents)]
+    if not all_:  # one without a directory is nowhere else either
+        jobs = [
+            each for each in jobs if not each.directory or here in (Path(each.directory), *Path(each.directory).parents)
+        ]
     for each in jobs:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
     if not jobs and not as_json:
