@@ -76,11 +76,11 @@ def tasks(tmp_path):
 
 @pytest.fixture
 def measure(tasks):
-    def measure(*arguments, replies=model, via=None):
+    def measure(*arguments, replies=model, via=None, name="fake-model"):
         async def scenario():
             async with FakeBackend(replies) as backend:
                 way = ["--via", backend.url] if via == "client" else ["--base-url", backend.url]
-                given = ["eval", "fake-model", "--suite", tasks, *way, *arguments]
+                given = ["eval", name, "--suite", tasks, *way, *arguments]
                 if via == "gateway":
                     given += ["--via", "gateway"]
                 return await asyncio.to_thread(CliRunner().invoke, app, given), backend
@@ -132,6 +132,12 @@ def test_a_client_sees_the_outcome(measure, via):
     assert result.exit_code == 0, result.output
     assert "of 2" in result.stdout
     assert "tools" in questions(backend)[-1]
+
+
+def test_a_plain_client_judges_no_call_whatever_the_profile_of_the_model(measure):
+    result, backend = measure("--count", "2", via="client", name="qwen2.5-coder-1.5b")
+    assert result.exit_code == 0, result.output
+    assert len(questions(backend)) == 2  # one more for each call, if the client were to ask how sure the model was
 
 
 def test_the_facts_of_a_variant_are_those_of_the_client(measure):

@@ -39,8 +39,12 @@ _PLAIN: Final[Mapping[str, Any]] = {
     "watch": "",
     "uses_tools": True,
     "parses_special_tokens": False,
+    "gate": "",
+    "result_format": "native",
+    "answer_after": "model",
+    "on_repeated_call": "run",
 }
-"""The facts of a client that knows nothing of the model."""
+"""The facts of a client that knows nothing of the model, whatever its profile says."""
 
 
 class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
