@@ -135,9 +135,13 @@ def test_a_client_sees_the_outcome(measure, via):
 
 
 def test_a_plain_client_judges_no_call_whatever_the_profile_of_the_model(measure):
-    result, backend = measure("--count", "2", via="client", name="qwen2.5-coder-1.5b")
+    def somewhere_else(body):
+        call = InvocationStarted(0, "c", "weather"), InvocationEnded(0, "c", "weather", {"city": "Quito"}, "{}")
+        return [ReplyStarted(), *call, ReplyEnded("invocations")] if body.get("tools") else "I do not know."
+
+    result, backend = measure("--count", "2", replies=somewhere_else, via="client", name="qwen2.5-coder-1.5b")
     assert result.exit_code == 0, result.output
-    assert len(questions(backend)) == 2  # one more for each call, if the client were to ask how sure the model was
+    assert len(questions(backend)) == 2  # nobody said Quito: a gate would ask for an answer in words each time
 
 
 def test_the_facts_of_a_variant_are_those_of_the_client(measure):
