@@ -212,13 +212,22 @@ def test_a_threshold_is_fitted_and_written_with_the_tasks_that_it_stands_on(meas
     arguments = ("--suite", str(path), "--categories", "all", "--count", "16")
     variants = ("--variants", "native", "--variants", "native gate=grounding gate_threshold=fit")
     result, backend = measure(*arguments, *variants, "--write-profile")
-    assert "B  native gate=grounding gate_threshold=-1  16 of 16" in result.stdout
+    assert "B  native gate=grounding gate_threshold=-1 (fitted)  16 of 16" in result.stdout
     facts = tomllib.loads(own_settings.read_text())["profiles"]["fake-model"]
     assert (facts["gate"], facts["gate_threshold"]) == ("grounding", -1.0)
     assert facts["gate_threshold_evidence"].startswith("eval: 16 of 16 solved")
     sample = "--seed 0 --count 16 --categories all --suite"
     assert f"on which gate_threshold was fitted, so report on others than {sample}" in facts["gate_threshold_evidence"]
     assert len(questions(backend)) == 32  # once for each variant
+
+
+@pytest.mark.usefixtures("own_settings")
+@pytest.mark.parametrize(("via", "fits"), [(None, True), ("gateway", False)])
+def test_without_variants_all_presets_are_compared_and_thresholds_fitted(measure, via, fits):
+    result, _ = measure("--count", "1", "--write-profile", "--json", via=via)
+    variants = json.loads(result.stdout)["variants"]
+    gated = {each["facts"]["gate"]: each["fits_threshold"] for each in variants if "gate" in each["facts"]}
+    assert gated == dict.fromkeys(("grounding", "confidence", "question"), fits)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_outcomes_are_those_at_the_fitted_threshold():
     assert (stopped.record.attempts[0].calls, stopped.record.attempts[0].text) == ((), "")
     assert passed.record.attempts == given_outcomes[1].record.attempts
     assert same is other
-    assert stopped.variant.name == "gate=question gate_threshold=0"
+    assert stopped.variant.name == "gate=question gate_threshold=0 (fitted)"
     assert stopped.variant.facts == {"gate": "question", "gate_threshold": 0.0}
 
 

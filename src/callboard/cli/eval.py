@@ -145,10 +145,11 @@ def run(options: EvalOptions) -> None:
     from callboard.evaluation.report import make_report  # noqa: PLC0415
     from callboard.evaluation.runner import RunnerOptions, run_tasks  # noqa: PLC0415
     from callboard.evaluation.threshold_fit import fit_thresholds  # noqa: PLC0415
-    from callboard.evaluation.variants import ALL, make_variants  # noqa: PLC0415
+    from callboard.evaluation.variants import ALL, FITTED, make_variants  # noqa: PLC0415
 
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
-    variants = make_variants(options.model, options.variants or ([ALL] if options.write_profile else []), model.facts)
+    presets = (FITTED if model.via == "agent" else (ALL,)) if options.write_profile else ()
+    variants = make_variants(options.model, options.variants or presets, model.facts)
     _check_outputs(options, model, variants)
     tasks = choose_tasks(options)
     model.prepare()

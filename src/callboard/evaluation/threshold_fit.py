@@ -91,7 +91,8 @@ def _round(value: float, below: float) -> float:
 
 def _apply(outcome: TaskOutcome, threshold: float) -> TaskOutcome:
     variant = outcome.variant
-    name = variant.name.replace(FIT, f"gate_threshold={threshold:g}")
+    # The same threshold may be compared that somebody named: two variants of one name would be counted as one.
+    name = variant.name.replace(FIT, f"gate_threshold={threshold:g} (fitted)")
     fitted = Variant(name, {**variant.facts, "gate_threshold": threshold}, fits_threshold=True)
     record = replace(outcome.record, variant=name, attempts=_stop_calls(outcome, threshold))
     return replace(outcome, variant=fitted, record=record)

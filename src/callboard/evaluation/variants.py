@@ -46,6 +46,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     }
 )
 """Facts by a word that stands for them."""
+FITTED: Final = tuple([f"{name} {FIT}" if "gate" in facts else name for name, facts in PRESETS.items()])
+"""All presets, those with a gate at the threshold that fits the model."""
 
 
 class Variant(msgspec.Struct, frozen=True):
