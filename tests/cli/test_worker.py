@@ -87,6 +87,15 @@ def test_it_runs_the_jobs_of_its_agents(place, callboard):
     assert job.id in callboard("jobs", "list").stdout
 
 
+@pytest.mark.parametrize("named", ["crew:greeter", "crew.py:greeter", "crew:host"])
+def test_it_runs_the_jobs_of_its_agents_whatever_the_process_that_submitted_called_them(place, callboard, named):
+    (place / "crew.py").write_text(f"{AGENTS}\nhost = greeter\n", "utf-8")
+    job, other = submit("crew:greeter"), submit(f"{place / 'crew.py'}:greeter")
+    assert callboard("worker", "--agents", named, "--until-idle", "0.1").returncode == 0
+    assert with_store(lambda store: store.get(job.id)).state == "completed"
+    assert with_store(lambda store: store.get(other.id)).state == "completed"
+
+
 def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
     (place / "callboard").mkdir()
@@ -105,7 +114,7 @@ def test_it_runs_the_jobs_of_the_coding_agents(place, callboard):
     assert callboard("worker", "--until-idle", "0.1").returncode == 0
     job = with_store(lambda store: store.get(job.id))
     assert job.state == "failed"
-    assert "no worker here" not in job.error
+    assert "gone" in job.error
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -116,7 +116,7 @@ async def run_worker(url):
     with Database.open(url) as database:
         engine = Engine(database)
         try:
-            store = DurableStore(database, engine.enqueue)
+            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
             runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
             async with Worker(engine, store, runner, queues={QUEUE: 0}) as worker:
                 await worker.run(until_idle=0.5)

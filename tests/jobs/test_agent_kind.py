@@ -21,6 +21,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.jobs import segment as segment_module
+from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database
 from callboard.modes import make_plan
 from callboard.profiles import resolve
@@ -206,6 +207,48 @@ async def test_an_answer_to_an_earlier_call_of_the_same_identifier_is_none(datab
 
 
 @run_async
+async def test_calls_of_one_identifier_run_once_each(database):
+    """In one reply, and in several."""
+    calls = [Call("change", {"number": number}, identifier="call_0") for number in range(4)]
+    bench = Bench([calls[:3], calls[3:], "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    assert bench.effects == dict.fromkeys(range(4), 1)
+    assert len(set(bench.keys)) == 4
+    results = [each for each in await conversation_of(queue, job) if isinstance(each, ResultCanister)]
+    assert [each.text for each in results] == [f"changed {number}" for number in range(4)]
+
+
+@run_async
+async def test_calls_of_one_identifier_are_each_answered_after_a_crash(database):
+    begun, gate = [], asyncio.Event()
+
+    @tool
+    async def wait(number: int) -> str:
+        """Wait."""
+        begun.append(number)
+        await gate.wait()
+        return f"waited {number}"
+
+    calls = [Call("wait", {"number": number}, identifier="call_0") for number in range(2)]
+    model = ScriptedModel([calls, "Done."])
+    queue = LocalQueue(database, {"test:agent": Agent(model, [wait])})
+    job = await queue.submit()
+    task = asyncio.create_task(queue.runner(job.id, 1, new_watch()))
+    while len(begun) < 2:  # noqa: ASYNC110  # what is waited for happens in a database
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await queue.drain()
+    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    results = [each for each in model.requests[-1].canisters if isinstance(each, ResultCanister)]
+    assert [each.text[:12] for each in results] == ["Error: inter"] * 2
+    assert sorted(begun) == [0, 1]
+
+
+@run_async
 async def test_a_question_is_answered_with_a_text(database):
     bench = Bench([Call("ask_user", {"question": "Which room?"}, identifier="q"), "Room 7 it is."])
     queue = bench.queue(database)
@@ -326,12 +369,32 @@ async def test_a_mistake_of_the_agents_code_fails_the_job_with_a_sentence(databa
 
 
 @run_async
-async def test_a_job_of_an_agent_or_a_kind_that_is_gone_fails(database):
-    queue = LocalQueue(database, {})
-    job, other = await queue.submit(), await queue.store.create("dance")
-    await queue.drain()
-    assert (await queue.store.get(job.id)).error.startswith("test:agent: this worker does not know the agent")
-    assert (await queue.store.get(other.id)).error == "no worker here runs jobs of the kind 'dance'"
+async def test_a_job_is_left_to_a_worker_that_can_run_it(database):
+    stranger, bench = LocalQueue(database, {}), Bench(["Done."])
+    job, other = await stranger.submit(), await stranger.store.create("dance")
+    for _ in range(10):
+        for each in (job, other):
+            with pytest.raises(LeftToOthers):
+                await stranger.runner(each.id, 1, new_watch())
+    left, other = await stranger.store.get(job.id), await stranger.store.get(other.id)
+    assert (left.state, left.attempts, left.started_at) == ("pending", 0, None)
+    assert left.reason == (
+        "the worker that took it does not know its agent; start: callboard worker --agents test:agent"
+    )
+    assert other.reason == "the worker that took it runs no jobs of the kind 'dance'; start one that does"
+    await bench.queue(database).runner(job.id, 1, new_watch())
+    ended = await stranger.store.get(job.id)
+    assert (ended.state, ended.reason, ended.attempts) == ("completed", "", 1)
+
+
+@run_async
+async def test_a_job_that_nobody_here_can_run_is_cancelled_by_anybody(database):
+    stranger = LocalQueue(database, {})
+    job = await stranger.submit()
+    await stranger.store.claim(job.id, 1, "somebody who dies")
+    await stranger.store.request_cancel(job.id)
+    await stranger.drain()
+    assert (await stranger.store.get(job.id)).state == "cancelled"
 
 
 @run_async
@@ -424,11 +487,14 @@ async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
     watch.cancel_requested = True
     task.cancel()
     await task
-    assert ((await queue.store.get(job.id)).state, ended) == ("cancelled", ["sleep"])
+    row = await queue.store.get(job.id)
+    assert (row.state, row.entries, ended) == ("cancelled", 3, ["sleep"])
     await queue.store.resume(job.id)
     await queue.drain()
     assert (await queue.store.get(job.id)).output == {"text": "Done."}
-    assert bench.model.requests[-1].canisters[-1].text.startswith("Error: interrupted, outcome unknown")
+    [result] = [each for each in await conversation_of(queue, job) if isinstance(each, ResultCanister)]
+    assert result.text.startswith("Error: cancelled while sleep ran, so it may have done all, part or nothing")
+    assert bench.model.requests[-1].canisters[-1] == result
 
 
 @run_async

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from callboard.coding.jobs.log import Notice
+from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module
 from callboard.jobs import worker as worker_module
+from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import DurableJob
@@ -201,7 +204,46 @@ async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_l
     async with Worker(engine, store, runner):
         job = await wait_for_end(store, job)
     assert runner.begun == [f"{job.id}-1"] * 6
-    assert (job.state, job.reason) == ("interrupted", "one segment of it failed, or lost its worker, 6 times")
+    assert (job.state, job.reason) == ("interrupted", "its worker died or failed 6 times at the same place")
+
+
+@in_loop
+async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
+    store = DurableStore(engine.database, engine.enqueue, count_anew=engine.count_anew)
+    replies = 12
+
+    async def run(job_id, number, control):
+        claim = await store.claim(job_id, number, control.executor)
+        if claim.job.rounds < replies:
+            await claim.append([Notice("another attempt")])
+            await claim.append([AssistantCanister("a reply")], rounds=claim.job.rounds + 1)
+        else:
+            await claim.append([Notice("and nothing came of it")])
+        raise OSError("no disk")
+
+    job = await store.create("test")
+    async with Worker(engine, store, run):
+        job = await wait_for_end(store, job)
+    assert (job.state, job.rounds) == ("interrupted", replies)
+    assert job.attempts == replies + 5
+
+
+@in_loop
+async def test_a_segment_that_is_left_to_others_is_begun_again_however_often(engine, monkeypatch):
+    monkeypatch.setattr(engine_module, "LEFT_SECONDS", 0)
+    attempts = []
+
+    async def run(_job_id, _number, _control):
+        attempts.append(read_rows(engine)[0]["recovery_attempts"])
+        if len(attempts) < 10:
+            raise LeftToOthers("it is for another")
+
+    await enqueue(engine, make_job("a"))
+    async with serve(engine, run):
+        await until(lambda: read_rows(engine)[0]["status"] == "SUCCESS")
+    assert attempts == [1] * 10
 
 
 @in_loop

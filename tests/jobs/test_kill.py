@@ -21,8 +21,6 @@ from callboard.jobs.store import DurableStore
 
 KILLS = int(os.environ.get("SOAK_KILLS", "5"))
 SEED = int(os.environ.get("SOAK_SEED", "20261123"))
-ATTEMPTS = 4
-"""How often a job is begun at most before a worker is let alone: a job that lost its worker six times is given up."""
 PATIENCE = 120
 """Seconds that a worker has for all jobs that are left."""
 
@@ -49,8 +47,6 @@ def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
         try:
             jobs, codes = [], Counter()
             for number in range(KILLS):
-                if any(job.attempts >= ATTEMPTS for job in asyncio.run(find_unfinished(store))):
-                    assert run_worker(url, log, 0, number) == 0
                 job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
                 jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
                 most = LINES * len(asyncio.run(find_unfinished(store)))

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from sqlalchemy import text
 
 from callboard.jobs import lease as lease_module
 from callboard.jobs.database import Database
-from callboard.jobs.lease import Lease, open_leases
+from callboard.jobs.lease import EXIT_STATUS, Lease, open_leases
 
 PATIENCE = 30
 
@@ -89,6 +91,26 @@ def test_whoever_stood_still_ends_before_it_asks_anybody(database, monkeypatch):
     with take_lease(database) as (_, losses, lost):
         assert lost.wait(PATIENCE)
     assert losses[0].startswith("it stood still for ")
+
+
+SCRIPT = """
+import subprocess
+import sys
+from callboard.jobs.lease import _end_process
+
+child = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True); print('ok', flush=True); sys.stdin.read()"
+process = subprocess.Popen([sys.executable, "-c", child], start_new_session=True, stdin=-1, stdout=-1)
+process.stdout.readline()
+_end_process("the connection broke")
+"""
+
+
+def test_what_its_tools_have_started_ends_with_a_process_that_lost_its_lease():
+    """Each of them in a session of its own; their standard error is open until the last of them has ended."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ended.returncode, ended.stderr) == (EXIT_STATUS, "callboard: lost its lease: the connection broke\n")
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -127,7 +127,9 @@ def _has_new_runner(before: tuple[str, str, str, int], now: tuple[str, str, str,
 
 
 async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
-    """What a job waits for, and the commands that answer it, a line each."""
+    """What a job waits for, and the commands that let it go on, a line each."""
+    if job.state == "pending":
+        return [f"it waits for a worker: {_describe_worker(job)}"]
     if job.state != "waiting":
         return []
     lines = []
@@ -143,6 +145,20 @@ async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
             digest = f" --digest {each.digest}" if each.digest else ""
             lines.append(f"  callboard jobs approve {call}{digest}    callboard jobs deny {call}")
     return lines
+
+
+def _describe_worker(job: DurableJob) -> str:
+    """The command that starts a process which runs the job."""
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
+    from callboard.jobs.job import QUEUE  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue  # noqa: PLC0415
+
+    queue, prefix = escape(job.queue), agent_queue("")
+    if queue.startswith(prefix):
+        return f"callboard worker --agents {queue.removeprefix(prefix)}"
+    if job.kind == "response":
+        return "callboard serve, with the same --store"
+    return "callboard worker" if queue in {QUEUE, host_queue()} else f"callboard worker --queue {queue}"
 
 
 class Viewer:

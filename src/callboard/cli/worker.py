@@ -65,19 +65,20 @@ async def _work(database: Database, queues: Mapping[str, int], options: WorkerOp
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.engine import Engine  # noqa: PLC0415
     from callboard.jobs.notify import open_notifier  # noqa: PLC0415
-    from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue, load_agents, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.worker import Worker  # noqa: PLC0415
 
     # A module of the project is found, and one of ours or of a library comes first.
     sys.path.append(os.getcwd())  # noqa: PTH109  # a text, as the others
-    agents = {normalize_reference(each): load_agent(each) for each in options.agents or ()}
-    queues = {**queues, **{agent_queue(each): 0 for each in agents}}
+    agents = load_agents(options.agents or ())
+    named = [*queues, *[agent_queue(normalize_reference(each)) for each in options.agents or ()]]
+    queues = {**{agent_queue(each): 0 for each in agents}, **queues}
     tell = partial(typer.echo, err=True)
     engine = await asyncio.to_thread(Engine, database)
     try:
-        store = DurableStore(database, engine.enqueue)
+        store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
         coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
         runner = SegmentRunner(store, [AgentKind(agents), *coding])
         async with (
@@ -85,7 +86,7 @@ async def _work(database: Database, queues: Mapping[str, int], options: WorkerOp
             Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
         ):
             _stop_at_signals(running)
-            tell(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)")
+            tell(f"callboard works on {', '.join(dict.fromkeys(named))} of {database.place} (Ctrl-C stops it)")
             await running.run(options.until_idle)
     finally:
         await asyncio.to_thread(engine.close)

@@ -22,7 +22,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError, ProviderError
-from callboard.jobs.job import CallIntent, WaitsFor
+from callboard.jobs.job import CallIntent, DurableJob, WaitsFor
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome, Waits
 from callboard.jobs.segment import JobSegment
@@ -67,12 +67,17 @@ class AgentKind:
     def __init__(self, agents: Mapping[str, Agent[Any]]) -> None:
         self.agents = agents
 
+    def find_obstacle(self, job: DurableJob) -> str:
+        """That its agent is none of those that are known here."""
+        reference = job.input.get("agent", "")
+        if reference in self.agents:
+            return ""
+        return f"the worker that took it does not know its agent; start: callboard worker --agents {reference}"
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         job_input = msgspec.convert(segment.job.input, AgentInput)
-        agent = self.agents.get(job_input.agent)
-        if agent is None:
-            raise CallerError("this worker does not know the agent", path=job_input.agent, hint="name it with --agents")
+        agent = self.agents[job_input.agent]
         history = [*segment.conversation]
         prompt: UserCanister | str = job_input.prompt
         start = None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Unpack
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
-from callboard.core import InvocationCanister, ResultCanister
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError
 from callboard.jobs import queries
@@ -35,8 +35,22 @@ Queueing the same segment twice is as queueing it once.
 """
 
 
+FindObstacle = Callable[[DurableJob], str]
+"""Why this process cannot run a job; empty where it can."""
+CountAnew = Callable[[Connection, DurableJob], None]
+"""Counts the attempts at the job's present segment from one again, in the transaction of the connection."""
+
+_PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister)
+
+
 class Superseded(CallboardError):
     """The job is not this runner's any more: another claimed it, or it was ended. Stop without another side effect."""
+
+    party = "runner"
+
+
+class LeftToOthers(CallboardError):
+    """The job is one that this runner cannot run. Its row says so, and it waits for another runner."""
 
     party = "runner"
 
@@ -45,6 +59,8 @@ class _Write(NamedTuple):
     """One write of a batch, and the job as it is then."""
 
     job: DurableJob
+    comes_further: bool
+    """Whether a reply or a result is among its entries."""
     lines: tuple[dict[str, Any], ...]
     begins: tuple[dict[str, Any], ...]
     ends: str
@@ -57,7 +73,8 @@ class Claim:
     """A claimed job, made by `DurableStore.claim`.
 
     `open_calls` are the calls that an earlier runner began and did not end, `answers` the approvals and questions that
-    were answered.
+    were answered. `count_anew` is called with the first reply or result: a segment whose runners die is given up
+    only when one after another came no further.
     """
 
     def __init__(
@@ -68,16 +85,20 @@ class Claim:
         *,
         open_calls: Sequence[CallIntent] = (),
         answers: Sequence[Approval] = (),
+        count_anew: CountAnew | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self.open_calls = tuple(open_calls)
         self.answers = tuple(answers)
         self._database = database
         self._enqueue = enqueue
+        self._count_anew = count_anew
         self._stored = stored
         self._clock = clock
         self._next = stored.job
         """The job with the writes that are under way."""
+        self.running: dict[str, str] = {}
+        """The names of the calls that this runner has begun and not ended, by their identifiers."""
         self._waiting: list[_Write] = []
         self._flushing: asyncio.Task[None] | None = None
         self._failure: CallboardError | None = None
@@ -98,10 +119,14 @@ class Claim:
 
     async def begin_calls(self, calls: Iterable[InvocationCanister]) -> None:
         """Commit that these calls begin, before their tools start. Raises as `append`."""
+        calls = tuple(calls)
+        self.running.update({each.identifier: each.name for each in calls})
         await self._write((), {}, begins=calls)
 
     async def end_call(self, result: ResultCanister, **changes: Unpack[Changes]) -> None:
         """Commit a call's result and that it is over, in one transaction. Raises as `append`."""
+        # A write that nobody waits for any more is made all the same.
+        self.running.pop(result.invocation_id, None)
         await self._write((result,), changes, ends=result.invocation_id)
 
     async def wait(
@@ -153,6 +178,7 @@ class Claim:
             raise self._failure
         if self._next.state != "running":
             raise Superseded("this runner has ended its segment", path=self.job.id)
+        items = tuple(items)
         lines = [encode_entry(item) for item in items]
         before, key, now = self._next, self._stored.key, self._clock()
         self._next = replace(
@@ -166,6 +192,7 @@ class Claim:
         self._waiting.append(
             _Write(
                 self._next,
+                any(isinstance(item, _PROGRESS) for item in items),
                 tuple(
                     {"job": key, "number": number, "round": self._next.rounds, "line": line}
                     for number, line in enumerate(lines, before.entries + 1)
@@ -205,6 +232,8 @@ class Claim:
                     write.written.exception()  # whoever was cancelled does not look at it
                 self._waiting = []
                 return
+            if any(write.comes_further for write in batch):
+                self._count_anew = None
             self._stored = self._stored._replace(job=batch[-1].job)
             for write in batch:
                 write.written.set_result(None)
@@ -217,5 +246,7 @@ class Claim:
         queries.begin_calls(connection, [row for write in batch for row in write.begins])
         queries.end_calls(connection, key, [write.ends for write in batch if write.ends])
         queries.ask(connection, key, batch[-1].asks, last.updated_at)
+        if self._count_anew is not None and any(write.comes_further for write in batch):
+            self._count_anew(connection, self._stored.job)
         if batch[-1].delay is not None and self._enqueue is not None:
             self._enqueue(connection, last, batch[-1].delay)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
+from callboard.jobs.embedded_worker import EmbeddedWorker
 from callboard.jobs.engine import Engine
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.references import agent_queue, find_reference, find_references, normalize_reference
@@ -68,7 +70,7 @@ class JobClient:
             await self._open.aclose()
             raise
         self._open.push_async_callback(asyncio.to_thread, self._engine.close)
-        self.store = DurableStore(self._database, self._engine.enqueue)
+        self.store = DurableStore(self._database, self._engine.enqueue, count_anew=self._engine.count_anew)
         return self
 
     async def __aexit__(
@@ -152,7 +154,8 @@ class JobClient:
         """
         job = await self.store.get(identifier)
         if agent is not None:
-            await self._serve(find_reference(agent), agent)
+            # By the name that whoever submitted it gave the agent: that is the queue it is in.
+            await self._serve(str(job.input.get("agent") or find_reference(agent)), agent)
         return JobHandle(self.store, job.id, self._streams, agent)
 
     async def _serve(self, reference: str, agent: Agent[Any] | str) -> None:
@@ -166,7 +169,8 @@ class JobClient:
                 self._agents = {**find_references(), reference: agent}
                 runner = SegmentRunner(self.store, [AgentKind(self._agents)], self._streams)
                 queues = {agent_queue(each): 0 for each in self._agents}
-                await self._open.enter_async_context(Worker(self._engine, self.store, runner, queues=queues))
+                worker = EmbeddedWorker(partial(Worker, self._engine, self.store, runner, queues=queues))
+                await self._open.enter_async_context(worker)
             elif reference not in self._agents:
                 hint = "make all agents before the first job is submitted, or start a worker with --agents"
                 raise CallerError("this process runs jobs already, and not of this agent", path=reference, hint=hint)

@@ -108,6 +108,10 @@ class CodingKind:
         self._open_model = open_model
         self._jobs = JobStore(folders)
 
+    def find_obstacle(self, _job: DurableJob) -> str:
+        """None: what it needs is there, for its queue is served by no other process."""
+        return ""
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job until it ends, waits, or gives way to the next segment."""
         job = segment.job
@@ -158,7 +162,7 @@ class CodingKind:
         except asyncio.CancelledError:
             if segment.cancel_requested and not record.is_left:
                 await record.save()
-                await segment.claim.end("cancelled", "cancelled", _encode_output(record.job))
+                await segment.end_cancelled(_encode_output(record.job))
             raise
         await record.save()
         if runner.pending:

@@ -26,6 +26,7 @@ from dbos._serialization import DBOSPortableJSONSerializer, DefaultSerializer
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
 from callboard.jobs.dispatch import Dispatch
 from callboard.jobs.job import DurableJob
@@ -38,7 +39,7 @@ APPLICATION: Final = "callboard"
 VERSION: Final = "1"
 """Of the application, as DBOS sees it. It never changes: DBOS gives no worker the jobs of another version."""
 ATTEMPTS: Final = 5
-"""How often a segment whose worker died, or that raised, is begun again."""
+"""How often a segment whose worker died, or that raised, is begun again without coming further."""
 CHANNEL: Final = "callboard_jobs"
 """On which PostgreSQL tells workers that something was queued."""
 FALLBACK_SECONDS: Final = 5.0
@@ -47,6 +48,8 @@ PRIORITY: Final = 2**30
 """DBOS has priorities from 1 to 2**31 - 1, the lowest first; ours begin in the middle."""
 PAUSE_SECONDS: Final = 2.0
 """Before a segment that raised is begun again; doubled with each attempt."""
+LEFT_SECONDS: Final = 5.0
+"""Before a segment that the worker which took it cannot run is begun by another, or looked at again."""
 THREADS: Final = 8
 OUTCOME_SECONDS: Final = 2.0
 """What DBOS has, when it ends, to note down which segments are over. One that it does not note is begun once more, and
@@ -61,7 +64,7 @@ _STATUS: Final = "workflow_status"
 _TEXTS: Final = "workflow_uuid status executor_id queue_name application_name application_version owner_xid"
 _NUMBERS: Final = "updated_at started_at_epoch_ms completed_at recovery_attempts delay_until_epoch_ms"
 _ABANDONED: Final = {
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": f"one segment of it failed, or lost its worker, {ATTEMPTS + 1} times",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": f"its worker died or failed {ATTEMPTS + 1} times at the same place",
     "ERROR": "its row in the queue cannot be read",
     "CANCELLED": "it was taken out of the queue",
 }
@@ -119,6 +122,15 @@ class Engine:
             sa.update(status)
             .where(status.c.workflow_uuid == f"{job.id}-{job.segment}", status.c.status.in_(("ENQUEUED", "DELAYED")))
             .values(status="CANCELLED", queue_name=None, completed_at=_now(), updated_at=_now())
+        )
+
+    def count_anew(self, connection: Connection, job: DurableJob) -> None:
+        """Let the attempt that runs be the first of the job's present segment, in the transaction of this connection."""
+        status = self._status
+        connection.execute(
+            sa.update(status)
+            .where(status.c.workflow_uuid == f"{job.id}-{job.segment}", status.c.status == "PENDING")
+            .values(recovery_attempts=1)
         )
 
     def serve(
@@ -302,6 +314,10 @@ class Engine:
         try:
             future = asyncio.run_coroutine_threadsafe(self._run_segment(job_id, number), self._loop)
             await asyncio.wrap_future(future)
+        except LeftToOthers as error:
+            _log.info("%s", error)
+            await asyncio.to_thread(self._leave_to_others, f"{job_id}-{number}")
+            raise asyncio.CancelledError from None
         except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
             _log.warning("segment %d of job %s begins again later: %s: %s", number, job_id, type(error).__name__, error)
             await asyncio.to_thread(self._postpone, f"{job_id}-{number}")
@@ -315,10 +331,19 @@ class Engine:
         status = self._status
         least = sa.func.min if self.database.is_sqlite else sa.func.least
         pause = least(status.c.recovery_attempts, 10, type_=sa.BigInteger) * int(PAUSE_SECONDS * 1000)
+        self._delay(workflow, delay_until_epoch_ms=pause + _now())
+
+    def _leave_to_others(self, workflow: str) -> None:
+        """Queue a segment that this process cannot run again, a while later; that was no attempt at it."""
+        attempts = self._status.c.recovery_attempts - 1
+        self._delay(workflow, delay_until_epoch_ms=_now() + int(LEFT_SECONDS * 1000), recovery_attempts=attempts)
+
+    def _delay(self, workflow: str, **values: Any) -> None:
+        status = self._status
         statement = (
             sa.update(status)
             .where(status.c.workflow_uuid == workflow, status.c.status == "PENDING")
-            .values(status="DELAYED", owner_xid=None, started_at_epoch_ms=None, delay_until_epoch_ms=pause + _now())
+            .values(status="DELAYED", owner_xid=None, started_at_epoch_ms=None, **values)
         )
         while self._instance is not None:
             try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from callboard.jobs.job import Approval, CallIntent, WaitsFor
+from callboard.jobs.job import Approval, CallIntent, DurableJob, WaitsFor
 
 if TYPE_CHECKING:
     from callboard.jobs.segment import JobSegment
@@ -51,6 +51,13 @@ class JobKind(Protocol):
     @property
     def name(self) -> str:
         """As the row of a job has it."""
+        ...
+
+    def find_obstacle(self, job: DurableJob) -> str:
+        """Why this process cannot run a job of the kind, and what to start that can; empty where it can.
+
+        The job is left to another process then, and its row says why.
+        """
         ...
 
     async def run(self, segment: JobSegment) -> Outcome:

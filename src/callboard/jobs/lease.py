@@ -29,6 +29,7 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from callboard.jobs.database import Database
+from callboard.sandbox.process_tree import kill_descendants
 
 CHECK_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 8.0
@@ -243,7 +244,9 @@ def _key(executor: str) -> int:
 
 
 def _end_process(why: str) -> NoReturn:
-    """Without cleaning up: whatever that would write or call is another's to do now."""
+    """Without cleaning up: whatever that would write or call is another's to do now. What tools have started ends too."""
     with suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"callboard: lost its lease: {why}\n".encode())
+    with suppress(OSError):
+        kill_descendants()
     os._exit(EXIT_STATUS)

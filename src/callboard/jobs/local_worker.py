@@ -79,7 +79,7 @@ async def run_worker(open_model: OpenModel, *, idle_seconds: float = IDLE_SECOND
                 return
             engine = await asyncio.to_thread(Engine, database)
             try:
-                store = DurableStore(database, engine.enqueue)
+                store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
                 runner = SegmentRunner(store, coding_kinds(store, open_model))
                 async with (
                     open_notifier(database, partial(print, file=sys.stderr, flush=True)),

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -32,6 +32,10 @@ ROUNDS: Final = 50
 INTERRUPTED: Final = (
     "interrupted, outcome unknown: the process ended while {name} ran, so it may have done all, part or nothing of its "
     "work. Look before you call it again."
+)
+
+CANCELLED: Final = (
+    "cancelled while {name} ran, so it may have done all, part or nothing of its work. Look before you call it again."
 )
 
 
@@ -108,6 +112,13 @@ class JobSegment:
         await asyncio.gather(*[self.claim.end_call(each) for each in results])
         self.conversation = order_results([*self.conversation, *results])
 
+    async def end_cancelled(self, output: dict[str, Any] | None = None) -> None:
+        """End the job, because somebody cancelled it. Each call that was stopped by that gets a result that says so."""
+        for call_id, name in [*self.claim.running.items()]:
+            result = error_result(call_id, "cancelled", CANCELLED.format(name=name))
+            await self.claim.end_call(replace(result, timestamp=self.clock()))
+        await self.claim.end("cancelled", "cancelled", output)
+
     def _is_waiting(self, call: CallIntent) -> bool:
         """Whether it is a call of the last reply, and not one of that name that was rolled back since."""
         last = next((each for each in reversed(self.conversation) if _is_call(each, call.call_id)), None)
@@ -141,24 +152,27 @@ class SegmentRunner:
         """Run a segment; it returns when what became of it is written, or when it is not this runner's any more.
 
         Raises:
+            LeftToOthers: It cannot run the job, whose row says why.
             DatabaseUnavailable: Nothing could be written.
             asyncio.CancelledError: The process ends.
         """
         try:
-            claim = await self._store.claim(identifier, number, watch.executor)
+            claim = await self._store.claim(identifier, number, watch.executor, self._find_obstacle)
             await self._run(claim, watch)
             self._streams.announce(identifier, claim.job.entries)
         except Superseded:
             return
 
+    def _find_obstacle(self, job: DurableJob) -> str:
+        if (kind := self._kinds.get(job.kind)) is not None:
+            return kind.find_obstacle(job)
+        return f"the worker that took it runs no jobs of the kind {job.kind!r}; start one that does"
+
     async def _run(self, claim: Claim, watch: SegmentWatch) -> None:
         if claim.job.cancel_requested:
             await claim.end("cancelled", "cancelled")
             return
-        kind = self._kinds.get(claim.job.kind)
-        if kind is None:
-            await claim.end("failed", error=f"no worker here runs jobs of the kind {claim.job.kind!r}")
-            return
+        kind = self._kinds[claim.job.kind]
         entries = await self._store.read_entries(claim.job.id)
         segment = JobSegment(claim, watch, entries, self._streams, self._clock)
         try:
@@ -170,7 +184,7 @@ class SegmentRunner:
             if not watch.cancel_requested:
                 raise
             _resume_task()
-            await claim.end("cancelled", "cancelled")
+            await segment.end_cancelled()
         else:
             await _write_outcome(claim, outcome)
 

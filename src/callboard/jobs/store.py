@@ -20,7 +20,7 @@ from sqlalchemy import Connection, select, update
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries
-from callboard.jobs.claim import Claim, Enqueue, Superseded
+from callboard.jobs.claim import Claim, CountAnew, Enqueue, FindObstacle, LeftToOthers, Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
@@ -43,17 +43,26 @@ REMOVED_AT_ONCE = 100
 
 
 class DurableStore(JobReader):
-    """The jobs of a database. `enqueue` queues a job's segment in the transaction that makes it go on."""
+    """The jobs of a database.
+
+    Args:
+        database: Where they are.
+        enqueue: Queues a job's segment in the transaction that makes it go on.
+        count_anew: Told of a segment that another runner had begun before, in the transaction of its next reply or result.
+        clock: The time in UTC.
+    """
 
     def __init__(
         self,
         database: Database,
         enqueue: Enqueue | None = None,
         *,
+        count_anew: CountAnew | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(database)
         self._enqueue = enqueue
+        self._count_anew = count_anew
         self._clock = clock
 
     async def create(
@@ -98,14 +107,23 @@ class DurableStore(JobReader):
 
         return await self._add(job, make)
 
-    async def claim(self, identifier: str, segment: int, executor: str) -> Claim:
+    async def claim(
+        self, identifier: str, segment: int, executor: str, find_obstacle: FindObstacle = lambda _: ""
+    ) -> Claim:
         """Make this process the job's one runner.
+
+        Args:
+            identifier: The job.
+            segment: The number of the segment that is to be run.
+            executor: Who runs it.
+            find_obstacle: Why this process cannot run the job; a cancelled one needs only to be ended.
 
         Raises:
             Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
+            LeftToOthers: There is an obstacle, which the job's reason is now.
         """
 
-        def take(connection: Connection) -> Claim:
+        def take(connection: Connection) -> Claim | str:
             stored = queries.lock_job(connection, identifier)
             if stored is None:
                 raise Superseded("the job was removed", path=identifier)
@@ -114,6 +132,11 @@ class DurableStore(JobReader):
             if job.segment != segment or not (sleeps or job.state in {"pending", "running"}):
                 message = f"segment {segment} is not to be run: the job is {job.state} at {job.segment}"
                 raise Superseded(message, path=identifier)
+            obstacle = "" if job.cancel_requested else find_obstacle(job)
+            if obstacle:
+                if (job.state, job.reason) != ("pending", obstacle):
+                    self._change(connection, stored, state="pending", reason=obstacle, waits_for="")
+                return obstacle
             now = self._clock()
             claimed = self._change(
                 connection,
@@ -131,10 +154,14 @@ class DurableStore(JobReader):
                 StoredJob(stored.key, stored.fence + 1, claimed),
                 open_calls=queries.read_open_calls(connection, stored.key),
                 answers=[each for each in queries.read_approvals(connection, stored.key) if each.verdict],
+                count_anew=self._count_anew if job.state == "running" else None,
                 clock=self._clock,
             )
 
-        return await self.database.run(take)
+        taken = await self.database.run(take)
+        if isinstance(taken, str):
+            raise LeftToOthers(taken, path=identifier)
+        return taken
 
     async def answer(
         self,

@@ -73,7 +73,8 @@ class Worker:
             run_segment: What runs a segment.
             queues: The queues it serves, and how many segments may start a minute on each of them; 0 sets no limit.
             concurrency: How many segments run here at once.
-            on_loss: What to do in place of ending the process when the lease is lost; for tests.
+            on_loss: What to do in place of ending the process when the lease is lost. It is called in a thread, with the
+                reason, and has to see to it that the worker is abandoned.
         """
         self._engine = engine
         self._store = store
@@ -82,6 +83,7 @@ class Worker:
         self._concurrency = concurrency
         self._on_loss = on_loss
         self._stopping = asyncio.Event()
+        self._is_abandoned = False
         self._running: dict[str, tuple[asyncio.Task[None], SegmentControl]] = {}
         self._looks: list[asyncio.Task[None]] = []
         self._lease: Lease | None = None
@@ -106,6 +108,13 @@ class Worker:
     def stop(self) -> None:
         """Let `run` return. Leaving the worker is what stops it."""
         self._stopping.set()
+
+    def abandon(self) -> None:
+        """Stop at once what runs here, because it may run elsewhere already, and let `run` return."""
+        self._is_abandoned = True
+        self._stopping.set()
+        for task, _ in self._running.values():
+            task.cancel()
 
     async def run(self, until_idle: float | None = None) -> None:
         """Wait until `stop` is called, or until nothing was queued or running for some seconds."""
@@ -141,6 +150,8 @@ class Worker:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a segment runs in a task")
+        if self._is_abandoned:
+            raise asyncio.CancelledError
         control = SegmentControl(self.executor)
         if self._stopping.is_set():
             control.stopping.set()
@@ -181,7 +192,7 @@ class Worker:
         self._stopping.set()
         await asyncio.to_thread(self._engine.stop_taking)
         loop = asyncio.get_running_loop()
-        end = loop.time() + GRACE_SECONDS
+        end = loop.time() + (0 if self._is_abandoned else GRACE_SECONDS)
         while self._engine.count_segments():  # one that was claimed may be about to begin
             for _, control in self._running.values():
                 control.stopping.set()

@@ -1,8 +1,12 @@
-"""Count a process and its descendants, and their memory, by /proc. Without /proc only the process itself is seen."""
+"""Count a process and its descendants, and their memory, and kill these, by /proc.
+
+Without /proc only the process itself is seen.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from mmap import PAGESIZE
@@ -18,6 +22,16 @@ def list_processes(root: int, limit: int) -> list[int]:
             for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  # done often
                 pids += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
     return pids
+
+
+def kill_descendants(limit: int = 10_000) -> None:
+    """Kill what this process has started, and what that has, until nothing is left: some may fork meanwhile."""
+    killed: set[int] = set()
+    while new := set(list_processes(os.getpid(), limit)[1:]) - killed:
+        for pid in new:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= new
 
 
 def resident_bytes(processes: Sequence[int]) -> int:

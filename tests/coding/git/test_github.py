@@ -52,6 +52,21 @@ def test_gh_runs_nothing_that_a_repository_names(gh, repo, git, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.usefixtures("gh")
+def test_a_pull_request_that_is_open_already_is_found(repo, tmp_path):
+    """Who opened it was killed before it could write that down."""
+    answer = '{"state": "%s", "url": "https://github.com/a/b/pull/7"}'
+    script = tmp_path / "bin" / "gh"
+    for state in ("OPEN", "CLOSED"):
+        script.write_text(f"#!/bin/sh\n[ $2 = view ] && echo '{answer % state}' && exit\necho 'not now' >&2; exit 1\n")
+        opening = open_pull_request(repo, branch="x", title="x", body="x", draft=False)
+        if state == "OPEN":
+            assert asyncio.run(opening) == "https://github.com/a/b/pull/7"
+        else:
+            with pytest.raises(CallerError, match="not now"):
+                asyncio.run(opening)
+
+
 def test_gh_gets_nothing_of_the_environment_but_how_to_sign_in(gh, repo, monkeypatch):
     monkeypatch.setenv("GH_TOKEN", "token")
     monkeypatch.setenv("SOME_API_KEY", "secret")

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import httpx2
 import openai
+import psycopg
 import pytest
 
 from callboard.core import (
@@ -35,6 +36,8 @@ COMMAND = (sys.executable, "-P", "-c", "from callboard.cli import main; main()")
 ANN, BOB = "key-of-ann-12345678", "key-of-bob-12345678"
 KEYS = {"ann": digest(ANN), "bob": digest(BOB)}
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
+PATIENCE = 60
+USER = [{"role": "user", "content": "Count."}]
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -287,6 +290,7 @@ class Process:
         self._process = await asyncio.create_subprocess_exec(
             *self._command, cwd=self._directory, stderr=asyncio.subprocess.PIPE
         )
+        self.process = self._process.pid
         self.url = ""
         while not self.url:
             line = (await self._process.stderr.readline()).decode()
@@ -339,6 +343,44 @@ def test_a_stream_goes_on_when_its_gateway_was_killed(by_hand, database, tmp_pat
                 assert whole == [*seen, *events]
                 assert (await client.responses.retrieve(identifier)).output_text == "Hello world"
                 assert backend.asked.empty()
+
+    asyncio.run(whole())
+
+
+def end_leases(url):
+    """End the sessions that hold leases, as a server or a network does that fails. How many there were."""
+    query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s AND datname = %s"
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(query, ["callboard lease", url.rpartition("/")[2]]).fetchone()[0]
+
+
+def test_a_gateway_that_lost_its_lease_goes_on(serving, by_hand, empty_postgresql):
+    """Replies to clients that wait do not notice; background responses are made anew."""
+
+    async def whole():
+        async with (
+            by_hand() as backend,
+            serving(BackendSettings(url=backend.url), keys=KEYS, store=empty_postgresql) as served,
+            sdk(served) as client,
+        ):
+            kept = await client.responses.create(model="m", input="Hi", background=True)
+            lost = await backend.asked.get()
+            stream = asyncio.create_task(client.chat.completions.create(model="m", messages=USER, stream=True))
+            waited = await backend.asked.get()
+            await waited.say("One, ")
+            chunks = await stream
+            assert await asyncio.to_thread(end_leases, empty_postgresql) == 1
+            async with asyncio.timeout(PATIENCE):
+                await lost.left.wait()
+                again = await backend.asked.get()
+            await waited.say("two.")
+            await waited.end()
+            said = [chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices]
+            assert "".join(said) == "One, two."
+            await again.say("Hello")
+            await again.end()
+            assert (await end_of(client, kept.id)).output_text == "Hello"
+            assert await asyncio.to_thread(end_leases, empty_postgresql) == 1
 
     asyncio.run(whole())
 

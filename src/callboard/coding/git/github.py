@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,10 +54,27 @@ async def pull_request_of(number: int, directory: Path) -> tuple[str, str]:
 
 
 async def open_pull_request(directory: Path, *, branch: str, title: str, body: str, draft: bool) -> str:
-    """Open a pull request for a branch that was pushed; return its address. Raises CallerError."""
+    """Open a pull request for a branch that was pushed; return its address, also where it is open already.
+
+    Who opened it may have been killed before it could write that down. Raises CallerError.
+    """
     arguments = ["pr", "create", "--head", branch, "--title", title, "--body-file", "-"]
-    output = await _run(directory, "--pr", [*arguments, *(["--draft"] if draft else [])], body.encode())
+    try:
+        output = await _run(directory, "--pr", [*arguments, *(["--draft"] if draft else [])], body.encode())
+    except CallerError:
+        if url := await _find_pull_request(directory, branch):
+            return url
+        raise
     return output.decode("utf-8", "replace").strip()
+
+
+async def _find_pull_request(directory: Path, branch: str) -> str:
+    """The address of the pull request of a branch, if there is one that is open."""
+    with suppress(CallerError):
+        found = await _gh(directory, "--pr", "pr", "view", branch, "--json", "url,state")
+        if found.get("state") == "OPEN":
+            return str(found.get("url", ""))
+    return ""
 
 
 async def _gh(directory: Path, path: str, *arguments: str) -> dict[str, Any]:

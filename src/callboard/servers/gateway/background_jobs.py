@@ -4,7 +4,8 @@ They are opened when a background response is asked for, or when one is left to 
 asks for one imports nothing of it and has no worker.
 
 Laws: a job that a dead process left is taken over within some seconds, by a restarted gateway or another one on the same
-store; a failure of the database is an error of the store, as for other responses.
+store; a failure of the database is an error of the store, as for other responses; a worker that lost its lease ends, and
+the gateway goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from callboard.core import Canister, Event
@@ -133,6 +135,7 @@ class BackgroundJobs:
 
     async def _open(self) -> DurableStore:
         from callboard.jobs.database import Database  # noqa: PLC0415  # it imports SQLAlchemy, and the engine DBOS
+        from callboard.jobs.embedded_worker import EmbeddedWorker  # noqa: PLC0415  # as above
         from callboard.jobs.engine import Engine  # noqa: PLC0415  # as above
         from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415  # as above
         from callboard.jobs.store import DurableStore  # noqa: PLC0415  # as above
@@ -143,10 +146,10 @@ class BackgroundJobs:
             resources.push_async_callback(asyncio.to_thread, database.close)
             engine = await asyncio.to_thread(Engine, database)
             resources.push_async_callback(asyncio.to_thread, engine.close)
-            store = DurableStore(database, engine.enqueue)
+            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
             runner = SegmentRunner(store, [self._make_kind(store)], self.streams)
-            worker = Worker(engine, store, runner, queues={QUEUE: 0}, concurrency=CONCURRENCY)
-            await resources.enter_async_context(worker)
+            make_worker = partial(Worker, engine, store, runner, queues={QUEUE: 0}, concurrency=CONCURRENCY)
+            await resources.enter_async_context(EmbeddedWorker(make_worker))
             self._resources = resources.pop_all()
         if self._responses is not None:
             self._tasks.append(asyncio.create_task(self._clean(store, self._responses)))

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from callboard.core import ReplyEnded, ReplyFailed, RoundStarted, Usage
 from callboard.errors import CallboardError
 from callboard.jobs.database import DatabaseUnavailable
-from callboard.jobs.job import CallIntent, Changes
+from callboard.jobs.job import CallIntent, Changes, DurableJob
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome
 from callboard.jobs.segment import JobSegment
@@ -52,6 +52,10 @@ class ResponseKind:
         self._store = store
         self._conversations = conversations
         self._metrics = metrics
+
+    def find_obstacle(self, _job: DurableJob) -> str:
+        """None: what it needs is there, for its queue is served by no other process."""
+        return ""
 
     async def run(self, segment: JobSegment) -> Outcome:
         """Make the response, or keep the one that was made."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from callboard.errors import CallerError
+from callboard.jobs.coding_kind import settle_cancelled
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
 
@@ -82,8 +84,11 @@ class AgentJobs:
         return await self._serve(await self._store.answer(job.id, question.call_id, digest=question.digest, **answer))
 
     async def cancel(self, job: DurableJob) -> DurableJob:
-        """Cancel a job; one that has ended stays as it is."""
-        return await self._store.request_cancel(job.id, "cancelled by an MCP client")
+        """Cancel a job; one that has ended stays as it is. The tree of one that no worker has is taken away here."""
+        cancelled = await self._store.request_cancel(job.id, "cancelled by an MCP client")
+        with suppress(CallerError):  # its repository may be gone, and its worker may be about to do the same
+            await settle_cancelled(cancelled)
+        return cancelled
 
     async def _serve(self, job: DurableJob) -> DurableJob:
         """The job, once somebody runs it: a worker that died is missed by whoever asks for its job next."""

@@ -49,7 +49,7 @@ async def open_agents(
     try:
         engine = await asyncio.to_thread(Engine, database)
         try:
-            store = DurableStore(database, engine.enqueue)
+            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
 
             async def submit(kind: str, arguments: Mapping[str, Any]) -> DurableJob:
                 request = make_request(kind, arguments, directory, await asyncio.to_thread(read_settings))
