@@ -28,7 +28,7 @@ def sleep(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
 
-greeter = Agent(ScriptedModel(["Hello."]))
+greeter = Agent(ScriptedModel(["Hello.", "Hello again."]))
 sleeper = Agent(ScriptedModel([Call("sleep", {"seconds": 60}), "Slept."]), tools=[sleep])
 """
 

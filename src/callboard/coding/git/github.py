@@ -71,9 +71,9 @@ async def open_pull_request(directory: Path, *, branch: str, title: str, body: s
 async def _find_pull_request(directory: Path, branch: str) -> str:
     """The address of the pull request of a branch, if there is one that is open."""
     with suppress(CallerError):
-        found = await _gh(directory, "--pr", "pr", "view", branch, "--json", "url,state")
-        if found.get("state") == "OPEN":
-            return str(found.get("url", ""))
+        view = await _gh(directory, "--pr", "pr", "view", branch, "--json", "url,state")
+        if view.get("state") == "OPEN":
+            return str(view.get("url", ""))
     return ""
 
 
