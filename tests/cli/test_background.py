@@ -8,10 +8,14 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from tests.coding import conftest as coding
 
+from callboard.cli.run_kind import RunFlags, worker_name
+from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
+from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
 from callboard.testing import FakeBackend
@@ -47,13 +51,19 @@ async def wait_until_ended(store, identifier):
     return job
 
 
+async def wait_until_asked(store, identifier):
+    while (await store.get(identifier)).state != "waiting":  # noqa: ASYNC110  # as above
+        await asyncio.sleep(WAIT)
+    return await store.read_approvals(identifier)
+
+
 @contextmanager
-def stopped_worker(place):
+def stopped_worker(place, name="coding"):
     """Ends the worker that was started, and waits until it is gone."""
     try:
         yield
     finally:
-        with (place / "jobs.db-coding-worker.lock").open("r+") as lock:
+        with (place / f"jobs.db-{name}-worker.lock").open("r+") as lock:
             os.kill(int(lock.read()), signal.SIGTERM)
             fcntl.flock(lock, fcntl.LOCK_EX)
 
@@ -98,11 +108,6 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
     (home / "callboard").mkdir()
     (home / "callboard" / "callboard.toml").write_text('[permissions]\nask = ["put_code"]\n')
 
-    async def wait_until_asked(store, identifier):
-        while (await store.get(identifier)).state != "waiting":  # noqa: ASYNC110  # as above
-            await asyncio.sleep(WAIT)
-        return await store.read_approvals(identifier)
-
     async def scenario():
         async with FakeBackend([MEND, MEND]) as backend:
             first = await asyncio.to_thread(submit, repository, backend.url)
@@ -129,3 +134,72 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
     assert repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
     # The tree of the job that was cancelled while it waited is gone too.
     assert repository.git("worktree", "list").count("\n") == 1
+
+
+TOOLS = """
+from pathlib import Path
+from callboard import tool
+
+@tool(approval=True)
+def note(text: str) -> str:
+    "Write a note."
+    Path("note.txt").write_text(text)
+    return "noted"
+"""
+NOTE = [
+    ReplyStarted("reply_1", "fake-model"),
+    InvocationStarted(0, "call_1", "note"),
+    ArgumentsPiece(0, '{"text": "milk"}'),
+    InvocationEnded(0, "call_1", "note", {"text": "milk"}, '{"text": "milk"}'),
+    ReplyEnded("invocations"),
+]
+
+
+def test_a_prompt_is_run_in_its_directory_and_waits_for_an_approval(place, tmp_path):
+    work = SimpleNamespace(root=tmp_path / "work")
+    work.root.mkdir()
+    (work.root / "tools.py").write_text(TOOLS)
+    ask = ("run", "Note milk.", "--tools", "tools.py", "--model", "fake-model", "--base-url")
+
+    async def scenario():
+        async with FakeBackend([NOTE, "Noted.", "Nothing to note."]) as backend:
+            first = await asyncio.to_thread(run, work, *ask, backend.url, "--background", "--json")
+            assert first.returncode == 0, first.stderr
+            submitted = json.loads(first.stdout)
+            with (
+                stopped_worker(place, worker_name(str(work.root))),
+                Database.open(f"sqlite:///{place / 'jobs.db'}") as database,
+            ):
+                store = DurableStore(database)
+                async with asyncio.timeout(PATIENCE):
+                    (asked,) = await wait_until_asked(store, submitted["id"])
+                    assert (asked.name, asked.arguments) == ("note", {"text": "milk"})
+                    assert not (work.root / "note.txt").exists()
+                    arguments = ("jobs", "approve", submitted["id"], "--digest", asked.digest)
+                    approved = await asyncio.to_thread(run, work, *arguments)
+                    assert approved.returncode == 0, approved.stderr
+                    job = await wait_until_ended(store, submitted["id"])
+                    second = await asyncio.to_thread(run, work, *ask, backend.url, "--wait")
+                return job, second
+
+    job, second = asyncio.run(scenario())
+    assert (job.state, job.kind, job.rounds, job.output) == ("completed", "run", 2, {"text": "Noted."}), job.error
+    assert (work.root / "note.txt").read_text() == "milk"
+    assert second.returncode == 0, second.stderr
+    assert "Nothing to note." in second.stdout
+    listed = run(work, "jobs", "list").stdout.splitlines()
+    assert len(listed) == 2
+    assert all(" run     completed " in line for line in listed)
+
+
+def test_a_job_has_a_conversation_of_its_own(place, tmp_path):
+    done = run(SimpleNamespace(root=tmp_path), "run", "Hi", "--background", "--continue")
+    assert (done.returncode, "callboard jobs fork JOB@ROUND" in done.stderr) == (2, True)
+    assert not place.exists()
+
+
+def test_a_database_that_others_write_to_names_no_code():
+    RunFlags(model="x").check(is_shared=True)
+    RunFlags(tools=["tools.py"]).check(is_shared=False)
+    with pytest.raises(CallerError, match=r"names no code; name them in callboard.toml"):
+        RunFlags(tools=["tools.py"]).check(is_shared=True)

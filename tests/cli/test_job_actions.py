@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.cli.durable import make, make_ended, make_waiting, read
 
-from callboard.cli.job_actions import parse_age
 from callboard.coding.jobs.log import JobLog, Notice, replay_steps
 from callboard.coding.jobs.store import JobStore
 from callboard.errors import CallerError
@@ -120,17 +119,6 @@ def test_old_jobs_are_deleted_by_their_age(invoke, direct):
     assert listed() == [waits.id, new.id]
     assert [tree.exists() for tree in trees] == [False, True]
     assert len(JobStore().all()) == 1
-
-
-@pytest.mark.parametrize(("text", "age"), [("90m", {"minutes": 90}), ("12h", {"hours": 12}), ("8w", {"weeks": 8})])
-def test_ages(text, age):
-    assert parse_age(text) == timedelta(**age)
-
-
-@pytest.mark.parametrize("text", ["30", "d", "-1d", "1.5h", "1y", "9999999d"])
-def test_what_is_no_age(text):
-    with pytest.raises(CallerError, match="no age"):
-        parse_age(text)
 
 
 def test_an_export_is_what_a_direct_run_records_and_what_is_kept(invoke, tmp_path, refuse):

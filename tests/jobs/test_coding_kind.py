@@ -163,7 +163,7 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
 
 
 def test_a_command_that_was_under_way_is_not_run_again(place):
-    slow = ("bash", {"command": "echo once >> trace.txt; touch started; sleep 4713"})
+    slow = ("bash", {"command": "echo once >> trace.txt; seq 9000; touch started; sleep 4713"})
     job = place.submit()
     assert place.go({**PHASED, "fix": [slow, EDIT, "Changed calc.py."]}, sign="started")
     assert not place.go({**PHASED, "fix": [EDIT, "Changed calc.py."]})
@@ -172,6 +172,8 @@ def test_a_command_that_was_under_way_is_not_run_again(place):
     assert (job.state, result.error.category) == ("completed", "cancelled")
     assert "interrupted, outcome unknown" in result.text
     assert "+once" in result.text
+    assert "The end of what it had printed:\n...\n" in result.text
+    assert "8999\n9000\n" in result.text
     assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
 
 
@@ -209,7 +211,7 @@ def run_here(place, script, control, then=lambda: None, open_model=None):
     """Runs one segment in this process."""
 
     async def work(store):
-        (job,) = await store.list()
+        job = (await store.list())[0]
         opened = open_model or (lambda _: open_scripted(script))
         runner = SegmentRunner(store, coding_kinds(store, opened, place.folder / "jobs"))
         task = asyncio.create_task(runner(job.id, job.segment, control))
@@ -274,6 +276,26 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
         assert (job.state, job.output) == ("running", None)
         job, _ = run_here(place, PHASED, new_control())
         assert job.state == "completed", (job.reason, job.error)
+
+
+def test_a_fork_begins_with_the_files_as_they_were_behind_the_round(place):
+    submitted = place.submit()
+    job, items = run_here(place, PHASED, new_control())
+    assert (job.state, job.rounds) == ("completed", 12)
+    # The seventh reply wrote the trace, the eighth changed the code.
+    forked = place.ask(lambda store: store.fork(job.id, 7))
+    look = ("bash", {"command": "cp calc.py as-it-was.txt"})
+    script = {**PHASED, "fix": [TRACE, look, EDIT, "Changed calc.py."]}
+    ended, steps = run_here(place, script, new_control())
+    assert (ended.id, ended.parent, ended.state) == (forked.id, f"{job.id}@7", "completed"), (ended.reason, ended.error)
+    assert ended.rounds == 13
+    branch = ended.output["branch"]
+    assert branch != job.output["branch"]
+    assert "a - b" in place.repository.git("show", f"{branch}:as-it-was.txt")
+    assert place.repository.git("show", f"{branch}:trace.txt") == "once\n"
+    assert place.repository.git("show", f"{branch}:calc.py").endswith("a + b\n")
+    assert [each.name for each in steps if isinstance(each, PhaseStarted)] == [*PHASED]
+    assert place.ask(lambda store: read(store, submitted.id)) == (job, items)
 
 
 def test_a_directory_that_is_gone_fails_the_job(place):

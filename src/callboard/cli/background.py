@@ -1,12 +1,19 @@
-"""Submit a coding job for a worker to run, and be that worker where none runs: `python -m callboard.cli.background`."""
+"""Submit a job for a worker to run, and be that worker where none runs: `python -m callboard.cli.background`.
+
+With the argument `run` it runs the jobs of `callboard run` of the current directory, else the coding jobs of this host.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
 
 from callboard.cli.display import Display
 from callboard.cli.models import UNGATED, check_reachable, open_model
@@ -18,33 +25,65 @@ from callboard.providers.registry import PlannedModel
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
     from callboard.jobs.job import DurableJob
+    from callboard.jobs.kinds import JobKind
+    from callboard.jobs.store import DurableStore
 
 COMMAND: Final = ("-m", "callboard.cli.background")
-"""Of Python: the worker that is started."""
+"""Of Python: the worker that is started for coding jobs."""
+_RUN_COMMAND: Final = ("-P", *COMMAND, "run")
+"""The one for runs. It works in a directory of the user's, none of whose files may replace a module."""
 
 
 def open_coding_model(settings: Settings) -> PlannedModel:
     """The model of a job that a worker runs; what it tells goes to the worker's standard error. Raises CallerError."""
-    return open_model(settings, partial(print, file=sys.stderr, flush=True), UNGATED)
+    return open_model(settings, _tell, UNGATED)
 
 
-def ensure_worker(database: Database) -> Path | None:
-    """Start a worker for the coding jobs of this host, where none runs on an SQLite file; the file it writes to."""
-    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415  # half a second
+def ensure_worker(database: Database, job: DurableJob) -> Path | None:
+    """Start a worker for a job that needs this host, where none runs on an SQLite file; the file it writes to."""
+    from callboard.cli.run_kind import run_queue, worker_name  # noqa: PLC0415  # half a second
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
+    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
 
-    return start_worker(database, COMMAND)
+    if job.queue == host_queue():
+        return start_worker(database, COMMAND)
+    if job.queue == run_queue(job.directory):
+        return start_worker(database, _RUN_COMMAND, name=worker_name(job.directory), directory=job.directory)
+    return None
 
 
 def submit_job(request: JobRequest, display: Display) -> DurableJob:
-    """Queue a job, and start a worker where none would run it. Raises CallerError, DatabaseUnavailable."""
+    """Queue a coding job, and start a worker where none would run it. Raises CallerError, DatabaseUnavailable."""
     require_extra("jobs")
-    from callboard.jobs.coding_kind import host_queue, submit_request  # noqa: PLC0415  # half a second
-    from callboard.jobs.database import Database  # noqa: PLC0415
-    from callboard.jobs.engine import Engine  # noqa: PLC0415
-    from callboard.jobs.store import DurableStore  # noqa: PLC0415
+    from callboard.jobs.coding_kind import submit_request  # noqa: PLC0415  # half a second
 
     model = open_model(request.settings, display.tell, UNGATED)
+    _check_model(model, display)
+    return _queue(lambda store: submit_request(store, request, model.name), display)
 
+
+def submit_prompt(prompt: str, options: Mapping[str, Any], settings: Settings, display: Display) -> DurableJob:
+    """Queue a run in the current directory, as `submit_job` does a coding job."""
+    require_extra("jobs")
+    from callboard.cli.run_kind import RunFlags, submit_run  # noqa: PLC0415  # half a second
+
+    flags = RunFlags(**{name: options[name] for name in RunFlags.__struct_fields__})
+    model = open_model(settings, display.tell)
+    _check_model(model, display)
+    return _queue(lambda store: submit_run(store, prompt, flags, model.name), display)
+
+
+def show_submitted(job: DurableJob, display: Display, *, waits: bool, as_json: bool, verbose: bool) -> None:
+    """Print which job it is; with `waits` show it until it has ended, and exit as it did."""
+    if waits:
+        from callboard.cli.watch import watch  # noqa: PLC0415  # not for --background
+
+        watch(job.id, as_json=as_json, verbose=verbose)
+    typer.echo(json.dumps(job.as_json()) if as_json else job.id)
+    display.tell(f"callboard jobs watch {job.id} shows it", "2")
+
+
+def _check_model(model: PlannedModel, display: Display) -> None:
     async def check() -> None:
         try:
             await check_reachable(model, display.tell)
@@ -52,31 +91,50 @@ def submit_job(request: JobRequest, display: Display) -> DurableJob:
             await model.aclose()
 
     asyncio.run(check())
+
+
+def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], display: Display) -> DurableJob:
+    from callboard.jobs.database import Database  # noqa: PLC0415  # half a second
+    from callboard.jobs.engine import Engine  # noqa: PLC0415
+    from callboard.jobs.store import DurableStore  # noqa: PLC0415
+
     with Database.open() as database:
         engine = Engine(database)
         try:
-            store = DurableStore(database, engine.enqueue)
-            job = asyncio.run(submit_request(store, request, model.name))
+            job = asyncio.run(create(DurableStore(database, engine.enqueue)))
         finally:
             engine.close()
-        log = ensure_worker(database)
+        log = ensure_worker(database, job)
         if not database.is_sqlite:
-            display.tell(f"a worker of this host runs it: callboard worker --queue {host_queue()}", "2")
+            display.tell(f"a worker of this host runs it: callboard worker --queue {job.queue}", "2")
         elif log is not None:
             display.tell(f"a worker was started, and ends when it is idle; it writes to {log}", "2")
     return job
 
 
-def run_here() -> None:
-    """Run the coding jobs of this host until there are none."""
-    from callboard.errors import CallboardError  # noqa: PLC0415  # as above
+_tell = partial(print, file=sys.stderr, flush=True)
+
+
+def run_here(name: str = "") -> None:
+    """Run the coding jobs of this host, or with "run" the runs of this directory, until there are none."""
+    from callboard.cli.run_kind import RunKind, run_queue, worker_name  # noqa: PLC0415  # as above
+    from callboard.errors import CallboardError  # noqa: PLC0415
+    from callboard.jobs.coding_kind import coding_kinds, host_queue  # noqa: PLC0415
     from callboard.jobs.local_worker import run_worker  # noqa: PLC0415
 
+    directory = str(Path.cwd())
+
+    def make_runs(_: DurableStore) -> list[JobKind]:
+        return [RunKind(_tell, is_shared=False)]
+
     try:
-        asyncio.run(run_worker(open_coding_model))
+        if name == "run":
+            asyncio.run(run_worker(make_runs, run_queue(directory), worker_name(directory)))
+        else:
+            asyncio.run(run_worker(partial(coding_kinds, open_model=open_coding_model), host_queue()))
     except CallboardError as error:
         sys.exit(f"callboard: {error}")
 
 
 if __name__ == "__main__":
-    run_here()
+    run_here(*sys.argv[1:])

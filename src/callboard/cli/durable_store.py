@@ -70,15 +70,14 @@ def read_store() -> Iterator[DurableStore]:
 
 
 def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
-    """Do something with the store and its queue, and close it. A coding job that goes on by that gets a worker."""
+    """Do something with the store and its queue, and close it. A job of this host that goes on by that gets a worker."""
     from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
-    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.job import DurableJob  # noqa: PLC0415
 
     with open_store() as store:
         changed = asyncio.run(work(store))
-        if isinstance(changed, DurableJob) and changed.state == "pending" and changed.queue == host_queue():
-            ensure_worker(store.database)
+        if isinstance(changed, DurableJob) and changed.state == "pending":
+            ensure_worker(store.database, changed)
         return changed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -26,6 +25,7 @@ from callboard.cli.durable_store import (
 from callboard.cli.jobs import JobDisplay, JobName, app
 from callboard.cli.watch import follow, wait_for_poll, watch
 from callboard.errors import CallerError
+from callboard.text.duration import parse_duration
 
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from callboard.jobs.job import DurableJob, DurableState, JobSummary
     from callboard.jobs.store import DurableStore
 
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LOCK: Final = "job.lock"
 _ENDED: Final[Sequence[DurableState]] = ("completed", "failed", "cancelled", "interrupted")
 
@@ -146,7 +145,7 @@ def remove(
     if bool(names) == bool(older_than):
         raise CallerError("say which: their names, or --older-than", path="rm")
     if older_than:
-        _remove_old(parse_age(older_than), older_than, yes=yes)
+        _remove_old(parse_duration(older_than, "--older-than"), older_than, yes=yes)
         return
     targets = [find_job(name) for name in names or ()]
     for job in targets:
@@ -188,15 +187,6 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
 
 async def _list_ended(store: DurableStore) -> Sequence[JobSummary]:
     return await store.list(_ENDED, limit=sys.maxsize)
-
-
-def parse_age(text: str) -> timedelta:
-    """An age such as `12h` or `30d`. Raises CallerError."""
-    match = re.fullmatch(rf"(\d{{1,6}})([{''.join(_UNITS)}])", text)
-    if match is None:
-        hint = "write a whole number and m, h, d or w, such as 30d"
-        raise CallerError("no age", path=f"--older-than {text}", hint=hint)
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -205,7 +204,7 @@ def _run(
     **fields: Any,
 ) -> None:
     """Runs the job, shows its steps, and exits as it went. `fields` are those of JobRequest that only some kinds have."""
-    from callboard.cli.background import submit_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
@@ -241,13 +240,8 @@ def _run(
     )
     if options.background or options.wait:
         job = submit_job(request, display)
-        if not options.wait:
-            typer.echo(json.dumps(job.as_json()) if options.as_json else job.id)
-            display.tell(f"callboard jobs watch {job.id} shows it", "2")
-            return
-        from callboard.cli.watch import watch  # noqa: PLC0415  # as above
-
-        watch(job.id, as_json=options.as_json, verbose=verbose)
+        show_submitted(job, display, waits=options.wait, as_json=options.as_json, verbose=verbose)
+        return
     follow_job(
         request,
         jobs,

@@ -58,6 +58,7 @@ class JobDisplay(Display):
             PhaseStarted,
             PromptSent,
             Resumed,
+            TreeSnapshot,
             encode_step,
         )
 
@@ -81,6 +82,8 @@ class JobDisplay(Display):
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
+            case TreeSnapshot():
+                pass  # forks begin with it
             case _:
                 self.show(step)
 

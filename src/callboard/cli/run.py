@@ -78,6 +78,17 @@ class RunCommandOptions:
         str,
         typer.Option(help="ID@ROUND: a new one that begins with that one's first ROUND replies.", show_default=False),
     ] = ""
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
+    ] = False
+    background: Annotated[
+        bool,
+        typer.Option(
+            "--background",
+            help="Print the job's id, and let a worker run it; what needs your approval waits for it.",
+        ),
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False
 
@@ -111,13 +122,16 @@ def run(options: RunCommandOptions) -> None:
         mode=options.mode,
         max_rounds=options.max_rounds,
     )
+    # An argument or a file may have bytes that are no text.
+    prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
+    if options.background or options.wait:
+        _run_as_job(prompt.decode("utf-8", "replace"), options, settings, display)
+        return
     conversation = choose_conversation(latest=options.latest, resume=options.resume, fork=options.fork)
     model = open_model(settings, display.tell)
     servers = select_servers(settings, options.mcp).values()
     server_options = mcp_servers.server_options(display, conversation.path.parent, model, verbose=verbose)
     toolbox = Toolbox.from_settings(settings, display.tell, servers, **server_options)
-    # An argument or a file may have bytes that are no text.
-    prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
 
     async def run_agent() -> Run:
         async with toolbox as ensembles:
@@ -149,6 +163,17 @@ def run(options: RunCommandOptions) -> None:
     if verbose or result.state != "completed":
         display.tell(f"the transcript is in {conversation.path}", "2")
     raise typer.Exit(EXIT_CODES[result.state])
+
+
+def _run_as_job(prompt: str, options: RunCommandOptions, settings: Settings, display: Display) -> None:
+    """Let a worker run it."""
+    from callboard.cli.background import show_submitted, submit_prompt  # noqa: PLC0415  # not for a direct run
+
+    if options.latest or options.resume or options.fork:
+        hint = "callboard jobs fork JOB@ROUND goes on from a round of a job"
+        raise CallerError("a job keeps a conversation of its own", path="--continue, --resume, --fork", hint=hint)
+    job = submit_prompt(prompt, vars(options), settings, display)
+    show_submitted(job, display, waits=options.wait, as_json=options.as_json, verbose=options.verbose)
 
 
 def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation:

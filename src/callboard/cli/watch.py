@@ -156,6 +156,8 @@ def _describe_worker(job: DurableJob) -> str:
     queue, prefix = escape(job.queue), agent_queue("")
     if queue.startswith(prefix):
         return f"callboard worker --agents {queue.removeprefix(prefix)}"
+    if job.kind == "run":
+        return f"callboard worker, in {escape(job.directory)}"
     if job.kind == "response":
         return "callboard serve, with the same --store"
     return "callboard worker" if queue in {QUEUE, host_queue()} else f"callboard worker --queue {queue}"

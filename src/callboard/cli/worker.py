@@ -29,7 +29,7 @@ class WorkerOptions:
         list[str] | None,
         typer.Option(
             help="A queue to serve, or NAME=STARTS: so many a minute, whoever serves it; repeatable.",
-            show_default="callboard, and what needs the files of this host",
+            show_default="callboard, what needs the files of this host, and the runs of this directory",
         ),
     ] = None
     agents: Annotated[
@@ -61,6 +61,7 @@ def worker(options: WorkerOptions) -> None:
 
 async def _work(database: Database, queues: Mapping[str, int], options: WorkerOptions) -> None:
     from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
+    from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.engine import Engine  # noqa: PLC0415
@@ -80,7 +81,7 @@ async def _work(database: Database, queues: Mapping[str, int], options: WorkerOp
     try:
         store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
         coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
-        runner = SegmentRunner(store, [AgentKind(agents), *coding])
+        runner = SegmentRunner(store, [AgentKind(agents), RunKind(tell, is_shared=not database.is_sqlite), *coding])
         async with (
             open_notifier(database, tell),
             Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
@@ -108,11 +109,12 @@ def _stop_at_signals(running: Worker) -> None:
 
 def _read_queues(texts: Iterable[str]) -> dict[str, int]:
     """The queues by their names, and how many jobs may start a minute on each; 0 sets no limit."""
-    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
+    from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # not for --help
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.job import QUEUE  # noqa: PLC0415
 
     queues = {}
-    for text in texts or (QUEUE, host_queue()):
+    for text in texts or (QUEUE, host_queue(), run_queue(os.getcwd())):  # noqa: PTH109  # as above
         name, equals, starts = text.rpartition("=")
         if equals and not (starts.isascii() and starts.isdigit() and int(starts)):
             raise typer.BadParameter(f"{text!r} does not end with how many may start a minute", param_hint="--queue")

@@ -15,7 +15,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ _ALWAYS_RESULTS = frozenset({"validation", "timeout"})
 _FIRST_DELAY = 0.2
 _LOCKS: Final = "callboard.locks"
 """Where the namespace of a run's ensemble has the locks of equal calls."""
+_T = TypeVar("_T")
 _log = logging.getLogger("callboard.execution")
 _threads = ThreadPool()
 _BY_ITSELF: Final = Policy()
@@ -145,6 +146,43 @@ async def run_invoker(
     """
     identifier = identifier or invoker.name
     context = context or Context(invoker=invoker)
+    run = partial(
+        _run_invoker,
+        invoker,
+        arguments,
+        context,
+        identifier=identifier,
+        on_error=on_error,
+        validated=validated,
+        timeout=timeout,
+        tell=tell,
+        sleep=sleep,
+        grace=grace,
+    )
+    if invoker.cache is None or not invoker.is_idempotent(arguments):
+        return await run()
+    from callboard.execution.result_cache import answer_from_cache, identify_call  # noqa: PLC0415  # where a tool asks for it
+
+    key = identify_call(invoker, arguments, context)
+    if key is None:
+        return await run()
+    return await _in_turn(context, key, partial(answer_from_cache, invoker, key, identifier, run, tell))
+
+
+async def _run_invoker(
+    invoker: Invoker,
+    arguments: Mapping[str, Any],
+    context: Context,
+    *,
+    identifier: str,
+    on_error: OnError,
+    validated: bool,
+    timeout: float | None,  # noqa: ASYNC109  # as above
+    tell: Tell,
+    sleep: Callable[[float], Awaitable[None]],
+    grace: float,
+) -> ResultCanister:
+    """As `run_invoker`, without a cache of results."""
     defaults = invoker.ensemble.configuration if invoker.ensemble else {}
     seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)  # math.inf is no limit
     tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
@@ -154,7 +192,8 @@ async def run_invoker(
         try:
             call = partial(invoker.call, context, arguments, validated=validated)
             run = partial(_run, invoker, call, seconds, grace)
-            value = await (run() if invoker.key is None else _in_turn(invoker, context, arguments, run))
+            key = invoker.key(invoker.coerce(arguments)) if invoker.key else None
+            value = await (run() if key is None else _in_turn(context, key, run))
             return make_result(identifier, value)
         except ArgumentsInvalid as invalid:
             return error_result(identifier, "validation", str(invalid))
@@ -186,13 +225,8 @@ class _OutOfTime(TimeoutError):
         self.still_running = still_running
 
 
-async def _in_turn(
-    invoker: Invoker, context: Context, arguments: Mapping[str, Any], run: Callable[[], Awaitable[Any]]
-) -> Any:
+async def _in_turn(context: Context, key: bytes, run: Callable[[], Awaitable[_T]]) -> _T:
     """Runs when no equal call of the run is under way: it may then be answered with that one's result."""
-    key = invoker.key(invoker.coerce(arguments)) if invoker.key else None
-    if key is None:
-        return await run()
     # A lock is there for as long as a call holds it or waits for it.
     locks = context.namespace.setdefault(_LOCKS, WeakValueDictionary())
     lock = locks.get(key)

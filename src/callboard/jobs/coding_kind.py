@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import AsyncIterator, Callable
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -20,19 +21,22 @@ import msgspec
 
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
+from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, RESULTS
 from callboard.coding.agents.phase_runner import MAX_CHANGE
-from callboard.coding.agents.prompts import task_text
+from callboard.coding.agents.prompts import describe_traces, task_text
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.coding.git.forked_tree import fork_tree
 from callboard.coding.git.open_tree import describe_change, is_closed, reopen_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.coding.jobs.job import Job, JobType
 from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.jobs.log import TreeSnapshot
 from callboard.coding.jobs.store import JobStore
 from callboard.configuration import Settings, load_settings
-from callboard.core import Answer, InvocationCanister
+from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
-from callboard.jobs.coding_record import CodingRecord
+from callboard.jobs.coding_record import FORK, CodingRecord, read_job
 from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
@@ -40,6 +44,7 @@ from callboard.jobs.segment import JobSegment
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
 from callboard.providers.registry import PlannedModel
+from callboard.sandbox.output_file import read_end
 from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])
@@ -117,7 +122,8 @@ class CodingKind:
         job = segment.job
         folder = self._make_folder(job.id)
         async with self._own(job.id):
-            record = CodingRecord(segment, folder, await self._read_items(job, folder))
+            items = await self._read_items(segment, folder)
+            record = CodingRecord(segment, folder, items)
             request = self._read_request(record.job)
             model = await asyncio.to_thread(self._open_model, request.settings)
             try:
@@ -126,24 +132,49 @@ class CodingKind:
                 await model.aclose()
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """What the job has changed so far."""
+        """What the job has changed so far, and what the command printed that was under way."""
         job = segment.job
+        folder = self._make_folder(job.id)
         async with self._own(job.id):
-            change = await describe_change(Path(job.directory), self._make_folder(job.id), MAX_CHANGE)
-        return f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
+            await self._read_items(segment, folder)
+            change = await describe_change(Path(job.directory), folder, MAX_CHANGE)
+            return describe_traces(change, read_end(folder / COMMAND_OUTPUT, MAX_PRINTED))
 
-    async def _read_items(self, job: DurableJob, folder: Path) -> list[Item]:
-        """The entries that the job goes on from: none where it has no tree yet, as one that is to be done once more.
+    async def _read_items(self, segment: JobSegment, folder: Path) -> list[Item]:
+        """The entries that the job goes on from: none where it is to be done from its beginning.
 
-        Raises CallerError for a fork of rounds whose tree nobody has.
+        A fork gets its tree first. Raises CallerError.
         """
+        job = segment.job
         entries = await self._store.read_entries(job.id)
-        if TreeRecord.load(folder) is not None:
-            return [each.item for each in entries]
-        if any(each.round for each in entries):
-            hint = f"callboard jobs retry {job.parent.partition('@')[0]} begins anew"
-            raise CallerError("the tree of a coding job is not kept for each round", path=job.parent, hint=hint)
-        return []
+        items = [each.item for each in entries]
+        if job.parent and any(each.round for each in entries) and job.memory.get(FORK, {}).get("parent") != job.parent:
+            await self._begin_fork(segment, folder, items)
+        return items if TreeRecord.load(folder) is not None else []
+
+    async def _begin_fork(self, segment: JobSegment, folder: Path, items: list[Item]) -> None:
+        """Make the tree and the notes of a fork what those of the other job were behind the round."""
+        job = segment.job
+        source = self._jobs.folder(job.parent.partition("@")[0])
+        snapshot = _find_snapshot(items, job.parent)
+        request = self._read_request(read_job(job, folder, is_new=True))
+        tree = await fork_tree(
+            source,
+            snapshot.tree,
+            request.directory,
+            folder,
+            request.branch_of(job.id),
+            fetch=request.settings.coding.git.fetch,
+        )
+        if (source / RESULTS).is_dir():
+            await asyncio.to_thread(shutil.copytree, source / RESULTS, folder / RESULTS, dirs_exist_ok=True)
+        first = {"first_report": job.memory.get("memory", {}).get("first_report")}
+        memory = {
+            "tree": tree.record,
+            "memory": {**first, **snapshot.memory},
+            FORK: {"parent": job.parent, "entries": job.entries},
+        }
+        await segment.claim.append((), memory=memory)
 
     async def _run(
         self, segment: JobSegment, record: CodingRecord, request: JobRequest, model: PlannedModel
@@ -228,6 +259,16 @@ class DurableApprover:
     def describe(self) -> str:
         """What the job waits for."""
         return "; ".join(dict.fromkeys(self.reasons.values()))
+
+
+def _find_snapshot(items: Sequence[Item], path: str) -> TreeSnapshot:
+    """The files and notes behind the last of the entries. Raises CallerError where they were not kept."""
+    # A call behind the snapshot may have changed files since.
+    kinds = (TreeSnapshot, ResultCanister, ResultReady)
+    last = next((each for each in reversed(items) if isinstance(each, kinds)), None)
+    if isinstance(last, TreeSnapshot) and last.tree:
+        return last
+    raise CallerError("the files were not kept behind that round", path=path, hint="fork an earlier round")
 
 
 def _encode_output(job: Job) -> dict[str, Any]:

@@ -49,6 +49,8 @@ from callboard.jobs.journal import JobJournal
 from callboard.jobs.segment import JobSegment
 from callboard.storage.atomic_file import write_private
 
+FORK: Final = "fork"
+"""What the memory of a job knows of the one that it is a fork of."""
 _OUTPUT: Final = "output.json"
 _RUN: Final = "run:"
 """How the names of the runs' progress begin in the job's memory."""
@@ -86,7 +88,8 @@ class CodingRecord:
         self._journal = JobJournal(segment, _RUN)
         self._run = ""
         """The name of the run whose journal was opened last."""
-        self.job = _read_job(segment.job, folder / _OUTPUT, is_new=not items)
+        self.begins_fork = segment.job.memory.get(FORK, {}).get("entries") == segment.job.entries
+        self.job = read_job(segment.job, folder, is_new=not items)
 
     @property
     def is_left(self) -> bool:
@@ -99,9 +102,9 @@ class CodingRecord:
         self._rounds += 1
         return self._is_left
 
-    def open_journal(self, name: str) -> CodingJournal:
+    def open_journal(self, name: str, start: RunProgress | None = None) -> CodingJournal:
         self._run = f"{_RUN}{name}"
-        self._journal = JobJournal(self._segment, self._run)
+        self._journal = JobJournal(self._segment, self._run, start=start)
         self._in_run = True
         return CodingJournal(self, self._journal)
 
@@ -188,8 +191,9 @@ class CodingJournal:
         await self._record.write(self._journal.end_call(invocation, result))
 
 
-def _read_job(job: DurableJob, output: Path, *, is_new: bool) -> Job:
+def read_job(job: DurableJob, folder: Path, *, is_new: bool) -> Job:
     """The job as its runner knows it; a new one has nothing of the job that it was made of."""
+    output = folder / _OUTPUT
     names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "created_at")
     return Job(
         **{name: getattr(job, name) for name in names},

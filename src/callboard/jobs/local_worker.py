@@ -1,4 +1,4 @@
-"""A worker that is started by itself: for coding jobs of this host where no such worker runs on its SQLite file.
+"""A worker that is started by itself: for jobs that need this host, where no such worker runs on its SQLite file.
 
 Law: a job that is queued while the lock of the worker is held is run by it, for the worker looks once more behind
 releasing it; one that is queued later finds the lock free, and starts another worker.
@@ -12,15 +12,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from callboard.jobs.coding_kind import OpenModel, coding_kinds, host_queue
+from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
+from callboard.jobs.kinds import JobKind
 from callboard.jobs.notify import open_notifier
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
@@ -28,21 +29,30 @@ from callboard.jobs.worker import Worker
 
 IDLE_SECONDS: Final = 60.0
 """That the worker waits for another job."""
+CODING: Final = "coding"
+"""The name of the worker for coding jobs."""
 _LAST_LOOK: Final = 0.5
 """Seconds that it looks once more, behind releasing its lock."""
 
 
-def start_worker(database: Database, command: Sequence[str]) -> Path | None:
-    """Start a process that runs the coding jobs of this host and ends when it is idle, unless one runs.
+def start_worker(
+    database: Database, command: Sequence[str], *, name: str = CODING, directory: str = "/"
+) -> Path | None:
+    """Start a process that runs jobs of this host and ends when it is idle, unless one of its name runs.
 
     Args:
         database: The jobs'; one that other machines share has workers of its own.
         command: What `run_worker` runs in.
+        name: That of the worker.
+        directory: The one that it works in.
 
     Returns:
         The file that the worker writes to, None where none was started.
+
+    Raises:
+        CallerError: The directory is gone.
     """
-    file = _lock_file(database)
+    file = _lock_file(database, name)
     if file is None:
         return None
     log = file.with_suffix(".log")
@@ -56,22 +66,38 @@ def start_worker(database: Database, command: Sequence[str]) -> Path | None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
+            cwd=directory,
             start_new_session=True,
         )
+    except FileNotFoundError as error:
+        raise CallerError("the directory of the job is gone", path=directory) from error
     finally:
         os.close(output)
     return log
 
 
-async def run_worker(open_model: OpenModel, *, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Run the coding jobs of this host until there were none for a while, unless another process does already.
+async def run_worker(
+    make_kinds: Callable[[DurableStore], Iterable[JobKind]],
+    queue: str,
+    name: str = CODING,
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+) -> None:
+    """Run the jobs of a queue of this host until there were none for a while, unless another process does already.
 
-    Raises CallerError, DatabaseUnavailable.
+    Args:
+        make_kinds: Gives what it can run.
+        queue: Whose jobs it runs.
+        name: That of the worker.
+        idle_seconds: How long it waits for another job.
+
+    Raises:
+        CallerError: The database is none.
+        DatabaseUnavailable: It cannot be reached.
     """
     database = await asyncio.to_thread(Database.open)
     try:
-        file = _lock_file(database)
+        file = _lock_file(database, name)
         if file is None:
             return
         with _lock(file) as is_free:
@@ -80,10 +106,10 @@ async def run_worker(open_model: OpenModel, *, idle_seconds: float = IDLE_SECOND
             engine = await asyncio.to_thread(Engine, database)
             try:
                 store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-                runner = SegmentRunner(store, coding_kinds(store, open_model))
+                runner = SegmentRunner(store, make_kinds(store))
                 async with (
                     open_notifier(database, partial(print, file=sys.stderr, flush=True)),
-                    Worker(engine, store, runner, queues={host_queue(): 0}) as worker,
+                    Worker(engine, store, runner, queues={queue: 0}) as worker,
                 ):
                     loop = asyncio.get_running_loop()
                     loop.add_signal_handler(signal.SIGTERM, worker.stop)
@@ -126,7 +152,7 @@ def _lock(path: Path) -> Iterator[_Lock]:
         os.close(file)
 
 
-def _lock_file(database: Database) -> Path | None:
+def _lock_file(database: Database, worker: str) -> Path | None:
     """The file that the worker locks; None for a database that is no file of this machine."""
     name = database.engine.url.database
-    return Path(f"{name}-coding-worker.lock") if database.is_sqlite and name else None
+    return Path(f"{name}-{worker}-worker.lock") if database.is_sqlite and name else None

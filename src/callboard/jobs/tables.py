@@ -183,8 +183,7 @@ def create_tables(connection: Connection, place: str) -> None:
     Raises:
         CallerError: As `has_tables`.
     """
-    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one by itself
-        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+    lock_tables(connection)
     if has_tables(connection, place):
         return
     if _schema.name not in inspect(connection).get_table_names():
@@ -195,6 +194,12 @@ def create_tables(connection: Connection, place: str) -> None:
         for statement in MIGRATIONS[version]:
             connection.exec_driver_sql(statement)
         connection.execute(update(_schema), {"version": version + 1})
+
+
+def lock_tables(connection: Connection) -> None:
+    """Hold off whoever else makes tables, until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one by itself
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def _stored_version(connection: Connection, place: str) -> int:
@@ -212,7 +217,8 @@ def insert_once(table: Table, connection: Connection) -> Any:
 
 @cache
 def _insert_once(table: Table, dialect: str) -> Any:
-    return _INSERTIONS[dialect](table).on_conflict_do_nothing()
+    return INSERTIONS[dialect](table).on_conflict_do_nothing()
 
 
-_INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+"""By the names of dialects: insertions that can say what to do where the row is there."""

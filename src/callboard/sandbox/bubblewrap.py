@@ -159,6 +159,7 @@ class Bubblewrap:
                 stdin=stdin,
                 limits=confined.limits,
                 writable=[workspace, *([home] if home else [])],
+                output_file=confined.output_file,
             )
             # A failure before the command began: of bubblewrap, the launcher, or the dynamic loader.
             failed = outcome.code is not None and 0 < outcome.code < _SIGNALLED and not await guard.has_begun()

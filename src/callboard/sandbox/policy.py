@@ -51,6 +51,8 @@ class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that the proxy lets pass (`example.org`, `*.example.org`, `example.org:8443`); without any, no network."""
     environment: Mapping[str, str] = {}
     limits: CommandLimits = CommandLimits()
+    output_file: Path | None = None
+    """Has the end of the output while the command runs, and stays where this process dies before that."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from time import thread_time
 from typing import Any, Protocol, TypeVar
 
 from callboard.errors import CallerError, SandboxUnavailable
+from callboard.sandbox.output_file import OutputFile
 from callboard.sandbox.policy import CommandLimits, Outcome, StopReason
 from callboard.sandbox.process_tree import list_processes, proportional_bytes, resident_bytes
 
@@ -122,6 +123,7 @@ async def run_guarded(
     stdin: bytes,
     limits: CommandLimits,
     writable: Sequence[Path],
+    output_file: Path | None,
 ) -> Outcome:
     """Start a gated command, and return when nothing of it is left.
 
@@ -133,6 +135,7 @@ async def run_guarded(
         stdin: Its input.
         limits: Time, output, memory, processes, disk.
         writable: The directories whose free space is watched.
+        output_file: Has the end of the output while the command runs; see `OutputFile`.
 
     Raises:
         SandboxUnavailable: The program cannot be started.
@@ -162,18 +165,22 @@ async def run_guarded(
     except ValueError as error:
         raise CallerError(f"is no command: {error}", path=repr(command)) from None
     output = BoundedOutput(limits.output_bytes)
+    file = OutputFile(output_file)
+    has_outcome = False
     tasks: set[asyncio.Task[Any]] = set()
     stop_reason: StopReason = ""
     try:
         if cancelled:
             raise cancelled
-        work = asyncio.create_task(_run_command(process, guard, stdin, output, limits))
+        work = asyncio.create_task(_run_command(process, guard, stdin, output, limits, file=file))
         watch = asyncio.create_task(_watch(process.pid, guard.own_processes, limits, writable))
         tasks |= {work, watch}
         done, _ = await asyncio.wait(tasks, timeout=limits.seconds, return_when=asyncio.FIRST_COMPLETED)
         stop_reason = done.pop().result() if done else "timeout"
+        has_outcome = True
     finally:
         _, cancelled = await _finish(_end(process, guard, tasks))
+        file.close(keep=bool(cancelled) or not has_outcome)
         if cancelled:
             raise cancelled
     code = None if stop_reason or process.returncode is None else _status(process.returncode)
@@ -181,7 +188,13 @@ async def run_guarded(
 
 
 async def _run_command(
-    process: Process, guard: ProcessGuard, stdin: bytes, output: BoundedOutput, limits: CommandLimits
+    process: Process,
+    guard: ProcessGuard,
+    stdin: bytes,
+    output: BoundedOutput,
+    limits: CommandLimits,
+    *,
+    file: OutputFile,
 ) -> StopReason:
     """Run until the command has ended, or has printed too much."""
     await guard.attach(process)
@@ -190,6 +203,7 @@ async def _run_command(
         assert process.stdout  # noqa: S101  # a pipe
         while block := await process.stdout.read(_BLOCK):
             output.feed(block)
+            file.feed(block)
             if output.total > MAX_OUTPUT_RATIO * limits.output_bytes:
                 return "output"
         await process.wait()

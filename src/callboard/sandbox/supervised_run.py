@@ -92,6 +92,7 @@ async def run_supervised(
             stdin=stdin,
             limits=confinement.limits,
             writable=[confinement.workspace, home, temporary],
+            output_file=confinement.output_file,
         )
         error = guard.read_error()
     finally:

@@ -46,6 +46,7 @@ class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
     cli: dict[str, str] | None = None
     strict: bool | None = None
     subjects: dict[str, Subject] | None = None
+    cache: dict[str, str] | None = None
     path: str = ""
 
 

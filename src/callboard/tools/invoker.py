@@ -16,7 +16,7 @@ from callboard.core import ToolDeclaration
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.tools.context import Context
-from callboard.tools.tool import Subject, Tool, check_options, checked_subjects, is_async
+from callboard.tools.tool import Subject, Tool, check_cache, check_options, checked_subjects, is_async
 
 if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
@@ -43,7 +43,8 @@ class Invoker:
     outside: a run ends where such a call is made, and goes on with the result. `repeatable` says of arguments whether
     that call is idempotent, for a tool of which not every call is. `calls` maps names by which a model may call it
     wrongly to what it is told to write instead. Calls of one run for whose arguments `key` gives the same are made one
-    after another; None of it is a call like no other.
+    after another; None of it is a call like no other. `cache` says for how long results are kept for other runs; which
+    tool they are of is told by `implementation`, the one that is called in the end.
     """
 
     hands_over = False
@@ -68,6 +69,8 @@ class Invoker:
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
         calls: Mapping[str, str] | None = None,
         key: Key | None = None,
+        cache: Mapping[str, str] | None = None,
+        implementation: Callable[..., Any] | None = None,
     ) -> None:
         _check(name, invocable, arguments_schema)
         check_options(
@@ -79,7 +82,9 @@ class Invoker:
             cli=cli,
             strict=strict,
             subjects=subjects,
+            cache=cache,
         )
+        check_cache(name, cache, can_repeat=idempotent or repeatable is not None)
         self.name = name
         self.invocable = invocable
         # A copy, and shown read-only: what is declared stays what the compiled validator checks.
@@ -97,6 +102,8 @@ class Invoker:
         self.repeatable = repeatable
         self.calls = dict(calls or {})
         self.key = key
+        self.cache = None if cache is None else dict(cache)
+        self.implementation = implementation or invocable
         self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
@@ -129,6 +136,8 @@ class Invoker:
             subjects=tool.subjects,
             repeatable=tool.repeatable,
             calls=tool.calls,
+            cache=tool.cache,
+            implementation=tool.function,
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
@@ -213,6 +222,7 @@ class Invoker:
             if name not in vars(self) or name in ("_schema", "dropped", "_validator"):
                 raise TypeError(f"{name!r} of an invoker cannot be replaced")
             setattr(copied, name, value)
+        check_cache(copied.name, copied.cache, can_repeat=copied.idempotent or copied.repeatable is not None)
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:

@@ -15,7 +15,7 @@ from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import ArgumentsValidator, Invocable, Invoker, invocable_of
 from callboard.tools.tool import Tool, checked_subjects, context_parameters, is_async
 
-_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects")
+_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects", "cache")
 """What a Tool says of itself, and a descriptor may say instead."""
 
 
@@ -39,11 +39,14 @@ def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) ->
         made = _of_signature(descriptor, tool or function)
     _refuse_subjects(descriptor, made)
     options = {key: getattr(descriptor, key) for key in _OPTIONS}
-    return made.replace(
-        name=descriptor.name,
-        description=descriptor.description or made.description,
-        **{key: value for key, value in options.items() if value is not None},
-    )
+    try:
+        return made.replace(
+            name=descriptor.name,
+            description=descriptor.description or made.description,
+            **{key: value for key, value in options.items() if value is not None},
+        )
+    except ToolDefinitionError as error:
+        raise DescriptorError(error.message, path=f"{descriptor.path}: {error.path}", hint=error.hint) from None
 
 
 def _refuse_subjects(descriptor: InvokerDescriptor, made: Invoker) -> None:
@@ -90,6 +93,7 @@ def _of_schema(
         description=descriptor.description or read_docstring(function.__doc__).description,
         validator=validator,
         blocking=not is_async(function),
+        implementation=function,
     )
     return made.replace(**{key: getattr(tool, key) for key in _OPTIONS}) if tool else made
 

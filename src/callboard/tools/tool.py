@@ -26,8 +26,9 @@ from typing import (
     overload,
 )
 
-from callboard.errors import ToolDefinitionError
+from callboard.errors import CallerError, ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive, derive_output
+from callboard.text.duration import parse_duration
 from callboard.text.suggest import suggest
 from callboard.tools.context import Context
 
@@ -51,7 +52,8 @@ class Tool(Generic[P, R]):
     maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
     asked to hold calls to the schema, None leaves it to the provider. `subjects` says which parameters are a `path`
     or a `command`, for patterns of permissions such as `bash(git status*)`; a `further_path` is one that patterns
-    may deny or ask about, and that needs no rule of its own where the call is allowed otherwise.
+    may deny or ask about, and that needs no rule of its own where the call is allowed otherwise. `cache`, such as
+    `{"ttl": "1h"}`, says for how long a result may answer equal calls of other runs too; only of what is idempotent.
     """
 
     repeatable: Callable[[Mapping[str, Any]], bool] | None = None
@@ -71,6 +73,7 @@ class Tool(Generic[P, R]):
         cli: Mapping[str, str] | None = None,
         strict: bool | None = None,
         subjects: Mapping[str, Subject] | None = None,
+        cache: Mapping[str, str] | None = None,
     ) -> None:
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
@@ -86,13 +89,16 @@ class Tool(Generic[P, R]):
             cli=cli,
             strict=strict,
             subjects=subjects,
+            cache=cache,
         )
+        check_cache(self.name, cache, can_repeat=idempotent or self.repeatable is not None)
         self.timeout = timeout
         self.idempotent = idempotent
         self.approval = approval
         self.cli = dict(cli or {})
         self.strict = strict
         self.subjects = dict(subjects or {})
+        self.cache = None if cache is None else dict(cache)
         self._given_description = description
         contexts = context_parameters(function)
         if len(contexts) > 1:
@@ -153,6 +159,7 @@ def tool(
     cli: Mapping[str, str] | None = ...,
     strict: bool | None = ...,
     subjects: Mapping[str, Subject] | None = ...,
+    cache: Mapping[str, str] | None = ...,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -247,6 +254,15 @@ def is_seconds(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= math.inf
 
 
+def _is_cache(value: Any) -> bool:
+    if not isinstance(value, Mapping) or {*value} != {"ttl"} or not isinstance(value["ttl"], str):
+        return False
+    try:
+        return parse_duration(value["ttl"]).total_seconds() > 0
+    except CallerError:
+        return False
+
+
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(each, str) for pair in value.items() for each in pair)
 
@@ -262,6 +278,7 @@ _OPTIONS: Final[Mapping[str, tuple[Callable[[Any], bool], str, str]]] = {
     "strict": (lambda value: value is None or isinstance(value, bool), "cannot be", "True, False or None"),
     "cli": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of flags to parameters"),
     "subjects": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of parameters to subjects"),
+    "cache": (lambda value: value is None or _is_cache(value), "cannot be", 'a length of time, such as {"ttl": "1h"}'),
     "description": (lambda value: value is None or isinstance(value, str), "cannot be", "a text"),
 }
 """Options of a tool, what each may be, and what is said of what it may not be."""
@@ -275,3 +292,10 @@ def check_options(name: Any, **options: Any) -> None:
         fits, what, hint = _OPTIONS.get(option, (lambda _: True, "", ""))
         if not fits(value):
             raise ToolDefinitionError(f"{option}={value!r} {what}", path=name, hint=f"give {hint}")
+
+
+def check_cache(name: str, cache: Mapping[str, str] | None, *, can_repeat: bool) -> None:
+    """Raises ToolDefinitionError where results are to be kept of what is not idempotent: a call would not be made."""
+    if cache is not None and not can_repeat:
+        hint = "mark it idempotent, if a call that is not made changes nothing, or remove cache"
+        raise ToolDefinitionError("it is not idempotent, so its results cannot be kept", path=name, hint=hint)

@@ -71,14 +71,21 @@ def approval_required(ensemble: Ensemble, names: Iterable[str] | None = None) ->
     return _wrap(ensemble, lambda each: each.replace(approval=each.approval or selects(each)))
 
 
-def cached(ensemble: Ensemble, *names: str) -> Ensemble:
-    """Within a run, a call of these with the same arguments is answered with its first result; failures are not kept.
+def cached(ensemble: Ensemble, *names: str, ttl: str = "") -> Ensemble:
+    """A call of these with the same arguments is answered with its first result; failures are not kept.
 
     One that is made while the first is under way waits for it.
 
-    By default all idempotent invokers. Results are kept in the run's namespace of the ensemble, the last 256;
-    arguments that JSON cannot say are not kept. Raises NoSuchTool, and DescriptorError for one that is not
-    idempotent.
+    Args:
+        ensemble: The ensemble.
+        names: Its invokers, by default all idempotent ones.
+        ttl: How long results are kept, for other runs and processes too, such as "1h"; see `Tool.cache`. By default they
+            are kept in the run's namespace of the ensemble, the last 256. Arguments that JSON cannot say are not kept.
+
+    Raises:
+        NoSuchTool: There is no invoker of a name.
+        DescriptorError: One is not idempotent.
+        ToolDefinitionError: The ttl is no length of time.
     """
     selects = _has_name(ensemble, names)
     for name in names:
@@ -88,9 +95,8 @@ def cached(ensemble: Ensemble, *names: str) -> Ensemble:
                 path=ensemble.name,
                 hint="mark it so: @tool(idempotent=True), or idempotent = true",
             )
-    return _wrap(
-        ensemble, lambda each: _remembering(each) if (selects(each) if names else each.idempotent) else each.replace()
-    )
+    keep = partial(Invoker.replace, cache={"ttl": ttl}) if ttl else _remembering
+    return _wrap(ensemble, lambda each: keep(each) if (selects(each) if names else each.idempotent) else each.replace())
 
 
 def _wrap(ensemble: Ensemble, change: Callable[[Invoker], Invoker | None]) -> Ensemble:
@@ -120,7 +126,7 @@ def _remembering(invoker: Invoker) -> Invoker:
     act = invoker.invocable
 
     async def invocable(context: Context, arguments: Mapping[str, Any]) -> Any:
-        key = _key(invoker.name, arguments)
+        key = encode_call(invoker.name, arguments)
         cache: OrderedDict[bytes, Any] = context.namespace.setdefault(_KEPT, OrderedDict())
         if key is not None and key in cache:
             return cache[key]
@@ -130,7 +136,7 @@ def _remembering(invoker: Invoker) -> Invoker:
         # What a plain function gave to be awaited is awaited where there is an event loop.
         return _await_result(cache, key, value) if inspect.isawaitable(value) else _keep(cache, key, value)
 
-    return invoker.replace(invocable=invocable, key=partial(_key, invoker.name))
+    return invoker.replace(invocable=invocable, key=partial(encode_call, invoker.name))
 
 
 async def _await_result(cache: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
@@ -146,10 +152,10 @@ def _keep(cache: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any
     return result
 
 
-def _key(name: str, arguments: Mapping[str, Any]) -> bytes | None:
-    """The same bytes for the same call, whatever the order of its arguments."""
+def encode_call(name: str, arguments: Mapping[str, Any], *others: Any) -> bytes | None:
+    """The same bytes for the same call, whatever the order of its arguments; None for what JSON cannot say."""
     try:
-        return msgspec.json.encode([name, dict(arguments)], enc_hook=_plain, order="sorted")
+        return msgspec.json.encode([name, dict(arguments), *others], enc_hook=_plain, order="sorted")
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 

@@ -18,6 +18,9 @@ from callboard.coding.test_runners import TestReport
 MAX_FAILURES: Final = 12
 """Failures of a report that are kept with their messages, as many as a prompt shows."""
 
+_NOT_FORKED: Final = frozenset({"seconds", "first_report", "last_report", "is_delivered"})
+"""Notes of which the job's last ones do as well, or none."""
+
 
 class PhaseMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of the phase that runs."""
@@ -56,6 +59,11 @@ class JobMemory(msgspec.Struct, kw_only=True, omit_defaults=True):
     def load(cls, record: dict[str, Any]) -> JobMemory:
         """The notes in a job's record."""
         return msgspec.convert(record, cls)
+
+    def dump_for_fork(self) -> dict[str, Any]:
+        """The notes that a fork begins with; the tests' last report and the time are its own."""
+        fields = self.dump()
+        return {name: value for name, value in fields.items() if name not in _NOT_FORKED}
 
     def dump(self) -> dict[str, Any]:
         """The notes as JSON has them."""

@@ -97,6 +97,10 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         mode = coding.modes.get(self.kind)
         return self.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs
 
+    def branch_of(self, identifier: str) -> str:
+        """The name of the branch of the job that is made of the request."""
+        return f"{self.settings.coding.git.branch_prefix}{self.kind}-{identifier}"
+
     @property
     def input(self) -> dict[str, Any]:
         """What the job's record says of the request."""

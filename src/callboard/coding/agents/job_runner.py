@@ -227,9 +227,10 @@ class JobRunner:
         memory = self._memory
         memory.workflow = memory.workflow or self._request.workflow or get_plan(self._model).coding
         phases = phases_of(self._request.kind, memory.workflow, self._request.access_level)
-        if memory.is_delivered and is_closed(self._record.folder):
-            if not past.missing and all(each.name in past.answers for each in phases):
-                return self._finish((), "", "")
+        has_ended = memory.is_delivered and is_closed(self._record.folder)
+        if has_ended and not past.missing and all(each.name in past.answers for each in phases):
+            return self._finish((), "", "")
+        if has_ended or self._record.begins_fork:
             # Somebody lets a job go on that had ended.
             memory.is_delivered = False
             if past.missing:
@@ -275,7 +276,7 @@ class JobRunner:
     @asynccontextmanager
     async def _open_tree(self) -> AsyncIterator[Tree]:
         request, coding = self._request, self._request.settings.coding
-        branch = f"{coding.git.branch_prefix}{request.kind}-{self.job.id}"
+        branch = request.branch_of(self.job.id)
         commit = request.branch or request.commit or "HEAD"
         tree = await reopen_tree(request.directory, self._record.folder, branch, commit, fetch=coding.git.fetch)
         try:

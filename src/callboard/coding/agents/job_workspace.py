@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from callboard.coding.agents.evidence import Facts
 from callboard.coding.agents.job_memory import JobMemory
 from callboard.coding.agents.job_request import JobRequest
@@ -35,17 +37,25 @@ from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
+from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.sandbox import find_sandbox
+from callboard.sandbox.output_file import read_end
 from callboard.text.truncate import truncate
 from callboard.tools import Ensemble, Invoker
 from callboard.tools.context import everything
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is read for a prompt."""
+MAX_PRINTED: Final = 2000
+"""Characters of what a command had printed that was under way when a process ended."""
 MAX_REPORT: Final = 3000
 """Characters of a report of tests in a prompt."""
+COMMAND_OUTPUT: Final = "command-output"
+"""The file in the job's folder that has the end of a command's output while it runs."""
 INSTRUCTIONS: Final = "AGENTS.md"
+RESULTS: Final = "results"
+"""The folder in the job's for results that were too long for the model."""
 
 _LOOKS: Final = frozenset(actions_of_groups(("look",)))
 
@@ -63,7 +73,9 @@ class JobWorkspace:
         """The files that the task is about, as `prompt_context` showed them."""
         self.files: tuple[str, ...] = ()
         """The files of the tree, as git knows them."""
-        self.results = KeptResults(folder / "results")
+        self.results = KeptResults(folder / RESULTS)
+        self.interrupted_output = read_end(folder / COMMAND_OUTPUT, MAX_PRINTED)
+        """What a command had printed at last during which an earlier process ended; None where there was none."""
         self._request = request
         self._settings = request.settings.coding
         self._tree = tree
@@ -75,15 +87,18 @@ class JobWorkspace:
 
     async def __aenter__(self) -> Self:
         request, tree = self._request, self._tree
+        (self._folder / COMMAND_OUTPUT).unlink(missing_ok=True)
         self._sandbox = await find_sandbox(
             unconfined=request.without_sandbox,
             unattended=True,
             allow_weaker=request.allow_weaker_sandbox or self._settings.sandbox.allow_weaker,
         )
+        confinement = make_confinement(self._settings, tree.root, self._folder, tree.borrowed)
         self.workspace = Workspace(
             tree.root,
             sandbox=self._sandbox,
-            confinement=make_confinement(self._settings, tree.root, self._folder, tree.borrowed),
+            # A job has one call at a time, so one file will do.
+            confinement=replace(confinement, output_file=self._folder / COMMAND_OUTPUT),
         )
         self.workspace.tree = tree
         self.workspace.permits = self._permits_commands
@@ -185,6 +200,13 @@ class JobWorkspace:
             if path not in known:
                 with suppress(OSError):
                     self.workspace.files.delete(path)
+
+    async def keep_files(self) -> str:
+        """Keep the files as they are for a fork; returns the id of their state, "" where they cannot be kept."""
+        try:
+            return await self._tree.keep()
+        except CallerError:
+            return ""
 
     async def describe_change(self, limit: int) -> str:
         """What differs from where the job began, for the model: the beginning of the patch."""

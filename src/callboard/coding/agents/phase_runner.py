@@ -29,10 +29,10 @@ from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompt_context import is_test_file
-from callboard.coding.agents.prompts import instructions, interrupted_result, phase_prompt
+from callboard.coding.agents.prompts import describe_traces, instructions, interrupted_result, phase_prompt
 from callboard.coding.agents.pull_request import format_findings, strip_code
 from callboard.coding.jobs.job import Finding
-from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.coding.jobs.record import JobLeft, JobRecord
 from callboard.core import (
     Approve,
@@ -133,6 +133,9 @@ class PhaseRunner:
         self._facts = Facts()
         self._rounds_before = 0
         self._new_files: list[str] = []
+        self._snapshot = past.snapshot
+        self._has_changed = True
+        """Whether the files may be others than those that were kept last."""
 
     @property
     def findings(self) -> tuple[Finding, ...] | None:
@@ -172,6 +175,7 @@ class PhaseRunner:
             self._memory.phase = PhaseMemory(name=phase.name)
         await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
         self._remember()
+        await self._keep_state()
         if not self.pending:
             self._emit(PhaseEnded(phase.name, self.missing))
         await self._record.save()
@@ -221,7 +225,8 @@ class PhaseRunner:
         results: list[ResultCanister] = []
         for call in [] if self._record.is_journaled else find_waiting_calls(past.conversation):
             change = await self._workspace.describe_change(MAX_CHANGE)
-            results.append(interrupted_result(call, change))
+            traces = describe_traces(change, self._workspace.interrupted_output)
+            results.append(interrupted_result(call, traces))
             self._emit(ResultReady(results[-1]))
         return (*past.conversation, *results)
 
@@ -306,7 +311,8 @@ class PhaseRunner:
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
-        journal = self._record.open_journal(name)
+        start = None if prompt else self._find_start(len(history))
+        journal = self._record.open_journal(name, start)
         earlier = journal.progress if journal is not None else None
         approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
         run = make_agent(earlier or RunProgress()).stream(
@@ -319,6 +325,28 @@ class PhaseRunner:
         self.calls -= self._past.calls_of_run
         return (*history[: earlier.history_length], *run.result.canisters)
 
+    def _find_start(self, history_length: int) -> RunProgress | None:
+        """How far a run came whose journal is another job's, at the end of so many canisters; None where it has no reply."""
+        past = self._past
+        if not past.rounds_of_run or past.run_ended:
+            return None
+        return RunProgress(
+            history_length=history_length - len(past.attempt),
+            rounds=past.rounds_of_run,
+            calls=past.calls_of_run,
+            usage=past.usage_of_run,
+        )
+
+    async def _keep_state(self) -> None:
+        """Record the files and the notes as they are behind a round, for a fork that begins there."""
+        if not self._record.is_journaled:
+            return
+        tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self._workspace.keep_files()
+        self._has_changed = False
+        self._snapshot = TreeSnapshot(tree, self._memory.dump_for_fork())
+        self._record.add(self._snapshot)
+        await self._record.save()
+
     async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
@@ -326,6 +354,7 @@ class PhaseRunner:
         async with run:
             async for event in run:
                 if isinstance(event, RoundStarted):
+                    await self._keep_state()
                     if self._record.should_leave():
                         raise JobLeft
                     self.rounds += 1
@@ -378,6 +407,7 @@ class PhaseRunner:
 
     async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
         self.calls, applier.calls = self.calls + applier.calls, 0
+        self._has_changed = True
         self._workspace.tests.mark_changed()
         await self._check_evidence(phase)
 
@@ -426,6 +456,7 @@ class PhaseRunner:
         looks = self._workspace.only_looks(invocation)
         if not looks:
             # A run of tests may write files too.
+            self._has_changed = True
             self._workspace.tests.mark_changed()
         if result.error is None:
             self._facts.files_read += looks

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from callboard.coding.agents.apply_code_blocks import PUT_CODE
-from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, PromptSent, Step
+from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.core import (
     AssistantCanister,
@@ -69,6 +69,11 @@ class Progress:
         self._is_asked = False
         """Whether a round began and is not counted yet."""
 
+        self.rounds_of_run = 0
+        """Replies behind the last prompt."""
+        self.snapshot: TreeSnapshot | None = None
+        """The files and notes that were kept last."""
+
     def feed(self, step: Entry) -> None:
         match step:
             case PhaseStarted(name=name):
@@ -78,6 +83,9 @@ class Progress:
                 self.codes_before = len(self.code_calls)
                 self.prompts += 1
                 self.prompt, self.run_ended, self.usage_of_run = text, False, Usage()
+                self.rounds_of_run = 0
+            case TreeSnapshot():
+                self.snapshot = step
             case RoundStarted():
                 self._is_asked, self._reply_usage = True, Usage()
             case Usage():
@@ -131,6 +139,7 @@ class Progress:
 
     def _count_round(self) -> None:
         self.rounds += self._is_asked
+        self.rounds_of_run += self._is_asked
         self._is_asked = False
 
     @property

@@ -81,13 +81,25 @@ def phase_prompt(
     return escape_surrogates("\n\n".join(parts))
 
 
-def interrupted_result(call: InvocationCanister, change: str) -> ResultCanister:
-    """The result of a call that was under way when the job's process ended; `change` is the job's change since it began."""
+def interrupted_result(call: InvocationCanister, traces: str) -> ResultCanister:
+    """The result of a call that was under way when the job's process ended; `traces` are of `describe_traces`."""
     text = (
         "interrupted: the process ended during this call, and what came of it is not known. Look before you repeat it."
     )
-    diff = f"\nThe change so far, as a diff:\n{change}" if change else "\nNo file has changed so far."
-    return error_result(call.identifier, "cancelled", escape_surrogates(f"{text}{diff}"))
+    return error_result(call.identifier, "cancelled", escape_surrogates(f"{text}\n{traces}"))
+
+
+def describe_traces(change: str, output: str | None) -> str:
+    """What can be seen of a call whose outcome is unknown.
+
+    Args:
+        change: The job's change since it began, as a diff.
+        output: The end of what a command had printed; None where no command was under way.
+    """
+    diff = f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
+    if output is None:
+        return diff
+    return (f"The end of what it had printed:\n{output}" if output else "It had printed nothing.") + f"\n{diff}"
 
 
 def task_text(request: JobRequest) -> str:

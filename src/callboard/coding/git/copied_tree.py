@@ -19,6 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from callboard.coding.git.index import GENERATED
+from callboard.coding.git.object_files import move_objects
 from callboard.coding.git.repository import Repository, create_repository
 from callboard.coding.git.tree import SLOW_SECONDS, TREE, Tree, TreeRecord, delete_folders, find_installed
 from callboard.coding.git.tree_state import settle_index
@@ -48,6 +49,9 @@ class CopiedTree(Tree):
         raise CallerError("there is no repository to push from", path=self._record.directory)
 
     async def _remove(self) -> None:
+        if self._record.states.is_dir():
+            # What was kept needs the files that did not change.
+            await move_objects(Path(self._record.repository) / "objects", self._record.states / "objects")
         await _remove(self._record)
 
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from callboard.coding.git.process import GitOutcome
 from callboard.coding.git.repository import MAX_DIFF, Commit, NothingToCommit, Repository
-from callboard.coding.git.tree_state import compute_state
+from callboard.coding.git.tree_state import compute_state, find_objects, restore_state
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
 from callboard.text.display import display_names
@@ -39,6 +39,7 @@ SLOW_SECONDS: Final = 0.5
 TREE: Final = "tree"
 """The folder of the tree, in the job's."""
 _SCRATCH: Final = "digest"
+_STATES: Final = "states"
 _PATCH: Final = "changes.patch"
 _RECORD: Final = "tree.json"
 _MAX_PACKAGES = 100
@@ -92,6 +93,16 @@ class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
     def scratch(self) -> Path:
         """The folder for what is computed of the tree."""
         return Path(self.job) / _SCRATCH
+
+    @staticmethod
+    def states_in(job: Path) -> Path:
+        """The folder in a job's for the files as they were earlier."""
+        return job / _STATES
+
+    @property
+    def states(self) -> Path:
+        """As `states_in`."""
+        return self.states_in(Path(self.job))
 
     @property
     def patch(self) -> Path:
@@ -160,6 +171,21 @@ class Tree(ABC):
             commits=await self.repository.log(1000, since=self.base),
             cut=patch.cut,
         )
+
+    async def keep(self) -> str:
+        """Keep the files as they are, also when the tree is gone; return the id by which `fork_tree` finds them."""
+        async with self._computing:
+            return (await compute_state(self.repository, self._record.states)).tree
+
+    async def restore(self, state: str) -> None:
+        """Make the files what they were when `keep` gave this; nothing of it is committed. Raises CallerError."""
+        async with self._computing:
+            await restore_state(self.repository, self._record.states, state)
+
+    async def tree_of(self, commit: str) -> str:
+        """The id of the files in a commit, also one of what was kept. Raises CallerError."""
+        variables = await find_objects(self.repository, self._record.states)
+        return (await self.repository.git("rev-parse", f"{commit}^{{tree}}", environment=variables)).text.strip()
 
     async def commit(self, message: str) -> str | None:
         """Commit all that changed; return the commit's id, None if nothing did.

@@ -55,7 +55,7 @@ async def compute_state(
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as temporary:
         variables = {} if environment is None else environment
-        variables |= await asyncio.to_thread(_prepare_scratch, repository, scratch or Path(temporary))
+        variables |= await find_objects(repository, scratch or Path(temporary))
         arguments = ("ls-files", "-z", "--modified", "--deleted", *NEW_FILES)
         listing = await repository.git(*arguments, environment=variables)
         if listing.cut:
@@ -68,6 +68,17 @@ async def compute_state(
         large = await asyncio.to_thread(large_files, repository.root, paths)
         await repository.update_index([path for path in paths if path not in large], variables)
         return TreeState((await repository.git("write-tree", environment=variables)).text.strip(), large)
+
+
+async def restore_state(repository: Repository, scratch: Path, tree: str) -> None:
+    """Make the files of a working tree those of a state, whose objects are in `scratch`; the index stays as it is."""
+    variables = await find_objects(repository, scratch)
+    await repository.git("read-tree", "--reset", "-u", tree, environment=variables)
+
+
+async def find_objects(repository: Repository, scratch: Path) -> dict[str, str]:
+    """The variables by which git finds the objects in `scratch` besides the repository's, with an index of their own."""
+    return await asyncio.to_thread(_prepare_scratch, repository, scratch)
 
 
 async def settle_index(repository: Repository) -> None:

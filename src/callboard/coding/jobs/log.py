@@ -67,11 +67,19 @@ class PromptSent(msgspec.Struct, frozen=True, tag_field="type", tag="prompt_sent
     text: str
 
 
+class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tree_snapshot"):
+    """The job's files and notes as they are behind a round: a fork of the round begins with them."""
+
+    tree: str
+    """The id of a git tree, whose objects are in the job's folder."""
+    memory: dict[str, Any] = {}
+
+
 class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
     """Another process goes on with the job: a reply that was not whole is void, and so is nothing else."""
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | Resumed
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | TreeSnapshot | Resumed
 """What happens in a job."""
 
 _BLOCK: Final = 64 * 1024

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import EVENTS, JobLog, Step, replay_steps
 from callboard.coding.jobs.store import JobStore
-from callboard.core import Answer, Canister, InvocationCanister, Journal
+from callboard.core import Answer, Canister, InvocationCanister, Journal, RunProgress
 
 
 class JobLeft(Exception):
@@ -43,12 +43,17 @@ class JobRecord(Protocol):
         """Whether the model's runs write a journal; else their steps alone say how far they came."""
         ...
 
+    @property
+    def begins_fork(self) -> bool:
+        """Whether all that is recorded is of the job that this one is a fork of."""
+        ...
+
     def should_leave(self) -> bool:
         """Whether this process leaves the job now, at the beginning of a round; then it is left."""
         ...
 
-    def open_journal(self, name: str) -> Journal | None:
-        """The journal of a run, by a name that no other run of the job has."""
+    def open_journal(self, name: str, start: RunProgress | None = None) -> Journal | None:
+        """The journal of a run, by a name that no other run of the job has; `start` is the progress where none is saved."""
         ...
 
     def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
@@ -80,6 +85,7 @@ class FolderRecord:
         self.folder = jobs.folder(job.id)
         self.is_left = False
         self.is_journaled = False
+        self.begins_fork = False
         self._jobs = jobs
 
     def __enter__(self) -> Self:
@@ -92,7 +98,7 @@ class FolderRecord:
     def should_leave(self) -> bool:
         return False
 
-    def open_journal(self, name: str) -> None:
+    def open_journal(self, name: str, start: RunProgress | None = None) -> None:
         """There is none."""
 
     def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:

@@ -1,0 +1,122 @@
+"""The kind "run": a job is one prompt of `callboard run --background`, with the model and the tools of a directory.
+
+The worker works in that directory, so that tools find there what they would find in a direct run. The model and the
+settings are read anew in each segment. A call that wants approval waits for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from callboard.agent import Agent
+from callboard.cli.load_tools import Toolbox, select_servers
+from callboard.cli.mcp_servers import silence_sdk
+from callboard.cli.models import open_model
+from callboard.cli.settings import settings_here
+from callboard.core import UserCanister, contents
+from callboard.errors import CallerError
+from callboard.jobs.agent_kind import AgentInput, AgentKind
+from callboard.jobs.coding_kind import host_queue
+from callboard.jobs.job import CallIntent, DurableJob
+from callboard.jobs.kinds import Outcome
+from callboard.jobs.segment import JobSegment
+from callboard.jobs.store import DurableStore
+from callboard.loop import Limits
+
+KIND: Final = "run"
+_DIGITS: Final = 12
+_OPTIONS: Final = "options"
+"""Where the input of a job has its `RunFlags`."""
+
+
+class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the command line said, which goes before the settings."""
+
+    model: str = ""
+    base_url: str = ""
+    tools: list[str] | None = None
+    ensembles: list[str] | None = None
+    mcp: list[str] | None = None
+    mode: str = ""
+    max_rounds: int | None = None
+
+    def check(self, *, is_shared: bool) -> None:
+        """Raises CallerError for code that a job names in a database that others may write: it would run here."""
+        if is_shared and (self.tools or self.ensembles or self.mcp):
+            hint = "name them in callboard.toml, which the worker reads"
+            raise CallerError("a job in a database that is shared names no code", path="--tools, ...", hint=hint)
+
+
+def run_queue(directory: str) -> str:
+    """The queue of the runs in a directory of this host."""
+    return f"{host_queue()}:{directory}"
+
+
+def worker_name(directory: str) -> str:
+    """What the files of the worker that is started for a directory are called after."""
+    return f"run-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:_DIGITS]}"
+
+
+async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: str) -> DurableJob:
+    """Queue a run in the current directory. Raises CallerError, DatabaseUnavailable."""
+    flags.check(is_shared=not store.database.is_sqlite)
+    directory = str(Path.cwd())
+    job_input = AgentInput(agent="", prompt=UserCanister(contents(prompt)))
+    return await store.create(
+        KIND,
+        description=prompt,
+        directory=directory,
+        model=model,
+        input={**job_input.to_json(), _OPTIONS: msgspec.to_builtins(flags)},
+        queue=run_queue(directory),
+    )
+
+
+class RunKind:
+    """Runs them in the current directory; `tell` is told what a person may want to know."""
+
+    name = KIND
+
+    def __init__(self, tell: Callable[[str], None], *, is_shared: bool) -> None:
+        self._tell = tell
+        self._is_shared = is_shared
+
+    def find_obstacle(self, job: DurableJob) -> str:
+        """That this process works in another directory."""
+        if str(Path.cwd()) == job.directory:
+            return ""
+        return f"the worker that took it works in another directory; start callboard worker in {job.directory}"
+
+    async def run(self, segment: JobSegment) -> Outcome:
+        """Go on with the run until it ends, waits, or gives way to the next segment."""
+        flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)
+        flags.check(is_shared=self._is_shared)
+        fields: dict[str, Any] = msgspec.structs.asdict(flags)
+        files = fields.pop("mcp")
+        settings = await asyncio.to_thread(lambda: settings_here(**fields))
+        model = await asyncio.to_thread(open_model, settings, self._tell)
+        try:
+            silence_sdk()
+            servers = select_servers(settings, files).values()
+            async with Toolbox.from_settings(settings, self._tell, servers) as ensembles:
+                agent = Agent(
+                    model,
+                    ensembles=ensembles,
+                    instructions=settings.instructions,
+                    limits=Limits(rounds=settings.max_rounds),
+                    policy=settings.policy,
+                )
+                return await AgentKind({"": agent}).run(segment)
+        finally:
+            await model.aclose()
+
+    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
+        """Nothing can be seen of what a function did."""
+        return ""

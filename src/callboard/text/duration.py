@@ -1,0 +1,30 @@
+"""Read a length of time as people write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from callboard.errors import CallerError
+
+_UNITS: Final[Mapping[str, str]] = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION: Final = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS)}])", re.ASCII)
+
+
+def parse_duration(text: str, path: str = "") -> timedelta:
+    """A length of time such as `12h` or `30d`.
+
+    Args:
+        text: A whole number and a unit: s, m, h, d or w.
+        path: Where it stands, for the error.
+
+    Raises:
+        CallerError: It is none.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        hint = "write a whole number and s, m, h, d or w, such as 30d"
+        raise CallerError(f"{text!r} is no length of time", path=path, hint=hint)
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -1,0 +1,176 @@
+"""Results of tools that ask for it are kept for later runs."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from callboard import Agent, Ensemble, tool
+from callboard.core import CommandOutput, ResultCanister
+from callboard.errors import DescriptorError, ToolDefinitionError
+from callboard.execution import execute_invoker
+from callboard.execution.execute import run_invoker
+from callboard.jobs.result_cache import close_results
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Context, Invoker, InvokerDescriptor, as_invoker, cached, make_invoker
+
+HOUR = {"ttl": "1h"}
+
+
+@pytest.fixture(autouse=True)
+def url(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    monkeypatch.setenv("CALLBOARD_DATABASE_URL", url)
+    yield url
+    close_results()
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+@pytest.fixture
+def price(ran):
+    @tool(idempotent=True, cache=HOUR)
+    async def price(item: str, currency: str = "EUR") -> str:
+        """Look up a price."""
+        ran.append(item)
+        if item == "gone":
+            raise LookupError(f"no {item}")
+        return f"{item}: {len(ran)} {currency}"
+
+    return price
+
+
+def call(invoker, context=None, **arguments):
+    return asyncio.run(execute_invoker(invoker, arguments, context, on_error="feedback")).text
+
+
+def test_a_later_run_is_answered_with_the_result_of_an_earlier_one(price, ran):
+    script = [Call("price", {"item": "milk"}), "It is 1."]
+    runs = [Agent(ScriptedModel(script), tools=[price]).run_sync("How much?") for _ in range(2)]
+    for run in runs:
+        assert [each.text for each in run.canisters if isinstance(each, ResultCanister)] == ["milk: 1 EUR"]
+    assert ran == ["milk"]
+
+
+def test_the_result_belongs_to_its_arguments_and_to_what_the_caller_is(price, tmp_path, monkeypatch):
+    assert call(price, item="milk") == "milk: 1 EUR"
+    # With the default, in another order.
+    assert call(price, currency="EUR", item="milk") == "milk: 1 EUR"
+    assert call(price, item="milk", currency="USD") == "milk: 2 USD"
+    assert call(price, Context({"user": "ann"}), item="milk") == "milk: 3 EUR"
+    assert call(price, Context({"user": "ann"}), item="milk") == "milk: 3 EUR"
+    # What JSON cannot say is no key.
+    assert call(price, Context({"user": object()}), item="milk") == "milk: 4 EUR"
+    monkeypatch.chdir(tmp_path)
+    assert call(price, item="milk") == "milk: 5 EUR"
+    assert call(Ensemble("shop", [price]).access_invoker("price"), item="milk") == "milk: 6 EUR"
+
+
+def test_another_version_of_a_function_has_results_of_its_own(ran):
+    def version(text):
+        names = {"tool": tool, "ran": ran}
+        exec(f"@tool(idempotent=True, cache={HOUR})\ndef look(name: str) -> str:\n    return {text}", names)
+        return names["look"]
+
+    assert call(version("'one'"), name="a") == "one"
+    assert call(version("'one'"), name="a") == "one"
+    assert call(version("'two'.upper()"), name="a") == "TWO"
+
+
+def test_failures_and_commands_are_not_kept(price, ran):
+    assert call(price, item="gone") == call(price, item="gone") == "Error: LookupError: no gone"
+    assert ran == ["gone", "gone"]
+
+    @tool(idempotent=True, cache=HOUR)
+    def check() -> str:
+        """Run a check."""
+        ran.append("check")
+        return CommandOutput("1 failed", 1)
+
+    assert call(check) == call(check) == "1 failed"
+    assert ran[2:] == ["check", "check"]
+
+
+def test_equal_calls_of_one_reply_run_once(price, ran):
+    script = [[Call("price", {"item": "milk"}), Call("price", {"item": "milk"})], "Done."]
+    Agent(ScriptedModel(script), tools=[price]).run_sync("How much?")
+    assert ran == ["milk"]
+
+
+def test_only_the_calls_that_are_idempotent_are_kept(ran):
+    def act(_, arguments):
+        ran.append(arguments["what"])
+        return str(len(ran))
+
+    schema = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    invoker = Invoker("act", act, schema, repeatable=lambda arguments: arguments["what"] == "look", cache=HOUR)
+    assert [call(invoker, what=what) for what in ("look", "look", "write", "write")] == ["1", "1", "2", "3"]
+
+
+def test_an_ensemble_of_others_is_cached_by_a_wrapper(ran):
+    @tool(idempotent=True)
+    def look(name: str) -> str:
+        """Look."""
+        ran.append(name)
+        return f"{name}{len(ran)}"
+
+    wrapped = cached(Ensemble("io", [look]), "look", ttl="1h")
+    assert [call(wrapped.access_invoker("look"), name="a") for _ in range(2)] == ["a1", "a1"]
+    with pytest.raises(ToolDefinitionError, match=r"look: cache=\{'ttl': 'soon'\} cannot be; give a length of time"):
+        cached(Ensemble("io", [look]), ttl="soon")
+
+
+def test_what_is_not_idempotent_cannot_be_kept():
+    def look(name: str) -> str:
+        return name
+
+    message = "it is not idempotent, so its results cannot be kept; mark it idempotent"
+    with pytest.raises(ToolDefinitionError, match=f"look: {message}"):
+        tool(cache=HOUR)(look)
+    with pytest.raises(ToolDefinitionError, match=message):
+        as_invoker(look).replace(cache=HOUR)
+    with pytest.raises(ToolDefinitionError, match=message):
+        as_invoker(tool(idempotent=True, cache=HOUR)(look)).replace(idempotent=False)
+    with pytest.raises(DescriptorError, match=f"shop.toml:4: look: {message}"):
+        make_invoker(InvokerDescriptor(name="look", cache=HOUR, path="shop.toml:4"), look)
+    made = make_invoker(InvokerDescriptor(name="look", cache=HOUR, idempotent=True), look)
+    assert made.cache == HOUR
+
+
+@pytest.mark.parametrize("cache", ["1h", {"ttl": 60}, {"ttl": "0s"}, {"ttl": "1h", "size": 3}, {}, {"ttl": "soon"}])
+def test_what_is_no_cache(cache):
+    with pytest.raises(ToolDefinitionError, match=r'cannot be; give a length of time, such as \{"ttl": "1h"\}'):
+        tool(idempotent=True, cache=cache)(len)
+
+
+def test_where_the_database_is_not_to_be_had_the_call_is_made(price, tmp_path, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_DATABASE_URL", f"sqlite:///{tmp_path}")
+    told = []
+    result = asyncio.run(run_invoker(as_invoker(price), {"item": "milk"}, tell=told.append))
+    assert result.text == "milk: 1 EUR"
+    (line,) = told
+    assert line.startswith("results of price are not kept: ")
+
+
+PROGRAM = """
+import sys
+from callboard import Agent, tool
+from callboard.testing import Call, ScriptedModel
+
+@tool(idempotent=True)
+def price(item: str) -> str:
+    "Look up a price."
+    return item
+
+Agent(ScriptedModel([Call("price", {"item": "milk"}), "Done."]), tools=[price]).run_sync("How much?")
+assert "sqlalchemy" not in sys.modules and "callboard.jobs" not in sys.modules
+"""
+
+
+def test_no_database_is_imported_unless_a_tool_asks(tmp_path):
+    subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True, cwd=tmp_path)
+    assert not (tmp_path / "jobs.db").exists()
