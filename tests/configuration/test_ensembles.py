@@ -439,3 +439,28 @@ def test_no_directory(tmp_path):
         load_configuration([str(tmp_path / "nothing")])
     told = "no such directory; a directory, or a built-in ensemble: io, coding, coding_single"
     assert str(caught.value) == f"{tmp_path}/nothing: {told}"
+
+
+CACHED = """
+[ensemble]
+name = "io"
+
+[[invokers]]
+name = "read_file"
+cache = {ttl = "1h"}
+
+[[invokers]]
+name = "write_file"
+"""
+
+
+def test_results_that_answer_later_runs(tmp_path):
+    (tmp_path / "io.toml").write_text(CACHED)
+    (made,) = asyncio.run(prepare_ensembles(load_directory(tmp_path)))
+    assert {name: each.cache for name, each in made.invokers.items()} == {
+        "read_file": {"ttl": "1h"},
+        "write_file": None,
+    }
+    (tmp_path / "io.toml").write_text(f'{CACHED}cache = {{ttl = "1h"}}\n')
+    with pytest.raises(DescriptorError, match=r"io.toml:9: invokers\[1\]: write_file: it is not idempotent, so its"):
+        asyncio.run(prepare_ensembles(load_directory(tmp_path)))
