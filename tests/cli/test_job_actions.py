@@ -10,7 +10,9 @@ from tests.cli.durable import make, make_ended, make_waiting, read
 from callboard.coding.jobs.log import JobLog, Notice, replay_steps
 from callboard.coding.jobs.store import JobStore
 from callboard.errors import CallerError
+from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.entries import read_entries_file
+from callboard.jobs.references import agent_queue
 from callboard.jobs.store import DurableStore
 
 
@@ -50,6 +52,20 @@ def test_logs_prints_what_replay_prints(invoke):
     assert invoke("jobs", "logs", "--follow", job.id).stdout == done.stdout
     kinds = [json.loads(line)["type"] for line in invoke("jobs", "logs", "--json", job.id).stdout.splitlines()]
     assert kinds[:4] == ["prompt_sent", "round_started", "text_piece", "invocation_ended"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "queue", "command"),
+    [
+        ("agent", agent_queue("crew:clerk"), "callboard worker --agents crew:clerk"),
+        ("agent", "mine", "callboard worker --queue mine"),
+        ("build", host_queue(), "callboard worker"),
+        ("response", "callboard-gateway", "callboard serve, with the same --store"),
+    ],
+)
+def test_a_job_that_no_worker_has_taken_says_what_to_start(invoke, kind, queue, command):
+    job = make(lambda store: store.create(kind, queue=queue))
+    assert f"it waits for a worker: {command}\n" in invoke("jobs", "show", job.id).stdout
 
 
 def test_logs_of_a_direct_run_are_its_record(invoke, direct, refuse):

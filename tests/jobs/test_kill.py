@@ -46,7 +46,8 @@ def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
         store = DurableStore(database, engine.enqueue)
         try:
             jobs, codes = [], Counter()
-            for number in range(KILLS):
+            while codes[-9] < KILLS:
+                number = len(jobs)
                 job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
                 jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
                 most = LINES * len(asyncio.run(find_unfinished(store)))
@@ -58,14 +59,13 @@ def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
         finally:
             engine.close()
     check_order(lines)
-    assert codes[-9] >= KILLS // 2
     assert any(word == "known" for word, *_ in lines)
-    count = f"{codes[-9]} of {KILLS} workers were killed, {sum(unknown)} calls have an unknown outcome"
+    count = f"{len(jobs)} jobs, {codes[-9]} workers were killed, {sum(unknown)} calls have an unknown outcome"
     print(f"\n{database.engine.dialect.name}: {count}")  # noqa: T201  # the soak's figures
 
 
 async def find_unfinished(store):
-    return [job for job in await store.list(limit=KILLS) if not job.has_ended]
+    return [job for job in await store.list(limit=10_000) if not job.has_ended]
 
 
 async def check_job(store, job, name, lines):

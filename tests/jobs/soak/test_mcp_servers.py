@@ -5,6 +5,7 @@ import os
 
 import pytest
 from mcp import Client
+from tests.cli import conftest as cli
 from tests.cli import test_mcp_agents
 from tests.cli.test_mcp_agents import ANSWER, LIMIT, REPORT, Script, over_http
 from tests.coding import conftest as coding
@@ -13,6 +14,7 @@ from tests.servers.mcp.conftest import TaskClient
 from callboard.testing import FakeBackend
 
 repository, faulty, calling = coding.repository, coding.faulty, coding.calling
+callboard = cli.callboard
 command, write_settings = test_mcp_agents.command, test_mcp_agents.write_settings
 
 

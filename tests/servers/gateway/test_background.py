@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
 import sys
 from contextlib import asynccontextmanager, closing, suppress
@@ -25,6 +27,7 @@ from callboard.core import (
 )
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
+from callboard.sandbox.process_tree import list_processes
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.background_jobs import clean
@@ -306,8 +309,10 @@ class Process:
         await self._process.wait()
 
     async def kill(self):
+        """Kill it, and the processes that it has started."""
         if self._process.returncode is None:
-            self._process.kill()
+            for each in list_processes(self._process.pid, 100):
+                os.kill(each, signal.SIGKILL)
         await self._process.communicate()
 
 

@@ -40,8 +40,13 @@ def test_an_agent_that_the_settings_keep_from_its_work_is_refused(tmp_path):
         make_request("build", {"description": "x"}, tmp_path, settings)
 
 
-def test_a_job_is_queued_for_this_host_and_a_worker_started(tmp_path, settings):
-    started = []
+def test_a_job_is_queued_for_this_host_and_a_worker_started(tmp_path, settings, monkeypatch):
+    started, settled = [], []
+
+    async def settle(job):
+        settled.append(job)
+
+    monkeypatch.setattr("callboard.servers.mcp.agent_jobs.settle_cancelled", settle)
 
     async def scenario():
         url = f"sqlite:///{tmp_path / 'jobs.db'}"
@@ -54,3 +59,4 @@ def test_a_job_is_queued_for_this_host_and_a_worker_started(tmp_path, settings):
     assert (job.kind, job.directory, job.queue) == ("triage", str(tmp_path), host_queue())
     assert (job.description, job.state, cancelled.state) == ("it hangs", "pending", "cancelled")
     assert [each.is_sqlite for each in started] == [True]
+    assert settled == [cancelled]
