@@ -107,6 +107,22 @@ def test_it_tells_the_user_how_a_job_ended(place, callboard, monkeypatch):
     assert (told["job"], told["state"]) == (job.id, "completed")
 
 
+def test_it_takes_limits_and_how_long_jobs_are_kept_from_the_users_settings(place, callboard, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place))
+    (place / "callboard").mkdir()
+    limits = '[jobs]\nkeep = "0m"\n[jobs.queues."callboard-agent:crew:greeter"]\nstarts_per_minute = 1\n'
+    (place / "callboard/callboard.toml").write_text(limits)
+    old = with_store(lambda store: store.create("agent"))
+    with_store(lambda store: store.request_cancel(old.id))
+    assert callboard("worker", "--agents", "crew:greeter", "--until-idle", "0.1").returncode == 0
+    assert old.id not in {each.id for each in with_store(lambda store: store.list())}
+    with Database.open() as database, database.engine.connect() as connection:
+        limits = connection.exec_driver_sql("SELECT name, rate_limit_max FROM queues WHERE rate_limit_max > 0").all()
+    assert {tuple(each) for each in limits} == {
+        (agent_queue("crew:greeter") + suffix, 1) for suffix in ("", "/partitions")
+    }
+
+
 def test_it_runs_the_jobs_of_the_coding_agents(place, callboard):
     """Of a repository that is gone by now, here."""
     gone = str(place / "gone")

@@ -1,9 +1,11 @@
-"""Who is told of durable jobs, as the user's own file says."""
+"""Who is told of durable jobs, how fast they go and how long they are kept, as the user's own file says."""
+
+from datetime import timedelta
 
 import pytest
 
 from callboard.configuration import load_settings
-from callboard.configuration.jobs import NotifySettings
+from callboard.configuration.jobs import NotifySettings, QueueSettings
 from callboard.errors import CallerError
 
 
@@ -17,16 +19,16 @@ def load(tmp_path):
     def load(text, projects=""):
         own.write_text(f'trusted = ["{project}"]\n{text}')
         (project / "callboard.toml").write_text(projects)
-        return load_settings({}, project, {"XDG_CONFIG_HOME": str(tmp_path / "config")}).jobs.notify
+        return load_settings({}, project, {"XDG_CONFIG_HOME": str(tmp_path / "config")}).jobs
 
     return load
 
 
 def test_commands_and_webhooks(load):
     text = '[[jobs.notify]]\ncommand = ["tell", "me"]\n[[jobs.notify]]\nurl = "https://user:pass@example.org/secret"\n'
-    assert [each.place for each in load(text)] == ["tell", "example.org"]
-    assert load('[jobs]\nnotify = [{ command = ["tell", "me"] }]') == (NotifySettings(command=("tell", "me")),)
-    assert load("") == ()
+    assert [each.place for each in load(text).notify] == ["tell", "example.org"]
+    assert load('[jobs]\nnotify = [{ command = ["tell", "me"] }]').notify == (NotifySettings(command=("tell", "me")),)
+    assert load("").notify == ()
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,30 @@ def test_what_is_wrong_is_told_with_its_place(load, rows, why):
     assert "callboard.toml:3: jobs.notify" in str(caught.value)
 
 
+def test_limits_of_queues_and_how_long_jobs_are_kept(load):
+    settings = load('[jobs]\nkeep = "30d"\n[jobs.queues.slow]\nstarts_per_minute = 6\nconcurrency = 2\n')
+    assert settings.keep_age == timedelta(days=30)
+    assert settings.queues == {"slow": QueueSettings(starts_per_minute=6, concurrency=2)}
+    assert (load("").keep_age, load("").queues) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "place"),
+    [
+        ('keep = "30 days"', "'30 days' is no length of time; write a whole number", "jobs"),
+        ("keep = 30", "str", "jobs.keep"),
+        ("queues.slow.starts_per_minute = -1", ">= 0", "jobs.queues.starts_per_minute"),
+        ("queues.slow.concurrency = 0", ">= 1", "jobs.queues.concurrency"),
+        ("queues.slow.starts = 1", "starts", "jobs.queues"),
+    ],
+)
+def test_a_limit_that_is_none_is_told_with_its_place(load, text, why, place):
+    with pytest.raises(CallerError) as caught:
+        load(f"[jobs]\n{text}")
+    assert why in str(caught.value)
+    assert f": {place}: " in str(caught.value)
+
+
 def test_no_project_says_who_is_told_not_even_a_trusted_one(load):
-    with pytest.raises(CallerError, match="no project says who is told of your jobs"):
+    with pytest.raises(CallerError, match="no project says what becomes of your jobs"):
         load("", '[[jobs.notify]]\ncommand = ["curl"]')

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 from callboard import Agent, tool
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs.agent_kind import AgentKind
 from callboard.jobs.database import Database
@@ -118,7 +119,7 @@ async def run_worker(url):
         try:
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
             runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
-            async with Worker(engine, store, runner, queues={QUEUE: 0}) as worker:
+            async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}) as worker:
                 await worker.run(until_idle=0.5)
         finally:
             engine.close()

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from callboard.coding.jobs.log import Notice
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module
 from callboard.jobs import worker as worker_module
@@ -172,16 +173,47 @@ async def test_no_more_run_here_than_there_are_places(engine):
     assert max(runner.together) <= 3
 
 
+@pytest.mark.parametrize("partition", ["", "of its own"])
 @in_loop
-async def test_a_queue_that_is_limited_starts_so_many_a_minute(engine):
+async def test_a_queue_that_is_limited_starts_so_many_a_minute(engine, partition):
     runner = Runner()
-    await enqueue(engine, *[make_job(f"slow{number}", queue="slow") for number in range(5)])
-    async with serve(engine, runner, queues={"slow": 2, "fast": 0}, concurrency=1):
+    jobs = [make_job(f"slow{number}", queue="slow", partition=partition and f"{number}") for number in range(5)]
+    await enqueue(engine, *jobs)
+    queues = {"slow": QueueSettings(starts_per_minute=2), "fast": QueueSettings()}
+    async with serve(engine, runner, queues=queues, concurrency=1):
         await until(lambda: len(runner.begun) == 2)
         for number in range(3):  # both queues are looked at after each
             await enqueue(engine, make_job(f"fast{number}", queue="fast"))
             await until(lambda number=number: f"fast{number}-1" in runner.begun)
     assert [name[:4] for name in runner.begun] == ["slow", "slow", "fast", "fast", "fast"]
+
+
+@in_loop
+async def test_a_worker_that_says_nothing_of_a_limit_leaves_it_and_one_that_says_0_lifts_it(engine):
+    runner = Runner()
+    await enqueue(engine, *[make_job(f"a{number}", queue="slow") for number in range(3)])
+    async with serve(engine, runner, queues={"slow": QueueSettings(starts_per_minute=2)}):
+        await until(lambda: len(runner.begun) == 2)
+    for starts, begun in ((None, 2), (0, 3)):
+        queues = {"slow": QueueSettings(starts_per_minute=starts), "fast": QueueSettings()}
+        async with serve(engine, runner, queues=queues):
+            await enqueue(engine, make_job(f"b{starts}", queue="fast"))
+            await until(lambda starts=starts: f"b{starts}-1" in runner.begun)
+            await until(lambda begun=begun: sum(name[0] == "a" for name in runner.begun) == begun)
+
+
+@in_loop
+async def test_a_queue_may_have_fewer_places_than_its_worker(engine):
+    runner = Runner(hold=True)
+    await enqueue(engine, *[make_job(f"few{number}", queue="few", partition="ab"[:number]) for number in range(3)])
+    await enqueue(engine, *[make_job(f"many{number}", queue="many") for number in range(5)])
+    queues = {"few": QueueSettings(concurrency=1), "many": QueueSettings()}
+    async with serve(engine, runner, queues=queues, concurrency=5) as worker:
+        await until(lambda: runner.at_once == 5)
+        assert [name[:3] for name in runner.begun].count("few") == 1
+        runner.go.set()
+        await worker.run(until_idle=0.2)
+    assert len(runner.begun) == 8
 
 
 @in_loop

@@ -72,6 +72,7 @@ _COMMANDS: Final = {
         "worker:worker",
         "Run durable jobs: those of agents that are named here, and those of the coding agents.",
     ),
+    "schedule": ("schedule:app", "Jobs that are submitted again and again, at the times of a line of cron."),
     "tools": ("tools:app", "Your tools, as models see them."),
     "models": ("models:app", "Models that run on this machine."),
     "mcp": ("mcp:app", "MCP servers: those of callboard.toml, and of mcp.json files."),

@@ -52,14 +52,14 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
     return None
 
 
-def submit_job(request: JobRequest, display: Display) -> DurableJob:
+def submit_job(request: JobRequest, display: Display, *, priority: int = 0) -> DurableJob:
     """Queue a coding job, and start a worker where none would run it. Raises CallerError, DatabaseUnavailable."""
     require_extra("jobs")
     from callboard.jobs.coding_kind import submit_request  # noqa: PLC0415  # half a second
 
     model = open_model(request.settings, display.tell, UNGATED)
     _check_model(model, display)
-    return _queue(lambda store: submit_request(store, request, model.name), display)
+    return _queue(lambda store: submit_request(store, request, model.name, priority=priority), display)
 
 
 def submit_prompt(prompt: str, options: Mapping[str, Any], settings: Settings, display: Display) -> DurableJob:

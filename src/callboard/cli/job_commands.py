@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import typer
 
 from callboard.cli import complete
+
+if TYPE_CHECKING:
+    from callboard.coding.agents.job_request import JobRequest
 
 DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
 """As of `callboard.configuration`, which is not imported for --help."""
@@ -40,6 +44,10 @@ Verbose: TypeAlias = Annotated[
 ]
 Logs: TypeAlias = Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)]
 SameAsOption: TypeAlias = Annotated[str, typer.Option(help="The same as an option.", show_default=False)]
+
+
+take_request: ContextVar[Callable[[JobRequest, int], None] | None] = ContextVar("take_request", default=None)
+"""Takes the request of a command, and its priority, in the place of running it: the command is scheduled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +94,7 @@ class JobOptions:
             help="Print the job's id, and let a worker run it; what needs your approval waits for it.",
         ),
     ] = False
+    priority: Annotated[int, typer.Option(help="Of a job that a worker runs: the lowest comes first.")] = 0
     direct: Annotated[
         bool,
         typer.Option(
@@ -238,8 +247,11 @@ def _run(
         keep_tree=options.keep,
         **fields,
     )
+    if (take := take_request.get()) is not None:
+        take(request, options.priority)
+        return
     if options.background or options.wait:
-        job = submit_job(request, display)
+        job = submit_job(request, display, priority=options.priority)
         show_submitted(job, display, waits=options.wait, as_json=options.as_json, verbose=verbose)
         return
     follow_job(

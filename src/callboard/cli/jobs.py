@@ -191,6 +191,7 @@ def show_job(
         "record": str(JobStore().folder(job.id)) if isinstance(stored, Job) else "",
         "queue": "" if isinstance(stored, Job) else stored.queue,
         "from": "" if isinstance(stored, Job) else stored.parent,
+        "schedule": "" if isinstance(stored, Job) else stored.schedule,
     }
     for key, value in rows.items():
         if value:

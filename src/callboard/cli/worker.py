@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from callboard.cli.options import takes_options
 
@@ -54,36 +55,49 @@ def worker(options: WorkerOptions) -> None:
     require_extra("jobs")
     from callboard.jobs.database import Database  # noqa: PLC0415  # as above
 
-    queues = _read_queues(options.queue or ())
+    starts = _read_queues(options.queue or ())
     with Database.open() as database:
-        asyncio.run(_work(database, queues, options))
+        asyncio.run(_work(database, starts, options))
 
 
-async def _work(database: Database, queues: Mapping[str, int], options: WorkerOptions) -> None:
+async def _work(database: Database, starts: Mapping[str, int], options: WorkerOptions) -> None:
     from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.engine import Engine  # noqa: PLC0415
-    from callboard.jobs.notify import open_notifier  # noqa: PLC0415
     from callboard.jobs.references import agent_queue, load_agents, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
+    from callboard.jobs.user_settings import (  # noqa: PLC0415
+        load_job_settings,
+        model_limits,
+        open_services,
+        queue_settings,
+    )
     from callboard.jobs.worker import Worker  # noqa: PLC0415
 
+    settings = load_job_settings()
     # A module of the project is found, and one of ours or of a library comes first.
     sys.path.append(os.getcwd())  # noqa: PTH109  # a text, as the others
     agents = load_agents(options.agents or ())
-    named = [*queues, *[agent_queue(normalize_reference(each)) for each in options.agents or ()]]
-    queues = {**{agent_queue(each): 0 for each in agents}, **queues}
+    named = [*starts, *[agent_queue(normalize_reference(each)) for each in options.agents or ()]]
+    queues = queue_settings(settings, [*[agent_queue(each) for each in agents], *starts])
+    for name, limit in starts.items():
+        if limit:
+            queues[name] = replace(queues[name], starts_per_minute=limit)
     tell = partial(typer.echo, err=True)
     engine = await asyncio.to_thread(Engine, database)
     try:
         store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
         coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
-        runner = SegmentRunner(store, [AgentKind(agents), RunKind(tell, is_shared=not database.is_sqlite), *coding])
+        runner = SegmentRunner(
+            store,
+            [AgentKind(agents), RunKind(tell, is_shared=not database.is_sqlite), *coding],
+            limits=model_limits(settings, database),
+        )
         async with (
-            open_notifier(database, tell),
+            open_services(store, settings, queues, tell),
             Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
         ):
             _stop_at_signals(running)
@@ -108,7 +122,7 @@ def _stop_at_signals(running: Worker) -> None:
 
 
 def _read_queues(texts: Iterable[str]) -> dict[str, int]:
-    """The queues by their names, and how many jobs may start a minute on each; 0 sets no limit."""
+    """The queues by their names, and how many jobs may start a minute on each; 0 says nothing of it."""
     from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.job import QUEUE  # noqa: PLC0415

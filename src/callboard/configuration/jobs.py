@@ -1,13 +1,20 @@
 """The settings of durable jobs: `[jobs]` in the user's callboard.toml.
 
-They name programs to run and addresses to send to, so no project's file may have them, trusted or not.
+They name programs to run and addresses to send to, and what is done with all jobs of the user, so no project's file may
+have them, trusted or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
+
+from callboard.errors import CallerError
+from callboard.text.duration import parse_duration
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +41,42 @@ class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.command[0] if self.command else urlsplit(self.url).hostname or ""
 
 
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of `[jobs.queues.NAME]`."""
+
+    starts_per_minute: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many segments may start a minute, whichever workers serve the queue. 0 lifts the limit; None leaves it as
+    another worker has set it."""
+    concurrency: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """How many of its segments one worker runs at once; None: as many as the worker runs of all queues."""
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of `[jobs.models."NAME"]`."""
+
+    starts_per_minute: Annotated[int, msgspec.Meta(ge=1)]
+    """How many segments of jobs of the model start a minute, evenly spaced, in all workers together."""
+
+
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[jobs]`."""
 
     notify: tuple[NotifySettings, ...] = ()
+    queues: Mapping[str, QueueSettings] = {}
+    """By their names."""
+    models: Mapping[str, ModelSettings] = {}
+    """By their names, as jobs have them."""
+    keep: str = ""
+    """For how long a job is kept that has ended, such as `30d`; empty keeps it."""
+
+    def __post_init__(self) -> None:
+        if self.keep:
+            try:
+                parse_duration(self.keep)
+            except CallerError as error:
+                raise ValueError(str(error)) from None
+
+    @property
+    def keep_age(self) -> timedelta | None:
+        """`keep` as a span of time, None where jobs are kept."""
+        return parse_duration(self.keep) if self.keep else None

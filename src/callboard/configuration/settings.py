@@ -31,7 +31,7 @@ FILE_NAME: Final = "callboard.toml"
 
 _USERS_ALONE: Final[Mapping[str, str]] = {
     "trusted": "no project says itself that it is trusted",
-    "jobs": "no project says who is told of your jobs",
+    "jobs": "no project says what becomes of your jobs",
 }
 """Keys that no project's file may have, and what is said to one that has."""
 

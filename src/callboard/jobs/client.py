@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from callboard.agent import Agent
 from callboard.agent.arguments import read_history
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
@@ -168,7 +169,7 @@ class JobClient:
                 # The queues of a worker are those that it began with, so it begins with all agents of the process.
                 self._agents = {**find_references(), reference: agent}
                 runner = SegmentRunner(self.store, [AgentKind(self._agents)], self._streams)
-                queues = {agent_queue(each): 0 for each in self._agents}
+                queues = {agent_queue(each): QueueSettings() for each in self._agents}
                 worker = EmbeddedWorker(partial(Worker, self._engine, self.store, runner, queues=queues))
                 await self._open.enter_async_context(worker)
             elif reference not in self._agents:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec import structs
 
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
@@ -38,7 +39,7 @@ from callboard.core import Answer, InvocationCanister, ResultCanister, ResultRea
 from callboard.errors import CallerError
 from callboard.jobs.coding_record import FORK, CodingRecord, read_job
 from callboard.jobs.entries import Item
-from callboard.jobs.job import QUEUE, CallIntent, DurableJob
+from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.store import DurableStore
@@ -74,11 +75,16 @@ def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | Non
 
 async def submit_request(store: DurableStore, request: JobRequest, model: str, *, priority: int = 0) -> DurableJob:
     """Queue a job of a coding agent on this host. Raises CallerError, DatabaseUnavailable."""
+    return await store.create(**structs.asdict(await describe_request(request, model, priority=priority)))
+
+
+async def describe_request(request: JobRequest, model: str, *, priority: int = 0) -> JobTemplate:
+    """What a job of a coding agent on this host is made of. Raises CallerError."""
     exclude_repository(request.directory)
     request = await add_github_text(request)
     repository = await find_repository(request.directory)
-    return await store.create(
-        request.kind,
+    return JobTemplate(
+        kind=request.kind,
         description=task_text(request),
         directory=str(request.directory),
         model=model,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -31,7 +31,14 @@ _SLOW_SECONDS: Final = 5.0
 class Dispatch:
     """The bell and the free places of one process."""
 
-    def __init__(self, instance: DBOS, queues: Sequence[str], places: int, is_due: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        instance: DBOS,
+        queues: Sequence[str],
+        places: int,
+        is_due: Callable[[], bool],
+        limits: Mapping[str, tuple[int, Sequence[str]]] | None = None,
+    ) -> None:
         """Takes a DBOS that is not launched yet.
 
         Args:
@@ -39,11 +46,13 @@ class Dispatch:
             queues: Whose threads the bell wakes.
             places: How many segments run here at once.
             is_due: Whether a segment waits in one of the queues; asked before they are woken.
+            limits: Of the queues that may have fewer places: how many, and which queues share them.
         """
         self._instance = instance
         self._names = frozenset(f"{_THREAD}{queue}" for queue in queues)
         self._places = places
         self._is_due = is_due
+        self._limits = limits or {}
         self._tasks = instance._workflow_tasks  # noqa: SLF001  # as below
         self._over: set[asyncio.Task[Any]] = set()
         self._changed = threading.Condition()
@@ -61,7 +70,7 @@ class Dispatch:
         def start_limited(stop: threading.Event, instance: Any) -> None:
             database, active = instance._sys_db, instance._active_workflows_set  # noqa: SLF001
             database.get_queue = self._limit(database.get_queue)
-            active.count_for_queue = lambda _queue: self.count_segments()
+            active.count_for_queue = self._count(active.count_for_queue)
             start(_Bell(self, stop), instance)
 
         module.queue_thread = start_limited
@@ -144,6 +153,20 @@ class Dispatch:
             return queue
 
         return get_limited
+
+    def _count(self, count_active: Callable[[str], int]) -> Callable[[str], int]:
+        async def wait_for_turn() -> None:
+            """What was claimed before is counted as soon as its task has had its first turn, which comes before this."""
+
+        def count(queue: str) -> int:
+            taken = self.count_segments()
+            if queue not in self._limits:
+                return taken
+            limit, queues = self._limits[queue]
+            self._instance._background_event_loop.submit_coroutine(wait_for_turn())  # noqa: SLF001  # as above
+            return max(taken, self._places - limit + sum(map(count_active, queues)))
+
+        return count
 
 
 class _Bell:

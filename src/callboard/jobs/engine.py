@@ -26,6 +26,7 @@ from dbos._serialization import DBOSPortableJSONSerializer, DefaultSerializer
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
 from callboard.jobs.dispatch import Dispatch
@@ -58,6 +59,8 @@ ends at once, for its job is beyond it."""
 KEEP_SECONDS: Final = 3600
 """For which the row of a segment that is over is kept. What the segment did stands in our tables."""
 REMOVED_AT_ONCE: Final = 500
+SOON_SECONDS: Final = 3600
+"""A worker that ends when it is idle waits for what is due so soon: nobody else might be there to begin it."""
 
 _WORKFLOW: Final = "callboard_segment"
 _STATUS: Final = "workflow_status"
@@ -139,7 +142,7 @@ class Engine:
         loop: asyncio.AbstractEventLoop,
         *,
         executor: str,
-        queues: Mapping[str, int],
+        queues: Mapping[str, QueueSettings],
         concurrency: int,
     ) -> None:
         """Begin to run the segments of some queues; it blocks for about a tenth of a second.
@@ -148,7 +151,7 @@ class Engine:
             run_segment: Runs on `loop`, never on DBOS's own. What it raises hands the segment back.
             loop: The loop of the caller.
             executor: The id that nobody else has, under which segments are claimed; its lease is held already.
-            queues: Our queues, and how many segments may start a minute on each of them; 0 leaves that as it is.
+            queues: Our queues, and what holds for each of them.
             concurrency: How many segments this process runs at once.
         """
         global _serving  # DBOS's registry of workflows is the process's as well
@@ -169,7 +172,9 @@ class Engine:
         lanes = self._register_queues(queues)
         instance = DBOS(config=config)
         DBOS.listen_queues(lanes)
-        dispatch = Dispatch(instance, lanes, concurrency, self._is_due)
+        limits = {name: each.concurrency for name, each in queues.items() if each.concurrency}
+        own = {lane: (limit, _lanes(name)) for name, limit in limits.items() for lane in _lanes(name)}
+        dispatch = Dispatch(instance, lanes, concurrency, self._is_due, own)
         self._run_segment, self._loop = run_segment, loop
         self._instance, self._dispatch, _serving = instance, dispatch, self
         self.served = tuple(queues)
@@ -246,11 +251,12 @@ class Engine:
             self._announce(connection)
 
     def is_idle(self) -> bool:
-        """Whether no segment waits in the queues that this process serves, and none of them runs anywhere."""
+        """Whether no segment waits in the queues that this process serves, also for a time that is near, or runs."""
         status = self._status
         lanes = [lane for queue in self.served for lane in _lanes(queue)]
+        soon = (status.c.status == "DELAYED") & (status.c.delay_until_epoch_ms < _now() + SOON_SECONDS * 1000)
         query = sa.select(sa.literal(1)).where(
-            status.c.queue_name.in_(lanes), status.c.status.in_(("ENQUEUED", "PENDING"))
+            status.c.queue_name.in_(lanes), status.c.status.in_(("ENQUEUED", "PENDING")) | soon
         )
         with self.database.engine.connect() as connection:
             return connection.scalar(query.limit(1)) is None
@@ -297,15 +303,16 @@ class Engine:
         if not self.database.is_sqlite:
             connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
 
-    def _register_queues(self, queues: Mapping[str, int]) -> list[str]:
-        for queue, starts in queues.items():
+    def _register_queues(self, queues: Mapping[str, QueueSettings]) -> list[str]:
+        for queue, settings in queues.items():
+            starts = settings.starts_per_minute
             for lane, partitions in zip(_lanes(queue), (None, 1), strict=True):
                 self._client.register_queue(
                     lane,
                     partition_concurrency=partitions,
                     limiter={"limit": starts, "period": 60.0} if starts else None,
                     polling_interval_sec=FALLBACK_SECONDS,
-                    on_conflict="always_update" if starts else "never_update",
+                    on_conflict="never_update" if starts is None else "always_update",
                 )
         return [lane for queue in queues for lane in _lanes(queue)]
 

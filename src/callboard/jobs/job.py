@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
+from msgspec import structs
 
 from callboard.coding.jobs.job import new_identifier
 from callboard.coding.jobs.json_encoding import encode_json
@@ -22,6 +23,7 @@ __all__ = [
     "DurableJob",
     "DurableState",
     "JobSummary",
+    "JobTemplate",
     "WaitsFor",
     "new_identifier",
 ]
@@ -68,6 +70,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     cancel_requested: bool = False
     parent: str = ""
     """`JOB@ROUND` that it was forked from."""
+    schedule: str = ""
+    """The name of the schedule that submitted it."""
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
@@ -99,6 +103,37 @@ class DurableJob(JobSummary, frozen=True, kw_only=True):
     memory: dict[str, Any] = {}
     """The notes of its kind, written in the same transaction as entries."""
     output: dict[str, Any] | None = None
+
+
+class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job is made of. Fields as of DurableJob."""
+
+    kind: str
+    description: str = ""
+    directory: str = ""
+    model: str = ""
+    input: dict[str, Any] = {}
+    memory: dict[str, Any] = {}
+    queue: str = QUEUE
+    partition: str = ""
+    priority: int = 0
+
+    def make_job(self, identifier: str, now: datetime, *, entries: int = 0, schedule: str = "") -> DurableJob:
+        """A new pending job of it."""
+        return DurableJob(
+            **structs.asdict(self),
+            id=identifier,
+            title=self.title,
+            entries=entries,
+            schedule=schedule,
+            created_at=now,
+            updated_at=now,
+        )
+
+    @property
+    def title(self) -> str:
+        """The first line of the description."""
+        return self.description.strip().partition("\n")[0][:TITLE]
 
 
 class Changes(TypedDict, total=False):

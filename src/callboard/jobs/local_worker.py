@@ -22,9 +22,9 @@ from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.kinds import JobKind
-from callboard.jobs.notify import open_notifier
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
+from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
 from callboard.jobs.worker import Worker
 
 IDLE_SECONDS: Final = 60.0
@@ -106,10 +106,12 @@ async def run_worker(
             engine = await asyncio.to_thread(Engine, database)
             try:
                 store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-                runner = SegmentRunner(store, make_kinds(store))
+                settings = load_job_settings()
+                runner = SegmentRunner(store, make_kinds(store), limits=model_limits(settings, database))
+                queues = queue_settings(settings, [queue])
                 async with (
-                    open_notifier(database, partial(print, file=sys.stderr, flush=True)),
-                    Worker(engine, store, runner, queues={queue: 0}) as worker,
+                    open_services(store, settings, queues, partial(print, file=sys.stderr, flush=True)),
+                    Worker(engine, store, runner, queues=queues) as worker,
                 ):
                     loop = asyncio.get_running_loop()
                     loop.add_signal_handler(signal.SIGTERM, worker.stop)

@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from callboard.coding.jobs.json_encoding import encode_json
-from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import NotifySettings
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError
@@ -127,12 +126,6 @@ class Notifier:
                 return await send
         except TimeoutError:
             return f"it took more than {self._seconds:g} s"
-
-
-def open_notifier(database: Database, show: Callable[[str], None]) -> Notifier:
-    """The notifier of those whom the user's own callboard.toml names. Raises CallerError."""
-    settings = load_settings({}, user_file(os.environ).parent, os.environ)
-    return Notifier(database, settings.jobs.notify, show)
 
 
 async def run_command(command: Sequence[str], body: bytes) -> str:

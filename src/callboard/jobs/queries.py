@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Update, bindparam, delete, func, insert, lite
 
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry
-from callboard.jobs.job import Approval, CallIntent, DurableJob, DurableState, JobSummary
+from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
 from callboard.jobs.notifications import add_notification
 from callboard.jobs.rows import from_rows, to_row
 from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
@@ -197,6 +197,13 @@ def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
     for table in PARTS:
         connection.execute(delete(table).where(table.c.job.in_(keys)))
     connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
+
+
+def find_old(connection: Connection, oldest: int, queues: Collection[str], limit: int) -> list[str]:
+    """The ids of jobs of these queues that ended before, the oldest first."""
+    ended = jobs.c.state.in_(sorted(END_STATES))
+    query = select(jobs.c.id).where(ended, jobs.c.completed_at < oldest, jobs.c.queue.in_(sorted(queues)))
+    return list(connection.scalars(query.order_by(jobs.c.completed_at, jobs.c.id).limit(limit)))
 
 
 def delete_old(connection: Connection, oldest: int, most: int, kind: str, states: Collection[DurableState]) -> int:

@@ -68,8 +68,18 @@ def from_rows(rows: Result[Any], kind: type[T]) -> Iterator[T]:
             raise CallerError(f"not a row of a job: {error}", path=str(fields.get("id", ""))) from None
 
 
-_TIMES: Final = ("created_at", "started_at", "completed_at", "updated_at", "asked_at", "answered_at", "begun_at")
-_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited")
+_TIMES: Final = (
+    "created_at",
+    "started_at",
+    "completed_at",
+    "updated_at",
+    "asked_at",
+    "answered_at",
+    "begun_at",
+    "next_at",
+    "last_at",
+)
+_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited", "template")
 _FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(_TIMES, to_moment),
     **dict.fromkeys(_JSON, msgspec.json.Decoder(dict[str, Any]).decode),

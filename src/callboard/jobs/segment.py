@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from callboard.core import Canister, Event, InvocationCanister, error_result
 from callboard.core.ports import Clock
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, CallerError
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
+from callboard.jobs.model_limits import ModelLimits
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 
@@ -132,6 +133,7 @@ class SegmentRunner:
         store: Where the jobs are.
         kinds: What it can run.
         streams: Who follows jobs in this process.
+        limits: How many segments of a model start a minute.
         clock: The time in UTC.
     """
 
@@ -141,9 +143,11 @@ class SegmentRunner:
         kinds: Iterable[JobKind],
         streams: JobStreams | None = None,
         *,
+        limits: ModelLimits | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
+        self._limits = limits
         self._kinds = {each.name: each for each in kinds}
         self._streams = streams or JobStreams()
         self._clock = clock
@@ -157,8 +161,12 @@ class SegmentRunner:
             asyncio.CancelledError: The process ends.
         """
         try:
+            pause, reason = await self._limit(identifier)
             claim = await self._store.claim(identifier, number, watch.executor, self._find_obstacle)
-            await self._run(claim, watch)
+            if pause and not claim.job.cancel_requested:
+                await claim.wait(waits_for="rate_limit", reason=reason, delay=pause)
+            else:
+                await self._run(claim, watch)
             self._streams.announce(identifier, claim.job.entries)
         except Superseded:
             return
@@ -167,6 +175,16 @@ class SegmentRunner:
         if (kind := self._kinds.get(job.kind)) is not None:
             return kind.find_obstacle(job)
         return f"the worker that took it runs no jobs of the kind {job.kind!r}; start one that does"
+
+    async def _limit(self, identifier: str) -> tuple[float, str]:
+        """How many seconds the limit of its model lets a segment wait, and why."""
+        if self._limits is None:
+            return 0, ""
+        try:
+            job = await self._store.get(identifier)
+        except CallerError:  # it was removed, which its claim will say
+            return 0, ""
+        return (0, "") if self._find_obstacle(job) else await self._limits.reserve(job)
 
     async def _run(self, claim: Claim, watch: SegmentWatch) -> None:
         if claim.job.cancel_requested:

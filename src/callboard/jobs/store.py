@@ -26,10 +26,10 @@ from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
     END_STATES,
     QUEUE,
-    TITLE,
     Approval,
     DurableJob,
     DurableState,
+    JobTemplate,
     new_identifier,
 )
 from callboard.jobs.queries import StoredJob
@@ -82,10 +82,8 @@ class DurableStore(JobReader):
         """A pending job with its first entries, of round 0, whose first segment is queued."""
         now = self._clock()
         lines = [encode_entry(item) for item in items]
-        job = DurableJob(
-            id=new_identifier(now),
+        template = JobTemplate(
             kind=kind,
-            title=description.strip().partition("\n")[0][:TITLE],
             description=description,
             directory=directory,
             model=model,
@@ -94,10 +92,8 @@ class DurableStore(JobReader):
             queue=queue,
             partition=partition,
             priority=priority,
-            entries=len(lines),
-            created_at=now,
-            updated_at=now,
         )
+        job = template.make_job(new_identifier(now), now, entries=len(lines))
 
         def make(connection: Connection, job: DurableJob) -> DurableJob:
             key = queries.add_job(connection, job)
@@ -311,6 +307,11 @@ class DurableStore(JobReader):
             queries.delete_jobs(connection, [stored.key])
 
         await self.database.run(delete)
+
+    async def find_old(self, age: timedelta, queues: Collection[str], limit: int) -> list[str]:
+        """Some jobs of these queues that ended longer ago, the oldest first."""
+        oldest = to_microseconds(self._clock() - age)
+        return await self.database.read(lambda connection: queries.find_old(connection, oldest, queues, limit))
 
     async def remove_old(self, age: timedelta, *, kind: str = "", states: Collection[DurableState] = END_STATES) -> int:
         """Delete the jobs that ended longer ago, of one kind or of all, in one of these states; how many."""

@@ -75,6 +75,7 @@ jobs = Table(
     _text("executor"),
     Column("cancel_requested", Boolean, nullable=False),
     _text("parent"),
+    _text("schedule"),
     Column("rounds", Integer, nullable=False),
     Column("calls", Integer, nullable=False),
     _text("usage"),
@@ -151,6 +152,27 @@ notifications = Table(
     Column("due_at", BigInteger, nullable=False, index=True),
     Column("attempts", Integer, nullable=False, default=0),
     _text("done", default="[]"),
+)
+
+schedules = Table(
+    f"{PREFIX}schedules",
+    _tables,
+    Column("name", Text, primary_key=True),
+    _text("cron"),
+    _text("zone"),
+    _text("template"),
+    Column("is_paused", Boolean, nullable=False),
+    Column("next_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger),
+    _text("last_job"),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+model_starts = Table(
+    f"{PREFIX}model_starts",
+    _tables,
+    Column("model", Text, primary_key=True),
+    Column("next_at", BigInteger, nullable=False),
 )
 
 _schema = Table(f"{PREFIX}schema", _tables, Column("version", Integer, primary_key=True, autoincrement=False))

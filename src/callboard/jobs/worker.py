@@ -1,7 +1,8 @@
 """The worker: runs the segments of some queues in this process, until it is told to stop.
 
 It joins what keeps jobs safe: the lease (nobody else works under this id), the engine (which claims segments), the reaper
-(which hands back what dead processes claimed), and a look, three times a second, for running jobs that are to be cancelled.
+(which hands back what dead processes claimed), the schedules (each worker submits what is due), and a look, three times a
+second, for running jobs that are to be cancelled.
 
 Laws: all segments run on the event loop that entered the worker, one task each; a worker that stops claims nothing more,
 lets each segment come to a safe point, and hands the rest back at once, not when its lease is found free.
@@ -18,17 +19,21 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallboardError
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import QUEUE
 from callboard.jobs.lease import Lease, open_leases
 from callboard.jobs.reaper import Reaper
+from callboard.jobs.schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
 
 CANCEL_SECONDS: Final = 0.3
 ABANDONED_SECONDS: Final = 15.0
+SCHEDULE_SECONDS: Final = 5.0
+"""Between two looks for schedules that are due, and so the most that a job of one is late."""
 GRACE_SECONDS: Final = 10.0
 """What a segment has to come to a safe point."""
 IDLE_SECONDS: Final = 0.1
@@ -61,7 +66,7 @@ class Worker:
         store: DurableStore,
         run_segment: RunControlled,
         *,
-        queues: Mapping[str, int] | None = None,
+        queues: Mapping[str, QueueSettings] | None = None,
         concurrency: int = 4,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
@@ -71,7 +76,7 @@ class Worker:
             engine: That nothing serves with yet.
             store: Of the same database.
             run_segment: What runs a segment.
-            queues: The queues it serves, and how many segments may start a minute on each of them; 0 sets no limit.
+            queues: The queues it serves, and what holds for each of them.
             concurrency: How many segments run here at once.
             on_loss: What to do in place of ending the process when the lease is lost. It is called in a thread, with the
                 reason, and has to see to it that the worker is abandoned.
@@ -79,7 +84,7 @@ class Worker:
         self._engine = engine
         self._store = store
         self._run_segment = run_segment
-        self._queues = dict(queues or {QUEUE: 0})
+        self._queues = dict(queues or {QUEUE: QueueSettings()})
         self._concurrency = concurrency
         self._on_loss = on_loss
         self._stopping = asyncio.Event()
@@ -97,7 +102,8 @@ class Worker:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._begin, loop)
-        self._looks = [loop.create_task(self._look_for_cancelled()), loop.create_task(self._look_for_abandoned())]
+        looks = (self._look_for_cancelled, self._look_for_abandoned, self._look_for_due)
+        self._looks = [loop.create_task(look()) for look in looks]
         return self
 
     async def __aexit__(
@@ -181,6 +187,13 @@ class Worker:
                 for job_id, segment, reason in await asyncio.to_thread(self._engine.find_abandoned):
                     await self._store.interrupt(job_id, segment, reason)
                 await asyncio.to_thread(self._engine.remove_old)
+
+    async def _look_for_due(self) -> None:
+        schedules = ScheduleStore(self._engine.database, self._engine.enqueue)
+        while True:
+            with suppress(CallboardError):  # as above
+                await schedules.submit_due()
+            await asyncio.sleep(SCHEDULE_SECONDS)
 
     def _is_idle(self) -> bool:
         try:

@@ -9,6 +9,8 @@ from typing import Final
 
 from callboard.errors import CallerError
 
+LONGEST: Final = timedelta(days=365_000)
+"""So long ago there was no date that could be written."""
 _UNITS: Final[Mapping[str, str]] = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION: Final = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS)}])", re.ASCII)
 
@@ -24,7 +26,8 @@ def parse_duration(text: str, path: str = "") -> timedelta:
         CallerError: It is none.
     """
     match = _DURATION.fullmatch(text)
-    if match is None:
+    length = LONGEST if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
+    if length >= LONGEST:
         hint = "write a whole number and s, m, h, d or w, such as 30d"
         raise CallerError(f"{text!r} is no length of time", path=path, hint=hint)
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return length

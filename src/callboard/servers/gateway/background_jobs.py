@@ -18,6 +18,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import Canister, Event
 from callboard.errors import CallboardError, CallerError
 from callboard.extras import require_extra
@@ -148,7 +149,8 @@ class BackgroundJobs:
             resources.push_async_callback(asyncio.to_thread, engine.close)
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
             runner = SegmentRunner(store, [self._make_kind(store)], self.streams)
-            make_worker = partial(Worker, engine, store, runner, queues={QUEUE: 0}, concurrency=CONCURRENCY)
+            queues = {QUEUE: QueueSettings()}
+            make_worker = partial(Worker, engine, store, runner, queues=queues, concurrency=CONCURRENCY)
             await resources.enter_async_context(EmbeddedWorker(make_worker))
             self._resources = resources.pop_all()
         if self._responses is not None:

@@ -1,0 +1,188 @@
+"""`callboard schedule`: jobs that workers submit again and again, at the times of a line of cron."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from callboard.cli.command_group import LazyCommand
+from callboard.errors import CallerError
+from callboard.extras import require_extra
+from callboard.text.display import collapse
+
+if TYPE_CHECKING:
+    from callboard.coding.agents.job_request import JobRequest
+    from callboard.jobs.job import JobTemplate
+    from callboard.jobs.schedules import Schedule, ScheduleStore
+
+T = TypeVar("T")
+
+app = typer.Typer(no_args_is_help=True, help="Jobs that are submitted again and again, at the times of a line of cron.")
+
+_COMMANDS: Final = ("build", "debug", "review", "triage")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a schedule a line, as JSON.")]
+
+
+@app.command("add")
+def add(
+    name: Name,
+    cron: Annotated[
+        str,
+        typer.Argument(
+            metavar="CRON",
+            help='Minute, hour, day, month, day of the week, such as "30 3 * * mon-fri"; or @daily.',
+            show_default=False,
+        ),
+    ],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND",
+            help="The words of a command, such as review --branch B --model M; or a prompt.",
+            show_default=False,
+        ),
+    ],
+    zone: Annotated[str, typer.Option(help="The time zone of the line, such as Europe/Berlin.")] = "UTC",
+    agent: Annotated[
+        str,
+        typer.Option(
+            help="An agent that a worker knows, MODULE:NAME or FILE.py:NAME, for a prompt.", show_default=False
+        ),
+    ] = "",
+    priority: Annotated[int, typer.Option(help="Of its jobs: the lowest comes first.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Have workers submit a job at the times of a line of cron: a command of a coding agent, or an agent's prompt.
+
+    callboard schedule add nightly "0 3 * * *" --zone Europe/Berlin -- review --branch main --model openai:gpt-4o
+
+    A worker submits it, once however many there are; what was missed while none ran, once too. A job is left out while
+    the last one has not ended. What the command reads, such as --logs or an issue, is read now.
+    """
+    require_extra("jobs")
+    template = _agent_template(agent, words) if agent else _coding_template(words)
+    from msgspec.structs import replace  # noqa: PLC0415  # not for --help
+
+    template = replace(template, priority=template.priority or priority)
+    added = _use(lambda schedules: schedules.add(name, cron, zone, template))
+    if as_json:
+        typer.echo(json.dumps(added.as_json()))
+        return
+    typer.echo(f"{added.name}: {_show_next(added)}")
+    option = f" --agents {agent}" if agent else ""
+    typer.echo(f"its jobs are submitted by a worker that runs then: callboard worker{option}", err=True)
+
+
+@app.command("list")
+def list_schedules(as_json: AsJson = False) -> None:
+    """List the schedules: when each is due next, what it submits, and what became of its last job."""
+    from callboard.cli.durable_store import has_durable_jobs  # noqa: PLC0415  # not for --help
+
+    schedules = _use(lambda schedules: schedules.list()) if has_durable_jobs() else ()
+    for each in schedules:
+        typer.echo(json.dumps(each.as_json()) if as_json else _describe(each))
+    if not schedules and not as_json:
+        typer.echo("no schedules", err=True)
+
+
+@app.command("pause")
+def pause(name: Name) -> None:
+    """Let a schedule submit nothing until it is resumed."""
+    _use(lambda schedules: schedules.pause(name))
+    typer.echo(f"{name}: paused")
+
+
+@app.command("resume")
+def resume(name: Name) -> None:
+    """Let a schedule that was paused submit again; what was due meanwhile is left out."""
+    typer.echo(f"{name}: {_show_next(_use(lambda schedules: schedules.resume(name)))}")
+
+
+@app.command("rm")
+def remove(name: Name) -> None:
+    """Delete a schedule. Jobs that it submitted stay."""
+    _use(lambda schedules: schedules.remove(name))
+    typer.echo(f"{name}: deleted")
+
+
+def _use(work: Callable[[ScheduleStore], Coroutine[Any, Any, T]]) -> T:
+    from callboard.cli.durable_store import read_store  # noqa: PLC0415  # not for --help
+
+    with read_store() as store:
+        from callboard.jobs.schedules import ScheduleStore  # noqa: PLC0415  # as above
+
+        return asyncio.run(work(ScheduleStore(store.database)))
+
+
+def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
+    """A job of an agent with a prompt. Raises CallerError."""
+    from callboard.core import UserCanister, contents  # noqa: PLC0415  # not for --help
+    from callboard.jobs.agent_kind import KIND, AgentInput  # noqa: PLC0415
+    from callboard.jobs.job import JobTemplate  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue, normalize_reference  # noqa: PLC0415
+
+    prompt = words[0] if len(words) == 1 else ""
+    if not prompt.strip():
+        raise CallerError(
+            "an agent gets one prompt", path="--agent", hint="write it in quotes, behind the line of cron"
+        )
+    reference = normalize_reference(agent)
+    job_input = AgentInput(agent=reference, prompt=UserCanister(contents(prompt)))
+    return JobTemplate(kind=KIND, description=prompt, input=job_input.to_json(), queue=agent_queue(reference))
+
+
+def _coding_template(words: Sequence[str]) -> JobTemplate:
+    """The job that a command of a coding agent makes. Raises CallerError, and what the command raises."""
+    from callboard.cli.job_commands import take_request  # noqa: PLC0415  # not for --help
+
+    kind, *arguments = words
+    if kind not in _COMMANDS:
+        hint = f"write {', '.join(_COMMANDS)} and what belongs to it behind --, or name an --agent"
+        raise CallerError("no command of a coding agent", path=kind, hint=hint)
+    taken: list[tuple[JobRequest, int]] = []
+    token = take_request.set(lambda request, priority: taken.append((request, priority)))
+    try:
+        command = LazyCommand(kind, f"callboard.cli.job_commands:{kind}", "").load()
+        with command.make_context(f"callboard {kind}", arguments) as context:
+            command.invoke(context)
+    finally:
+        take_request.reset(token)
+    ((request, priority),) = taken
+    return asyncio.run(_describe_request(request, priority))
+
+
+async def _describe_request(request: JobRequest, priority: int) -> JobTemplate:
+    from callboard.cli.display import Display  # noqa: PLC0415  # not for --help
+    from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415
+    from callboard.jobs.coding_kind import describe_request  # noqa: PLC0415
+
+    model = open_model(request.settings, Display(sys.stdout, sys.stderr, verbose=False, color=False).tell, UNGATED)
+    await model.aclose()
+    return await describe_request(request, model.name, priority=priority)
+
+
+def _show_next(schedule: Schedule) -> str:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415  # not for --help
+
+    return f"next at {_show(schedule.next_at.astimezone(ZoneInfo(schedule.zone)))}"
+
+
+def _show(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M %Z}"
+
+
+def _describe(schedule: Schedule) -> str:
+    """A schedule in one line."""
+    template = schedule.template
+    due = "paused" if schedule.is_paused else _show_next(schedule)
+    last = f"  last job {schedule.last_job}: {schedule.last_state or 'deleted'}" if schedule.last_job else ""
+    line = collapse(f"{schedule.cron} {schedule.zone}")
+    return f"{schedule.name}  {line}  {due}  {collapse(template.kind)}  {collapse(template.title, 60)}{last}"
