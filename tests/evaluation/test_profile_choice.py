@@ -54,6 +54,12 @@ def test_a_tie_with_another_variant_does_not_hide_a_win_over_the_default():
     assert choose_profile(report, "native").facts == {"examples": 2}
 
 
+def test_the_fastest_of_those_that_solve_nothing_is_not_written():
+    chosen = choose_profile(compare(default=(0, 4.0, {}), quick=(0, 1.0, {"mode": "native"})), "native")
+    assert chosen.facts == {}
+    assert chosen.evidence == "no variant solved any of 48 tasks"
+
+
 def test_less_time_for_as_many_solved_tasks_is_a_reason():
     report = compare(default=(40, 4.0, {}), quick=(40, 1.0, {"mode": "native"}))
     assert choose_profile(report, "native").facts == {"mode": "native"}

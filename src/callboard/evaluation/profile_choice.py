@@ -39,6 +39,8 @@ def choose_profile(report: Report, mode: str, sample: str = "") -> ChosenProfile
         return None
     scores = {each.name: each for each in report.variants}
     best = scores[choice.name]
+    if not best.solved:  # the fastest of them would be chosen
+        return ChosenProfile({}, f"no variant solved any of {report.planned} tasks")
     slower = [scores[name] for name in choice.slower]
     complete = [each for each in report.variants if each.total == report.planned and each is not best]
     rivals = [each.name for each in complete if not each.facts] or [each.name for each in complete]
