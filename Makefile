@@ -17,6 +17,8 @@ PROGRAMS := .venv-programs
 EVALS := .venv-evals
 BFCL := .venv-bfcl
 LOCKER := .venv-lock
+# One more than there are processors: many a test waits for processes that it started.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 1)
 FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed
@@ -50,14 +52,14 @@ test: $(INSTALLED) check
 	@$(MAKE) --silent --no-print-directory $(PROGRAMS)/.installed || echo "[programs] they cannot be had: tested without them"
 	@$(MAKE) --silent --no-print-directory $(SERVERS)/.installed || echo "[mcp] the servers cannot be had: tested without them"
 	@echo "[tests] every test once"
-	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests tests/mcp_servers
+	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
 
 test-fast: $(INSTALLED)
 	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" tests
 
 # make slow   write tests/slow.txt anew, by a run of all tests
 slow: $(INSTALLED)
-	@WRITE_SLOW=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal tests tests/mcp_servers
+	@WRITE_SLOW=1 $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
 
 $(PROGRAMS)/.installed: tests/programs.txt
 	@echo "[programs] $(PROGRAMS): ripgrep and PostgreSQL, for the tests of what uses them (about 80 MB the first time)"
