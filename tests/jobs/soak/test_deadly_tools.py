@@ -9,6 +9,7 @@ from multiprocessing import get_context
 import pytest
 
 from callboard import Agent, tool
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import ResultCanister, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
@@ -51,7 +52,7 @@ async def work(url):
         try:
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
             runner = SegmentRunner(store, [AgentKind(agents)])
-            async with Worker(engine, store, runner, queues={QUEUE: 0}, concurrency=1) as worker:
+            async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}, concurrency=1) as worker:
                 await worker.run(until_idle=ABANDONED_SECONDS + 2)
         finally:
             engine.close()
