@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 import threading
@@ -38,6 +39,8 @@ DIRECTORY = _ROOT | _NO_FOLLOW
 """Opens a directory that is no link."""
 # Neither waits for the other end of a pipe nor takes a terminal.
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+_UNFINISHED = re.compile(r"\.callboard-[0-9a-f]{16}")
+"""The name of a file that is being written."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -408,6 +411,18 @@ def _is_same_file(name: str, parent: int, status: os.stat_result) -> bool:
     except OSError:
         return False
     return (other.st_dev, other.st_ino) == (status.st_dev, status.st_ino)
+
+
+def remove_unfinished(root: str) -> None:
+    """Delete what writes beneath a directory left behind because their process died. Raises OSError.
+
+    Nobody else may write there meanwhile.
+    """
+    for _, folders, names, directory in os.fwalk(root):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in filter(_UNFINISHED.fullmatch, names):
+            os.unlink(name, dir_fd=directory)
 
 
 def _check_file(status: os.stat_result) -> None:

@@ -25,9 +25,10 @@ def test_a_job_that_has_no_tree_yet_gets_one(repo, job):
     assert reopen(repo, job).branch == BRANCH
 
 
-def test_what_was_not_committed_is_there_and_locks_of_a_dead_git_are_not(repo, job, git):
+def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(repo, job, git):
     async def scenario():
         tree = await open_tree(repo, job, BRANCH)
+        (tree.root / "deep").mkdir()
         (tree.root / "a.py").write_text("committed\n")
         await tree.commit("Half")
         (tree.root / "a.py").write_text("changed\n")
@@ -40,6 +41,8 @@ def test_what_was_not_committed_is_there_and_locks_of_a_dead_git_are_not(repo, j
             job / "digest" / "index.lock",
         ):
             lock.touch()
+        for folder in (tree.root, tree.root / "deep"):  # a write that was cut
+            (folder / ".callboard-0123456789abcdef").write_text("half\n")
         again = await reopen_tree(repo, job, BRANCH)
         assert (again.base, again.branch, again.root) == (tree.base, tree.branch, tree.root)
         assert await again.inspect() == (digest, ("a.py", "new.py"))

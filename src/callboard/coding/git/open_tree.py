@@ -14,6 +14,7 @@ from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.git.tree import Tree, TreeRecord
 from callboard.coding.git.worktree import make_worktree, prune_worktrees, reopen_worktree, undo_worktree
 from callboard.errors import CallerError
+from callboard.storage.confined_directory import remove_unfinished
 from callboard.text.truncate import truncate
 
 
@@ -59,10 +60,13 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
         return await open_tree(directory, job, branch, at, fetch=fetch)
     repository = await find_repository(directory)
     if record.kind == "copy":
-        return await reopen_copy(directory, record, in_repository=repository is not None)
-    if repository is None:
+        tree: Tree = await reopen_copy(directory, record, in_repository=repository is not None)
+    elif repository is None:
         raise CallerError("the repository that the job began in is gone", path=str(directory))
-    return await reopen_worktree(repository, record, fetch=fetch)
+    else:
+        tree = await reopen_worktree(repository, record, fetch=fetch)
+    await asyncio.to_thread(remove_unfinished, str(tree.root))
+    return tree
 
 
 async def describe_change(directory: Path, job: Path, limit: int) -> str:
