@@ -10,6 +10,7 @@ PARSERS := .venv-parsers
 LITELLM := .venv-litellm
 RELAYS := .venv-relays
 THREADS := .venv-threads
+DURABLE := .venv-durable
 FUZZER := .venv-fuzz
 CLIENTS := .venv-clients
 SERVERS := .venv-mcp
@@ -30,7 +31,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store jobs mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -192,6 +193,16 @@ $(THREADS)/.installed: bench/threads.txt
 bench-threads: $(INSTALLED) $(PEERS)/.installed $(THREADS)/.installed
 	$(BIN)/python -m bench.threads $(OPTIONS)
 
+$(DURABLE)/.installed: bench/durable.txt
+	@echo "[peers] $(DURABLE): pydantic-ai on DBOS, and LangGraph with its SQLite checkpointer (about 150 MB the first time)"
+	@rm -rf $(DURABLE) && $(PYTHON) -m venv $(DURABLE)
+	@$(DURABLE)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement bench/durable.txt
+	@touch $@
+
+# make bench-jobs  what durability costs a round, what a worker and a database carry, and the peers beside it
+bench-jobs: $(INSTALLED) $(DURABLE)/.installed
+	$(BIN)/python -m bench.jobs $(OPTIONS)
+
 # make bench-mcp  what MCP servers cost beside the bare SDK, and what a thousand connects leave
 bench-mcp: $(INSTALLED)
 	$(BIN)/python -m bench.mcp_servers
@@ -263,4 +274,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

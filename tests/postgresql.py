@@ -81,8 +81,8 @@ class PostgresServer:
         if ended.returncode:
             raise RuntimeError(f"pg_ctl {command[0]}: {output.read_text('utf-8', 'replace')[-2000:]}")
 
-    def start(self):
-        """The server's URL; its password is known to this run alone."""
+    def start(self, settings="-F"):
+        """The server's URL; its password is known to this run alone. By default it does not wait for the disk."""
         password = secrets.token_urlsafe()
         (self.room / "password").write_text(password, "utf-8")
         self.run(
@@ -93,7 +93,7 @@ class PostgresServer:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
             try:
-                self.run("start", "-w", "-l", f"{self.room}/log", "-o", f"-h 127.0.0.1 -p {port} -k '' -F")
+                self.run("start", "-w", "-l", f"{self.room}/log", "-o", f"-h 127.0.0.1 -p {port} -k '' {settings}")
             except RuntimeError:
                 if not attempts_left:
                     raise

@@ -45,3 +45,11 @@ def test_mcp_servers():
     ]  # fmt: skip
     assert all(value > 0 for cells in found["calls"].values() for value in cells.values())
     assert (found["connects"]["processes"], found["connects"]["files"]) == (0, 0)
+
+
+def test_jobs():
+    found = measure("jobs", "--no-peers")
+    assert list(found) == ["commit", "rounds", "recovery", "list", "idle", "queue"]
+    assert list(found["list"]) == ["sqlite", "postgresql"]
+    assert all(cells["first"] > 0 for cells in found["rounds"].values())
+    assert all(cells["jobs/s"] > 0 for cells in found["queue"].values())

