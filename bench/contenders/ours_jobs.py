@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from callboard import Agent, Limits, tool
+from callboard.configuration.jobs import QueueSettings
 from callboard.core import Request, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
@@ -126,7 +127,7 @@ def new_worker(engine: Engine, store: DurableStore, concurrency: int) -> Worker:
         await runner(identifier, number, watch)
         clock.ended = (time.perf_counter(), time.process_time())
 
-    return Worker(engine, store, run, queues={QUEUE: 0}, concurrency=concurrency)
+    return Worker(engine, store, run, queues={QUEUE: QueueSettings()}, concurrency=concurrency)
 
 
 async def request_moments(url: str, rounds: int, tool: str) -> list[float]:
