@@ -133,7 +133,7 @@ def new_worker(engine: Engine, store: DurableStore, concurrency: int) -> Worker:
 async def request_moments(url: str, rounds: int, tool: str) -> list[float]:
     """When the model was asked for each reply of a run: of a job in that database, of a bare run where it is ""."""
     clock.requests.clear()
-    clock.done.clear()
+    clock.done = asyncio.Event()  # each run has a loop of its own
     task = describe(rounds, tool)
     if not url:
         await agent.run(task)
