@@ -36,7 +36,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -285,7 +285,8 @@ async def list_jobs(url: str, size: Size) -> dict[str, float]:
     now = datetime.now(UTC)
     ended: Any = {"state": "completed", "created_at": now, "updated_at": now, "completed_at": now, "output": {}}
     async with open_store(url) as (_, store):
-        rows = [DurableJob(id=new_identifier(now), kind="agent", title="A job", **ended) for _ in range(size.listed)]
+        moments = [now - timedelta(milliseconds=each) for each in range(size.listed)]
+        rows = [DurableJob(id=new_identifier(each), kind="agent", title="A job", **ended) for each in moments]
         await store.database.run(lambda connection: [queries.add_job(connection, job) for job in rows])
         figures = {}
         for name, limit in (("newest 100", 100), ("all", size.listed)):
