@@ -48,7 +48,10 @@ def database(ready_url):
 
 
 @pytest.fixture
-def engine(database):
+def engine(database, monkeypatch):
+    # DBOS looks for what is due by itself once a second, and the lease wakes its queues as often.
+    monkeypatch.setattr("dbos._workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC", 0.05)
+    monkeypatch.setattr("callboard.jobs.lease.CHECK_SECONDS", 0.05)
     engine = Engine(database)
     yield engine
     engine.close()
@@ -244,7 +247,7 @@ async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, mo
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
     store = DurableStore(engine.database, engine.enqueue, count_anew=engine.count_anew)
-    replies = 12
+    replies = 8
 
     async def run(job_id, number, control):
         claim = await store.claim(job_id, number, control.executor)
