@@ -403,3 +403,26 @@ def test_ten_thousand_jobs_are_listed_by_one_query_without_what_is_long(store, d
         assert "callboard_documents" not in query
 
     asyncio.run(story())
+
+
+def test_a_clock_that_is_set_back_a_day_loses_and_reorders_nothing(database, queue):
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+
+    async def story():
+        nonlocal now
+        store = DurableStore(database, queue, clock=lambda: now)
+        job = await a_waiting_job(store)
+        now -= timedelta(days=1)
+        await store.answer(job.id, "c1", "allow", digest="d1")
+        claim = await store.claim(job.id, 2, "two")
+        await claim.begin_calls([CALL])
+        await claim.end_call(ResultCanister("removed", invocation_id="c1"))
+        await claim.end("completed")
+        items = [each.item for each in await store.read_entries(job.id)]
+        assert [type(each) for each in items] == [InvocationCanister, ResultCanister]
+        job = await store.get(job.id)
+        assert (job.state, job.segment, job.cancel_requested) == ("completed", 2, False)
+        # Those that ended before the clock's new day count as younger, never as older.
+        assert await store.remove_old(timedelta(days=1)) == 0
+
+    asyncio.run(story())
