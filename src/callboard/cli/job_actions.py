@@ -30,7 +30,7 @@ from callboard.text.duration import parse_duration
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
     from callboard.jobs.entries import JobEntry
-    from callboard.jobs.job import DurableJob, DurableState, JobSummary
+    from callboard.jobs.job import DurableJob, DurableState
     from callboard.jobs.store import DurableStore
 
 _LOCK: Final = "job.lock"
@@ -178,15 +178,10 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
         records.remove(job.id)
     count = len(old)
     if has_durable_jobs():
-        before = {each.id for each in read_jobs(_list_ended)}
-        count += read_jobs(lambda store: store.remove_old(age))
-        for identifier in before - {each.id for each in read_jobs(_list_ended)}:
-            records.remove(identifier)  # the tree of a coding job
+        from callboard.jobs.retention import remove_old_jobs  # noqa: PLC0415  # not for --help
+
+        count += read_jobs(lambda store: remove_old_jobs(store, age))
     typer.echo(f"{count} jobs deleted", err=True)
-
-
-async def _list_ended(store: DurableStore) -> Sequence[JobSummary]:
-    return await store.list(_ENDED, limit=sys.maxsize)
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 import typer
 
 from callboard.cli import complete
+from callboard.cli.options import Background, Wait
 
 if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
@@ -83,17 +84,8 @@ class JobOptions:
         ),
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep the job's working tree.")] = False
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
-    ] = False
-    background: Annotated[
-        bool,
-        typer.Option(
-            "--background",
-            help="Print the job's id, and let a worker run it; what needs your approval waits for it.",
-        ),
-    ] = False
+    wait: Wait = False
+    background: Background = False
     priority: Annotated[int, typer.Option(help="Of a job that a worker runs: the lowest comes first.")] = 0
     direct: Annotated[
         bool,

@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
 
 Options = TypeVar("Options")
+
+Wait = Annotated[
+    bool,
+    typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
+]
+Background = Annotated[
+    bool,
+    typer.Option(
+        "--background", help="Print the job's id, and let a worker run it; what needs your approval waits for it."
+    ),
+]
 
 
 def takes_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:

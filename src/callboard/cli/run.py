@@ -14,7 +14,7 @@ import typer
 from callboard.cli import complete, interrupt, mcp_servers
 from callboard.cli.display import Display
 from callboard.cli.line_editor import read_line
-from callboard.cli.options import takes_options
+from callboard.cli.options import Background, Wait, takes_options
 from callboard.core import InvocationCanister, Model, RunState, Verdict, encode_line
 from callboard.errors import CallerError
 
@@ -78,17 +78,8 @@ class RunCommandOptions:
         str,
         typer.Option(help="ID@ROUND: a new one that begins with that one's first ROUND replies.", show_default=False),
     ] = ""
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
-    ] = False
-    background: Annotated[
-        bool,
-        typer.Option(
-            "--background",
-            help="Print the job's id, and let a worker run it; what needs your approval waits for it.",
-        ),
-    ] = False
+    wait: Wait = False
+    background: Background = False
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False
 

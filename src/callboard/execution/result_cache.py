@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -96,7 +96,7 @@ def _open_store() -> StoredResults:
     return store
 
 
-@cache
+@lru_cache(1024)
 def _describe_function(function: Callable[..., Any]) -> list[str]:
     """Which function it is, and how it was written: a result is none of another version of it."""
     plain: Any = inspect.unwrap(function)

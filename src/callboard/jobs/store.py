@@ -308,8 +308,8 @@ class DurableStore(JobReader):
 
         await self.database.run(delete)
 
-    async def find_old(self, age: timedelta, queues: Collection[str], limit: int) -> list[str]:
-        """Some jobs of these queues that ended longer ago, the oldest first."""
+    async def find_old(self, age: timedelta, queues: Collection[str] | None, limit: int) -> list[str]:
+        """Some jobs of these queues, or of all, that ended longer ago, the oldest first."""
         oldest = to_microseconds(self._clock() - age)
         return await self.database.read(lambda connection: queries.find_old(connection, oldest, queues, limit))
 

@@ -183,3 +183,10 @@ def test_a_job_of_another_id_is_none(jobs, tmp_path):
 def test_a_directory_that_json_cannot_name_is_refused(jobs, tmp_path):
     with pytest.raises(CallerError, match=r"caf.*: the path is not UTF-8; rename the folder"):
         jobs.create("build", "x", tmp_path / os.fsdecode(b"caf\xe9"))
+
+
+@pytest.mark.parametrize("name", ["..", "", ".", "a/b", "/etc", "-rf", "a\0b", "a\n"])
+def test_a_name_that_leads_elsewhere_has_no_folder(jobs, name):
+    for act in (jobs.folder, jobs.remove):
+        with pytest.raises(CallerError, match="no name of a job"):
+            act(name)

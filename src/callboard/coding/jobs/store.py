@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -33,6 +34,8 @@ PATIENCE: Final = 30.0
 the rest is for committing what it did, and for taking its tree away.
 """
 
+_NAME: Final = re.compile(r"\w[\w-]*")
+"""Also of rows of a database that others write."""
 _FILE = "job.json"
 _LOCK = "job.lock"
 
@@ -89,6 +92,9 @@ class JobStore:
         shutil.rmtree(self.folder(identifier), ignore_errors=True)
 
     def folder(self, identifier: str) -> Path:
+        """The folder of a job. Raises CallerError for a name that would lead elsewhere."""
+        if not _NAME.fullmatch(identifier):
+            raise CallerError("no name of a job", path=identifier, hint="callboard jobs list --all shows them")
         return self.directory / identifier
 
     def update(self, job: Job, **changes: Any) -> Job:

@@ -13,6 +13,7 @@ after a crash it would run the calls twice.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Unpack
 
 from msgspec.structs import replace
@@ -49,7 +50,8 @@ class EventWriter:
     def __init__(self, segment: JobSegment, *, is_streamed: bool) -> None:
         self._segment = segment
         self._is_streamed = is_streamed
-        self._events: list[Event] = []
+        self._texts: list[list[Event]] = []
+        """What follows in one text, piece by piece, and every other event by itself; joined when it is written."""
         self._calls: list[Event] = []
         """Events of calls, which come last."""
         self._timer: asyncio.TimerHandle | None = None
@@ -65,18 +67,17 @@ class EventWriter:
             self._calls.append(_without_offsets(event))
             return
         event = _without_offsets(event)
-        last = self._events[-1] if self._events else None
-        if isinstance(event, _JOINED) and type(last) is type(event) and _may_join(last, event):
-            self._events[-1] = replace(event, text=last.text + event.text)
+        if self._texts and _may_join(self._texts[-1][-1], event):
+            self._texts[-1].append(event)
         else:
-            self._events.append(event)
+            self._texts.append([event])
         if self._is_streamed and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_soon)
 
     async def write(self, *, is_end: bool = False, **changes: Unpack[Changes]) -> None:
         """Commit what was taken. Raises Superseded and DatabaseUnavailable."""
         self.stop()
-        events, self._events = self._events, []
+        events, self._texts = [_join(each) for each in self._texts], []
         if is_end:
             end = [events.pop()] if events else []
             events, self._calls = [*events, *self._calls, *end], []
@@ -103,9 +104,15 @@ class EventWriter:
 
 def _may_join(last: Any, event: Any) -> bool:
     """Whether a piece goes on where the last one ended: what sealed a thought has ended it."""
-    if not isinstance(event, ReasoningPiece):
-        return True
-    return not last.opaque and last.origin == event.origin
+    if type(last) is not type(event) or not isinstance(event, _JOINED):
+        return False
+    return not isinstance(event, ReasoningPiece) or (not last.opaque and last.origin == event.origin)
+
+
+def _join(pieces: Sequence[Any]) -> Event:
+    """The pieces as one, which is sealed as the last one is."""
+    joined: Event = replace(pieces[-1], text="".join([each.text for each in pieces])) if pieces[1:] else pieces[0]
+    return joined
 
 
 def _without_offsets(event: Event) -> Event:
