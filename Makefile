@@ -29,7 +29,7 @@ LOCKED := --require-hashes --only-binary :all: --requirement requirements.lock
 OURSELVES := --no-deps --no-build-isolation --editable .
 # What the tests and tools start in hundreds of processes is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
-EXTRAS := local gateway store jobs mcp coding dev
+EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
 .PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from callboard.core import ResultCanister
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.store import DurableStore
@@ -82,6 +83,16 @@ class Fleet:
         """Who did what, as the outside saw it."""
         return self.effects.read_text("utf-8").split()
 
+    def read_results(self):
+        """What became of each call, by its name, as the jobs know it."""
+
+        jobs = self.list()
+
+        async def read():
+            return [entry.item for job in jobs for entry in await self.store.read_entries(job.id)]
+
+        return {item.invocation_id: item.text for item in asyncio.run(read()) if isinstance(item, ResultCanister)}
+
     def owners(self):
         """How many segments each executor runs."""
         schema = "" if self.database.is_sqlite else "dbos."
@@ -101,7 +112,9 @@ class Fleet:
         self.database.engine.dispose()  # what a crash of the server may have left
         self.wait_for(lambda: all(job.has_ended for job in self.list()))
         assert [(job.state, job.reason) for job in self.list() if job.state != "completed"] == []
-        assert max(Counter(self.read_lines()).values(), default=1) == 1
+        lines = Counter(self.read_lines())
+        assert max(lines.values(), default=1) == 1
+        assert {call for call, text in self.read_results().items() if text == "done"} <= set(lines)
 
     def close(self):
         for worker in self.workers:
