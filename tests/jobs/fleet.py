@@ -85,7 +85,6 @@ class Fleet:
 
     def read_results(self):
         """What became of each call, by its name, as the jobs know it."""
-
         jobs = self.list()
 
         async def read():
