@@ -13,6 +13,7 @@ from typing import Final
 from callboard.errors import CallerError
 
 _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "board": ("the board", ("itsdangerous", "jinja2", "starlette", "uvicorn")),
     "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
     "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
     "local": ("a model of this machine", ("xllamacpp",)),
@@ -32,6 +33,11 @@ def require_extra(extra: str) -> None:
     for module in modules:
         if not _is_installed(module):
             raise CallerError(f"{what} needs {module}", hint=f"pip install 'callboard[{extra}]'")
+
+
+def is_extra_installed(extra: str) -> bool:
+    """Whether all modules by which an extra is known can be found."""
+    return all(_is_installed(module) for module in _EXTRAS[extra][1])
 
 
 def _is_installed(module: str) -> bool:

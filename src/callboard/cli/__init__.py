@@ -24,6 +24,10 @@ _COMMANDS: Final = {
         "serve:serve",
         "Serve any client on any model: Responses, Chat Completions, Messages and Gemini in front, any backend behind.",
     ),
+    "board": (
+        "board:board",
+        "Serve a web page that shows what every agent does, and lets you approve, answer and cancel it.",
+    ),
     "doctor": (
         "doctor:doctor",
         "Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -16,6 +17,7 @@ from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
     from callboard.servers.gateway import BackendSettings, GatewaySettings
+    from callboard.servers.gateway.app import Extend
 
 _CONNECT_SECONDS: Final = 2.0
 """How long each backend has at the start to take a connection."""
@@ -127,6 +129,16 @@ class ServeOptions(BackendOptions):
         list[str] | None,
         typer.Option(help="A directory of ensembles whose tools run here; repeatable.", show_default=False),
     ] = None
+    board: Annotated[
+        bool, typer.Option("--board", help="Serve the board at /board, and print a link that logs in.")
+    ] = False
+    board_url: Annotated[
+        str,
+        typer.Option(
+            help="Under which the board is reached, such as https://gateway.example.org; needed beyond this machine.",
+            show_default=False,
+        ),
+    ] = ""
     strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False
     compat_events: Annotated[
         bool, typer.Option("--compat-events", help="Send older names of the events besides the official ones.")
@@ -190,11 +202,14 @@ def serve(options: ServeOptions) -> None:
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
+    extend = _extend_by_board(options) if options.board else None
     asyncio.run(_warn_of_backends(settings))
 
     def ready(url: str) -> None:
         names = [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
         typer.echo(f"callboard serves {', '.join(names)} at {url}/v1 (Ctrl-C stops it)", err=True)
+        if options.board:
+            typer.echo(f"its board: {_board_link(options.board_url or url)}", err=True)
 
     address = Address(
         host=options.host,
@@ -203,7 +218,25 @@ def serve(options: ServeOptions) -> None:
         private_key=options.private_key,
         workers=options.workers,
     )
-    serve_gateway(settings, address, ready, log_level=level)
+    serve_gateway(settings, address, ready, log_level=level, extend=extend)
+
+
+def _extend_by_board(options: ServeOptions) -> Extend:
+    """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
+    from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
+    from callboard.extras import require_extra  # noqa: PLC0415
+
+    require_extra("board")
+    from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above
+
+    return partial(extend_gateway, tuple(board_hosts(options.host, options.board_url, option="--board-url")))
+
+
+def _board_link(url: str) -> str:
+    from callboard.servers.board.login import Login  # noqa: PLC0415  # not for --help
+    from callboard.servers.board.server import login_link  # noqa: PLC0415
+
+    return login_link(Login(), url.rstrip("/"))
 
 
 async def _warn_of_backends(settings: GatewaySettings) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
@@ -67,7 +67,23 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
 """Hints for paths that other servers have."""
 
 
-def application(settings: GatewaySettings) -> Starlette:
+class Extension(Protocol):
+    """More routes of a gateway, such as the board's. It is entered as an asynchronous context manager while it serves."""
+
+    def routes(self) -> Sequence[BaseRoute]: ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None, /
+    ) -> object: ...
+
+
+Extend: TypeAlias = Callable[[Services], Extension]
+"""Makes the extension of a gateway out of what its endpoints share."""
+
+
+def application(settings: GatewaySettings, extend: Extend | None = None) -> Starlette:
     """The application of a gateway with these settings; its `state.services` are what the endpoints share."""
     sanitize_records(log)
     gateway = Gateway(settings)
@@ -81,6 +97,7 @@ def application(settings: GatewaySettings) -> Starlette:
 
     jobs = BackgroundJobs(settings, gateway.store, make_kind)
     services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)
+    extension = None if extend is None else extend(services)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
@@ -88,13 +105,14 @@ def application(settings: GatewaySettings) -> Starlette:
         await jobs.start()
         try:
             connections = IdleConnections(settings.limits.connections)
-            yield {STATE: SharedState(settings.limits, connections, gateway.request_budget)}
+            async with extension or nullcontext():
+                yield {STATE: SharedState(settings.limits, connections, gateway.request_budget)}
         finally:
             await jobs.aclose()
             await gateway.aclose()
 
     app = Starlette(
-        routes=_routes(services),
+        routes=[*_routes(services), *(extension.routes() if extension else ())],
         lifespan=lifespan,
         middleware=[_allow_origins(settings.origins)] if settings.origins else [],
         exception_handlers={HTTPException: _no_route},

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from callboard.errors import CallerError
-from callboard.servers.gateway.app import application
+from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.logs import sanitize_records
@@ -55,9 +55,11 @@ def serve(
     ready: Callable[[str], None] = lambda url: None,
     *,
     log_level: int = logging.WARNING,
+    extend: Extend | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds. `ready` is called with the URL.
 
+    `extend` makes more routes. Each worker calls it, so it has to be a function of a module, or a partial of one.
     Raises CallerError for an address that cannot be had, or is not to be had without a key.
     """
     local = is_loopback(address.host)
@@ -77,7 +79,7 @@ def serve(
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
     _allow_files(settings.limits.connections)
     config = uvicorn_config(
-        partial(_worker_application, settings, log_level),
+        partial(_worker_application, settings, log_level, extend),
         settings,
         factory=True,
         backlog=BACKLOG,
@@ -155,13 +157,13 @@ def _shared_figures() -> Generator[None]:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _worker_application(settings: GatewaySettings, level: int) -> ASGIApp:
+def _worker_application(settings: GatewaySettings, level: int, extend: Extend | None) -> ASGIApp:
     """The application of a process that logs to standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("callboard").setLevel(level)
     for handler in logging.getLogger().handlers:
         sanitize_records(handler)  # what uvicorn and asyncio say as well
-    app = application(settings)
+    app = application(settings, extend)
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.
     gc.collect()

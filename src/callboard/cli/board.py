@@ -1,0 +1,105 @@
+"""`callboard board`: a web page to see what runs, to approve it, and to compare."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from callboard.cli.options import takes_options
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractAsyncContextManager
+
+    from callboard.jobs.client import JobClient
+    from callboard.jobs.job import DurableJob
+    from callboard.servers.board.app import Board, BoardParts
+    from callboard.servers.gateway.endpoints import Services
+
+PORT: Final = 8283
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardOptions:
+    """The options of `callboard board`."""
+
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = PORT
+    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --url.")] = "127.0.0.1"
+    url: Annotated[
+        str,
+        typer.Option(
+            help="Under which others reach it, such as a proxy's https://board.example.org.", show_default=False
+        ),
+    ] = ""
+    link: Annotated[
+        bool, typer.Option("--link", help="Only print another link, for the board or gateway that runs there.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address and the link as one line of JSON.")] = False
+
+
+@takes_options(BoardOptions)
+def board(options: BoardOptions) -> None:
+    """Serve a web page that shows what every agent does, and lets you approve, answer and cancel it.
+
+    The link that is printed logs in once, within an hour; --link prints another one. The session ends after 12 hours.
+    """
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
+
+    require_extra("board")
+    from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
+    from callboard.servers.board.login import Login  # noqa: PLC0415
+    from callboard.servers.board.server import board_hosts, local_url, login_link, serve_board  # noqa: PLC0415
+
+    if options.link:
+        board_hosts(options.host, options.url)
+        address = options.url.rstrip("/") or local_url(options.host, options.port)
+        _show(options, f"{address}{PREFIX}/", login_link(Login(), address))
+        return
+    require_extra("jobs")
+    serve_board(
+        make_parts(),
+        host=options.host,
+        port=options.port,
+        url=options.url,
+        ready=lambda url, link: _show(options, url, link),
+    )
+
+
+def make_parts() -> BoardParts:
+    """What a board of this machine shows."""
+    from callboard.extras import is_extra_installed  # noqa: PLC0415
+    from callboard.servers.board.app import BoardParts  # noqa: PLC0415  # not for --help
+
+    return BoardParts(jobs=_open_jobs if is_extra_installed("jobs") else None, start_worker=_start_worker)
+
+
+def extend_gateway(hosts: Collection[str], _: Services) -> Board:
+    """The board of a gateway's worker."""
+    from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
+    from callboard.servers.board.login import Login  # noqa: PLC0415
+
+    return Board(make_parts(), Login(), hosts)
+
+
+def _show(options: BoardOptions, url: str, link: str) -> None:
+    if options.as_json:
+        typer.echo(json.dumps({"url": url, "link": link}))
+        return
+    typer.echo(link)
+    if not options.link:
+        typer.echo(f"the board is at {url}; this link logs in once, within an hour (Ctrl-C stops it)", err=True)
+
+
+def _open_jobs() -> AbstractAsyncContextManager[JobClient]:
+    from callboard.jobs.client import JobClient  # noqa: PLC0415  # half a second
+
+    return JobClient(embedded=False)
+
+
+def _start_worker(client: JobClient, job: DurableJob) -> None:
+    from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
+
+    ensure_worker(client.store.database, job)

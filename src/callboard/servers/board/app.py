@@ -1,0 +1,229 @@
+"""The board as routes: for its own server, and for the gateway's.
+
+`Board` is made out of what there is to show; a page whose part is missing is not there. It is entered as an asynchronous
+context manager for as long as it serves.
+
+Law: a route that changes something takes POST alone, and only with the token of the session's own forms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from callboard.errors import CallboardError, CallerError
+from callboard.servers.board import login_page
+from callboard.servers.board.guard import LOOPBACK_NAMES, Guard
+from callboard.servers.board.login import Login
+from callboard.servers.board.pages import PAGES, BoardPage
+from callboard.servers.board.static import send_asset
+from callboard.servers.board.templating import now, render
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from callboard.jobs.client import JobClient
+    from callboard.jobs.job import DurableJob
+
+PREFIX: Final = "/board"
+"""Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
+MAX_FORM: Final = 1024 * 1024
+"""Bytes of a form."""
+MAX_FIELDS: Final = 100
+
+Form: TypeAlias = Mapping[str, str]
+ActionHandler: TypeAlias = Callable[[Request, Form], Awaitable[Response]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardParts:
+    """What a board shows. A part that is None has no page."""
+
+    jobs: Callable[[], AbstractAsyncContextManager[JobClient]] | None = None
+    """Opens the database of durable jobs."""
+    start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
+    """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
+
+
+class Board:
+    """The board of these parts.
+
+    Args:
+        parts: What it shows.
+        login: Who may look.
+        hosts: The names under which it is reached, besides those of this machine.
+    """
+
+    def __init__(self, parts: BoardParts, login: Login, hosts: Collection[str] = ()) -> None:
+        self.parts = parts
+        self.login = login
+        self.closing = asyncio.Event()
+        """Set when the server is told to stop, so that streams end before it waits for them."""
+        self._hosts = LOOPBACK_NAMES.union(hosts)
+        self._resources = AsyncExitStack()
+        self._jobs: JobClient | None = None
+
+    async def __aenter__(self) -> Self:
+        if self.parts.jobs is not None:
+            self._jobs = await self._resources.enter_async_context(self.parts.jobs())
+        _call_at_signals(self.closing.set)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.closing.set()
+        await self._resources.aclose()
+
+    @property
+    def jobs(self) -> JobClient:
+        """The durable jobs. Raises CallerError where the board is not open, or shows none."""
+        if self._jobs is None:
+            raise CallerError("this board shows no jobs", path="jobs")
+        return self._jobs
+
+    @cached_property
+    def pages(self) -> list[BoardPage]:
+        """Those whose part is there, in the order of the navigation."""
+        return [page for page in PAGES if getattr(self.parts, page.part) is not None]
+
+    def routes(self) -> list[BaseRoute]:
+        """All of the board, below `PREFIX`."""
+        routes: list[BaseRoute] = [
+            Route("/", self._go_to_first),
+            Route("/static/{digest}/{name}", send_asset),
+            *login_page.routes(self),
+        ]
+        for page in self.pages:
+            routes += page.routes(self)
+        inner = Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard, login=self.login, hosts=self._hosts)],
+            exception_handlers={CallboardError: self._show_error, HTTPException: self._show_missing},
+        )
+        return [Route(PREFIX, _add_slash), Mount(PREFIX, app=inner)]
+
+    def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+        """A page for the session of a request; `values` are what its template shows."""
+        return HTMLResponse(render(template, {**self.values(request), **values}), status)
+
+    def values(self, request: Request) -> dict[str, Any]:
+        """What every template gets."""
+        session = request.scope.get("state", {}).get("session", "")
+        base = request.scope.get("root_path", "")
+        return {
+            "base": base,
+            "path": request.scope["path"].removeprefix(base),
+            "pages": self.pages if session else [],
+            "form_token": self.login.form_token(session) if session else "",
+            "now": now(),
+        }
+
+    def action(self, handler: ActionHandler) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint for POST, which is called with the fields of a form of this session."""
+
+        async def act(request: Request) -> Response:
+            form = await read_form(request)
+            if not self.login.is_form_token(request.state.session, form.get("token", "")):
+                raise HTTPException(403, "the form is not of this session; load the page anew and send it again")
+            return await handler(request, form)
+
+        return act
+
+    def redirect(self, request: Request, path: str) -> Response:
+        """Lead the browser to another page of the board, which it asks for by GET."""
+        return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", 303)
+
+    async def start_worker(self, job: DurableJob) -> None:
+        """Let a job that goes on find a worker."""
+        if job.state == "pending":
+            await asyncio.to_thread(self.parts.start_worker, self.jobs, job)
+
+    async def _go_to_first(self, request: Request) -> Response:
+        if not self.pages:
+            raise HTTPException(404, "this board has nothing to show")
+        return self.redirect(request, self.pages[0].path)
+
+    async def _show_error(self, request: Request, error: Exception) -> Response:
+        """What a user's request could not be done for, with what to do."""
+        message, hint, path = str(error), "", ""
+        if isinstance(error, CallboardError):
+            message, hint, path = error.message, error.hint, error.path
+        status = 409 if request.method == "POST" else 404 if isinstance(error, CallerError) else 503
+        return self.render(request, "error.html", status=status, message=message, hint=hint, where=path)
+
+    async def _show_missing(self, request: Request, error: Exception) -> Response:
+        status, message = 404, "there is no such page"
+        if isinstance(error, HTTPException):
+            status = error.status_code
+            message = message if status == 404 and error.detail == "Not Found" else error.detail
+        return self.render(request, "error.html", status=status, message=message, hint="", where="")
+
+
+def board_application(board: Board, more_routes: Collection[BaseRoute] = ()) -> Starlette:
+    """The application of the board's own server."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with board:
+            yield
+
+    return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more_routes], lifespan=lifespan)
+
+
+async def read_form(request: Request) -> Form:
+    """The fields of a form. Raises HTTPException for one that is too large."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM:
+            raise HTTPException(413, f"a form has at most {MAX_FORM:,} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise HTTPException(400, "this is no form of the board") from None
+
+
+async def _lead_to_board(_: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/", 303)
+
+
+async def _add_slash(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/", 303)
+
+
+def _call_at_signals(notify: Callable[[], None]) -> None:
+    """Call a function in this event loop when the process is told to stop, before its server's own handler runs.
+
+    A server waits for open responses, and only then tells its application that it ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        if not callable(before):
+            continue
+
+        def handle(
+            number: int, frame: FrameType | None, before: Callable[[int, FrameType | None], Any] = before
+        ) -> None:
+            loop.call_soon_threadsafe(notify)
+            before(number, frame)
+
+        signal.signal(number, handle)

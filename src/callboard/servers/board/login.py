@@ -1,0 +1,135 @@
+"""Who may look at the board: one-time links, sessions, and the tokens of forms.
+
+All of it is signed with one secret, a file of the user's that every process of the board and the gateway shares. So a
+session that one worker has begun holds in the others, and nothing has to be kept but which links were used.
+
+Laws: a link logs in once, whichever processes it is shown to; a token of a form is worth nothing in another session; a
+session ends by itself; the secret is in no answer and no log.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from hmac import compare_digest
+from pathlib import Path
+from typing import Final, Literal
+
+from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
+
+from callboard.storage.directories import state_directory
+
+LINK_SECONDS: Final = 3600
+"""For how long a link may be used: long enough to come back to the terminal that printed it."""
+SESSION_SECONDS: Final = 12 * 3600
+"""A day's work."""
+
+LinkState = Literal["ok", "used", "expired", "wrong"]
+
+_SECRET_BYTES: Final = 32
+
+
+def board_directory() -> Path:
+    """Where the board keeps its secret, and which links were used."""
+    return state_directory() / "board"
+
+
+class Login:
+    """The links, sessions and tokens of one secret.
+
+    Args:
+        directory: Where the secret and the used links are; the first process makes it.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, directory: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory or board_directory()
+        self._clock = clock
+        secret = _read_secret(self._directory / "secret")
+        self._links = _Signer(secret, clock, salt="callboard.board.link")
+        self._sessions = _Signer(secret, clock, salt="callboard.board.session")
+        self._forms = Signer(secret, salt="callboard.board.form", digest_method=sha256)
+        self.cookie = f"callboard-board-{sha256(secret).hexdigest()[:8]}"
+        """The name of its cookie. Cookies know no ports, so boards of other secrets on this machine have other names."""
+
+    def make_link_token(self) -> str:
+        """A token that logs in once, within `LINK_SECONDS`."""
+        return self._links.sign(secrets.token_urlsafe(12)).decode()
+
+    def use_link_token(self, token: str) -> LinkState:
+        """Use a link up, and say whether it may log in."""
+        try:
+            nonce = self._links.unsign(token, max_age=LINK_SECONDS).decode()
+        except SignatureExpired:
+            return "expired"
+        except BadSignature:
+            return "wrong"
+        return "ok" if self._spend(nonce) else "used"
+
+    def begin_session(self) -> str:
+        """The value of the cookie of a new session."""
+        return self._sessions.sign(secrets.token_urlsafe(12)).decode()
+
+    def find_session(self, cookie: str) -> str:
+        """The name of the session that a cookie is of; "" where it is none, or has ended."""
+        try:
+            return self._sessions.unsign(cookie, max_age=SESSION_SECONDS).decode()
+        except BadSignature:
+            return ""
+
+    def form_token(self, session: str) -> str:
+        """What each form of a session carries, so that no other page can send one."""
+        return self._forms.get_signature(session).decode()
+
+    def is_form_token(self, session: str, token: str) -> bool:
+        """Whether a form comes from a page of this session."""
+        return bool(session) and compare_digest(self.form_token(session).encode(), token.encode(errors="replace"))
+
+    def _spend(self, nonce: str) -> bool:
+        """Note that a link was used; whether this was the first time."""
+        folder = self._directory / "used"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._forget_old(folder)
+        try:
+            os.close(os.open(folder / nonce, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+    def _forget_old(self, folder: Path) -> None:
+        """Delete the notes of links that could not be used any more anyway."""
+        oldest = time.time() - 2 * LINK_SECONDS  # the files' times are the system's
+        for path in folder.iterdir():
+            with suppress(OSError):  # another process may delete it as well
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+class _Signer(TimestampSigner):
+    def __init__(self, secret: bytes, clock: Callable[[], float], *, salt: str) -> None:
+        super().__init__(secret, salt=salt, digest_method=sha256)
+        self._now = clock
+
+    def get_timestamp(self) -> int:
+        return int(self._now())
+
+
+def _read_secret(path: Path) -> bytes:
+    """The secret of this user; whoever comes first makes it, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    new = path.with_name(f".secret-{secrets.token_hex(8)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor, which no Path opens
+            file.write(secrets.token_bytes(_SECRET_BYTES))
+        with suppress(FileExistsError):  # another process was faster, and its secret counts
+            os.link(new, path)
+    finally:
+        new.unlink()
+    return path.read_bytes()

@@ -1,0 +1,112 @@
+"""The board's own server: uvicorn, on this machine unless it is told under which address others reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import closing
+from socket import socket
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import uvicorn
+
+from callboard.errors import CallerError
+from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
+from callboard.servers.board.guard import host_name
+from callboard.servers.board.login import Login
+from callboard.servers.listening import is_loopback, listen
+
+_SHUTDOWN_SECONDS: Final = 3
+"""That open requests have; streams end at once."""
+
+
+def serve_board(
+    parts: BoardParts,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    url: str = "",
+    ready: Callable[[str, str], None] = lambda url, link: None,
+    login: Login | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        parts: What the board shows.
+        host: Where to listen.
+        port: 0 takes a free one.
+        url: Under which others reach the board, such as that of a proxy.
+        ready: Called with the board's address and a link that logs in once.
+        login: By default that of the user's state directory.
+
+    Raises:
+        CallerError: There is no such address, it is taken, or it is wider than this machine without a `url`.
+    """
+    hosts = board_hosts(host, url)
+    login = login or Login()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    hint = "is another board running? --port 0 takes a free port"
+
+    async def run() -> None:
+        with closing(listen(host, port, hint=hint)) as listening:
+            address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
+            config = uvicorn.Config(
+                board_application(Board(parts, login, hosts)),
+                lifespan="on",
+                access_log=False,
+                proxy_headers=False,
+                log_config=None,
+                server_header=False,
+                ws="none",
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            )
+            server = _Server(config, lambda: ready(f"{address}{PREFIX}/", login_link(login, address)))
+            await server.serve(sockets=[listening])
+
+    asyncio.run(run())
+
+
+def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str]:
+    """The names of a board that listens there, besides those of this machine.
+
+    `option` is the name of the one that gave the `url`.
+
+    Raises:
+        CallerError: Others reach the host, and nobody says under which address, or that is none.
+    """
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
+            raise CallerError("not an address of a web page", path=option, hint="such as https://board.example.org")
+        return {host_name(parts.netloc)}
+    if not is_loopback(host):
+        hint = f"say under which address the board is reached, such as {option} https://board.example.org"
+        raise CallerError("beyond this machine others could try to log in", path=f"--host {host}", hint=hint)
+    return {f"[{host}]" if ":" in host else host.lower()}
+
+
+def local_url(host: str, port: int) -> str:
+    """The address of a server of this machine."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def login_link(login: Login, address: str) -> str:
+    """A link that logs in once, on the board below an address."""
+    return f"{address}{PREFIX}/login?token={quote(login.make_link_token())}"
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, None)
+        self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()

@@ -1,0 +1,74 @@
+"""Pages out of templates.
+
+Laws: what is put into a template is escaped, whatever it is; a name that a template does not get is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from callboard.servers.board.static import ASSETS
+
+
+@cache
+def environment() -> Environment:
+    """The environment of all templates."""
+    made = Environment(
+        loader=PackageLoader("callboard.servers.board", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals["assets"] = ASSETS
+    made.filters.update(count=format_count, tokens=format_tokens, cost=format_cost, duration=format_duration)
+    return made
+
+
+def render(template: str, values: Mapping[str, Any]) -> Markup:
+    """The text of a template, such as `jobs.html`."""
+    return Markup(environment().get_template(template).render(values))  # noqa: S704  # the template has escaped it
+
+
+def format_count(number: int) -> str:
+    """1234567 as 1,234,567."""
+    return f"{number:,}"
+
+
+def format_tokens(number: int) -> str:
+    """A count of tokens in at most five characters: 950, 12.3k, 4.5M."""
+    for size, unit in ((1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
+
+
+def format_cost(dollars: float | None) -> str:
+    """Dollars with four digits behind the point; "" where there are no prices."""
+    return "" if dollars is None else f"${dollars:.4f}"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds in the two largest units: 42 s, 3 min, 2 h 5 min, 3 d 4 h."""
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return f"{max(0, int(seconds))} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def now() -> datetime:
+    """The time in UTC."""
+    return datetime.now(UTC)

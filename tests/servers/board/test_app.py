@@ -1,0 +1,120 @@
+"""Who gets in, what every answer carries, and what is refused."""
+
+import pytest
+
+from callboard.servers.board.app import MAX_FORM
+from callboard.servers.board.guard import POLICY
+
+
+def log_in(visitor, login):
+    return visitor.post("/board/login", data={"link": login.make_link_token()}, follow_redirects=False)
+
+
+def test_a_link_leads_to_the_jobs(visitor, login):
+    link = f"/board/login?token={login.make_link_token()}"
+    page = visitor.get(link)
+    assert page.status_code == 200
+    assert "data-send" in page.text
+    answer = log_in(visitor, login)
+    assert answer.status_code == 303
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/board" in cookie
+    assert "secure" not in cookie
+    assert visitor.get("/board/").url.path == "/board/jobs"
+
+
+def test_to_show_a_link_does_not_use_it_up(visitor, login):
+    token = login.make_link_token()
+    for _ in range(2):
+        visitor.get(f"/board/login?token={token}")
+    assert login.use_link_token(token) == "ok"
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(visitor, login):
+    headers = {"origin": "https://127.0.0.1:8283"}
+    data = {"link": login.make_link_token()}
+    answer = visitor.post("/board/login", data=data, headers=headers, follow_redirects=False)
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_used_link_says_what_to_do(visitor, login):
+    token = login.make_link_token()
+    login.use_link_token(token)
+    answer = visitor.post("/board/login", data={"link": token})
+    assert answer.status_code == 403
+    assert "This link was used before" in answer.text
+    assert "callboard board --link" in answer.text
+
+
+def test_without_a_session_there_is_only_the_login(visitor):
+    assert visitor.get("/board/jobs").url.path == "/board/login"
+    assert visitor.get("/board/jobs", headers={"accept": "*/*"}).status_code == 401
+    assert visitor.post("/board/logout").status_code == 401
+
+
+def test_one_logs_out(browser, token):
+    answer = browser.post("/board/logout", data={"token": token}, follow_redirects=False)
+    assert answer.status_code == 303
+    assert "max-age=0" in answer.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("data", [{}, {"token": ""}, {"token": "x"}])
+def test_a_form_without_the_sessions_token_is_refused(browser, data):
+    answer = browser.post("/board/logout", data=data, follow_redirects=False)
+    assert answer.status_code == 403
+    assert "load the page anew" in answer.text
+
+
+def test_a_form_of_another_page_is_refused(browser, token):
+    headers = {"origin": "http://evil.example"}
+    assert browser.post("/board/logout", data={"token": token}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8283", "", "[::2]"])
+def test_a_name_that_is_not_the_boards_is_refused(browser, host):
+    answer = browser.get("/board/jobs", headers={"host": host})
+    assert answer.status_code == 403
+    assert "--url" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/board/jobs", "/board/nothing", "/board/login"])
+def test_every_answer_is_guarded(browser, path):
+    answer = browser.get(path)
+    assert answer.headers["content-security-policy"] == POLICY
+    assert "unsafe-inline" not in POLICY
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_pages_hold_no_scripts_and_styles_of_their_own(browser):
+    page = browser.get("/board/jobs").text
+    assert page.count("<script") == 1
+    assert "<style" not in page
+    assert "style=" not in page
+    assert " on" not in page.replace(" once", "").split("<body>")[0]
+
+
+def test_files_are_kept_by_browsers(visitor):
+    page = visitor.get("/board/login").text
+    path = page.partition('<link rel="stylesheet" href="')[2].partition('"')[0]
+    answer = visitor.get(path)
+    assert answer.status_code == 200
+    assert "immutable" in answer.headers["cache-control"]
+    assert visitor.get("/board/static/000000000000/board.css").status_code == 404
+
+
+def test_a_large_form_is_refused(browser):
+    assert browser.post("/board/logout", content=b"x" * (MAX_FORM + 1)).status_code == 413
+
+
+def test_the_board_is_found_from_the_root(browser):
+    assert browser.get("/").url.path == "/board/jobs"
+    assert browser.get("/board").url.path == "/board/jobs"
+
+
+def test_what_is_not_there_is_a_page(browser):
+    answer = browser.get("/board/nothing")
+    assert answer.status_code == 404
+    assert "there is no such page" in answer.text
