@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 
+import dbos._scheduler
+import dbos._workflow_commands
 import pytest
 import sqlalchemy as sa
 
@@ -49,8 +51,8 @@ def database(ready_url):
 
 @pytest.fixture
 def engine(database, monkeypatch):
-    # DBOS looks for what is due by itself once a second, and the lease wakes its queues as often.
-    monkeypatch.setattr("dbos._workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC", 0.05)
+    # DBOS looks every two seconds whether a delay is over, and the lease wakes its queues once a second.
+    monkeypatch.setattr(engine_module, "DELAY_SECONDS", 0.05)
     monkeypatch.setattr("callboard.jobs.lease.CHECK_SECONDS", 0.05)
     engine = Engine(database)
     yield engine
@@ -407,3 +409,11 @@ async def test_a_running_job_is_cancelled_within_a_second(engine):
         await until(lambda: seen)
         await store.request_cancel(job.id)
         await until(lambda: seen == ["begun", True])
+
+
+def test_dbos_reads_what_is_changed_in_it():
+    intervals = {
+        "_BACKGROUND_JOBS_INTERVAL_SEC": dbos._workflow_commands.background_jobs_thread,
+        "_STARTUP_FAST_POLL_DURATION_SEC": dbos._scheduler.dynamic_scheduler_loop,
+    }
+    assert all(name in function.__code__.co_names for name, function in intervals.items())

@@ -24,7 +24,7 @@ from dbos import DBOS
 
 _THREAD: Final = "queue-worker-"
 """How DBOS names the thread of a queue: this and the queue's name."""
-_SLOW_SECONDS: Final = 5.0
+_SLOW_SECONDS: Final = 15.0
 """How often DBOS looks after its own queue, and for queues that are new: nothing of ours is in either."""
 
 

@@ -20,6 +20,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from typing import Any, Final
 
+import dbos._scheduler
+import dbos._workflow_commands
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions
 from dbos._serialization import DBOSPortableJSONSerializer, DefaultSerializer
@@ -43,8 +45,10 @@ ATTEMPTS: Final = 5
 """How often a segment whose worker died, or that raised, is begun again without coming further."""
 CHANNEL: Final = "callboard_jobs"
 """On which PostgreSQL tells workers that something was queued."""
-FALLBACK_SECONDS: Final = 5.0
-"""How often a queue is looked at when nothing told that something was queued."""
+FALLBACK_SECONDS: Final = 30.0
+"""How often DBOS looks at a queue by itself. `wake` rings for what is due, and is called once a second at least."""
+DELAY_SECONDS: Final = 2.0
+"""How often DBOS looks whether a delay is over."""
 PRIORITY: Final = 2**30
 """DBOS has priorities from 1 to 2**31 - 1, the lowest first; ours begin in the middle."""
 PAUSE_SECONDS: Final = 2.0
@@ -87,7 +91,11 @@ class Engine:
         self.database = database
         self.served: tuple[str, ...] = ()
         """Our queues that this process serves."""
-        self._status = _describe_status(database)
+        status = self._status = _describe_status(database)
+        self._is_ours = sa.func.coalesce(status.c.application_name, APPLICATION) == APPLICATION
+        # To make a statement costs more than to execute it, and these are asked each second.
+        self._owners = sa.select(status.c.executor_id).where(status.c.status == "PENDING", self._is_ours).distinct()
+        self._due = sa.select(sa.literal(1)).where(sa.false())
         self._client = DBOSClient(
             system_database_engine=database.engine,
             serializer=DBOSPortableJSONSerializer(),
@@ -156,8 +164,7 @@ class Engine:
         """
         global _serving  # DBOS's registry of workflows is the process's as well
         _register_workflow()
-        pickles: Any = DefaultSerializer
-        pickles.deserialize = _refuse_pickle
+        _prepare_dbos()
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_engine": self.database.engine,
@@ -178,6 +185,9 @@ class Engine:
         self._run_segment, self._loop = run_segment, loop
         self._instance, self._dispatch, _serving = instance, dispatch, self
         self.served = tuple(queues)
+        status = self._status
+        due = status.c.queue_name.in_(lanes) & (status.c.status == "ENQUEUED")
+        self._due = sa.select(sa.literal(1)).where(due).limit(1)
         with dispatch.install():
             DBOS.launch()
 
@@ -207,10 +217,8 @@ class Engine:
 
     def find_owners(self) -> set[str]:
         """The ids of executors that own segments which have begun and not ended."""
-        status = self._status
-        query = sa.select(status.c.executor_id).where(status.c.status == "PENDING", self._is_ours()).distinct()
         with self.database.engine.connect() as connection:
-            return {each for each in connection.scalars(query) if each}
+            return {each for each in connection.scalars(self._owners) if each}
 
     def hand_back(self, executor: str) -> int:
         """Queue the segments of an executor that is dead again. Returns how many were left to the statement of ours.
@@ -231,7 +239,7 @@ class Engine:
         status = self._status
         return (
             sa.update(status)
-            .where(status.c.executor_id == executor, status.c.status == "PENDING", self._is_ours())
+            .where(status.c.executor_id == executor, status.c.status == "PENDING", self._is_ours)
             .values(
                 status="ENQUEUED",
                 owner_xid=None,
@@ -279,7 +287,7 @@ class Engine:
         query = sa.select(status.c.workflow_uuid).where(
             status.c.status.in_(("SUCCESS", "CANCELLED")),
             status.c.updated_at < _now() - KEEP_SECONDS * 1000,
-            self._is_ours(),
+            self._is_ours,
         )
         with self.database.engine.connect() as connection:
             workflows = list(connection.scalars(query.limit(REMOVED_AT_ONCE)))
@@ -287,17 +295,11 @@ class Engine:
             self._client.delete_workflows(workflows)
 
     def _is_due(self) -> bool:
-        status = self._status
-        lanes = [lane for queue in self.served for lane in _lanes(queue)]
-        query = sa.select(sa.literal(1)).where(status.c.queue_name.in_(lanes), status.c.status == "ENQUEUED").limit(1)
         try:
             with self.database.engine.connect() as connection:
-                return connection.scalar(query) is not None
+                return connection.scalar(self._due) is not None
         except SQLAlchemyError:
             return True
-
-    def _is_ours(self) -> sa.ColumnElement[bool]:
-        return sa.func.coalesce(self._status.c.application_name, APPLICATION) == APPLICATION
 
     def _announce(self, connection: Connection) -> None:
         if not self.database.is_sqlite:
@@ -374,6 +376,14 @@ async def _run_workflow(job_id: str, number: int) -> None:
 @cache
 def _register_workflow() -> None:
     DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=ATTEMPTS)(_run_workflow)
+
+
+def _prepare_dbos() -> None:
+    """Change what DBOS has no setting for, in the whole process; a test holds that it is there."""
+    pickles: Any = DefaultSerializer
+    pickles.deserialize = _refuse_pickle
+    dbos._workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = DELAY_SECONDS  # noqa: SLF001  # a second by default
+    dbos._scheduler._STARTUP_FAST_POLL_DURATION_SEC = 0  # noqa: SLF001  # of schedules of its own, which we have not
 
 
 def _refuse_pickle(_serializer: Any, _text: str) -> Any:

@@ -90,6 +90,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._is_abandoned = False
         self._running: dict[str, tuple[asyncio.Task[None], SegmentControl]] = {}
+        self._has_begun = asyncio.Event()
+        """Whether a segment began since none ran: then it is looked for those that are to be cancelled."""
         self._looks: list[asyncio.Task[None]] = []
         self._lease: Lease | None = None
         self._reaper: Reaper | None = None
@@ -162,6 +164,7 @@ class Worker:
         if self._stopping.is_set():
             control.stopping.set()
         self._running[job_id] = (task, control)
+        self._has_begun.set()
         try:
             await self._run_segment(job_id, number, control)
         finally:
@@ -170,8 +173,10 @@ class Worker:
 
     async def _look_for_cancelled(self) -> None:
         while True:
+            await self._has_begun.wait()
             await asyncio.sleep(CANCEL_SECONDS)
             if not self._running:
+                self._has_begun.clear()
                 continue
             with suppress(CallboardError):  # the database is away
                 for job_id in await self._store.find_cancelled(tuple(self._running)):
