@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 from tests.coding import conftest as coding
 
-from callboard.cli.run_kind import RunFlags, worker_name
+from callboard.cli.run_kind import worker_name
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
-from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
 from callboard.testing import FakeBackend
@@ -196,10 +195,3 @@ def test_a_job_has_a_conversation_of_its_own(place, tmp_path):
     done = run(SimpleNamespace(root=tmp_path), "run", "Hi", "--background", "--continue")
     assert (done.returncode, "callboard jobs fork JOB@ROUND" in done.stderr) == (2, True)
     assert not place.exists()
-
-
-def test_a_database_that_others_write_to_names_no_code():
-    RunFlags(model="x").check(is_shared=True)
-    RunFlags(tools=["tools.py"]).check(is_shared=False)
-    with pytest.raises(CallerError, match=r"names no code; name them in callboard.toml"):
-        RunFlags(tools=["tools.py"]).check(is_shared=True)

@@ -254,8 +254,11 @@ def test_a_password_in_the_backends_url_is_not_told(running):
     assert all(each.startswith("Basic ") for each in sent)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_sigterm_lets_open_replies_end(running, workers):
+@pytest.mark.parametrize(
+    ("workers", "sign", "status"),
+    [("1", signal.SIGTERM, 0), ("2", signal.SIGTERM, 0), ("2", signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_sigterm_and_the_end_of_the_supervisor_let_open_replies_end(running, workers, sign, status):
     async def scenario():
         async with Held() as backend, running("--backend", backend.url, "--workers", workers) as gateway:
             async with (
@@ -263,7 +266,7 @@ def test_sigterm_lets_open_replies_end(running, workers):
                 client.post(f"{gateway.url}/v1/responses", json=ASK) as answer,
             ):
                 begun = await until(answer, b"Hello")
-                gateway.process.terminate()
+                gateway.process.send_signal(sign)
                 if workers == "1":
                     await refuses(gateway.url)
                 backend.gate.set()
@@ -271,7 +274,7 @@ def test_sigterm_lets_open_replies_end(running, workers):
             return await gateway.ended(), begun + rest
 
     code, data = asyncio.run(scenario())
-    assert code == 0
+    assert code == status
     kinds = re.findall(rb"event: (\S+)", data)
     assert kinds.count(b"response.completed") == 1
     assert kinds[-1] == b"response.completed"

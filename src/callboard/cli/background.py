@@ -124,8 +124,8 @@ def run_here(name: str = "") -> None:
 
     directory = str(Path.cwd())
 
-    def make_runs(_: DurableStore) -> list[JobKind]:
-        return [RunKind(_tell, is_shared=False)]
+    def make_runs(store: DurableStore) -> list[JobKind]:
+        return [RunKind(store.database, _tell)]
 
     try:
         if name == "run":

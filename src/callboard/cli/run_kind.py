@@ -21,12 +21,13 @@ from callboard.cli.mcp_servers import silence_sdk
 from callboard.cli.models import open_model
 from callboard.cli.settings import settings_here
 from callboard.core import UserCanister, contents
-from callboard.errors import CallerError
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.coding_kind import host_queue
+from callboard.jobs.database import Database
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.kinds import Outcome
 from callboard.jobs.segment import JobSegment
+from callboard.jobs.shared_database import check_options
 from callboard.jobs.store import DurableStore
 from callboard.loop import Limits
 
@@ -47,12 +48,6 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: str = ""
     max_rounds: int | None = None
 
-    def check(self, *, is_shared: bool) -> None:
-        """Raises CallerError for code that a job names in a database that others may write: it would run here."""
-        if is_shared and (self.tools or self.ensembles or self.mcp):
-            hint = "name them in callboard.toml, which the worker reads"
-            raise CallerError("a job in a database that is shared names no code", path="--tools, ...", hint=hint)
-
 
 def run_queue(directory: str) -> str:
     """The queue of the runs in a directory of this host."""
@@ -66,7 +61,8 @@ def worker_name(directory: str) -> str:
 
 async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: str) -> DurableJob:
     """Queue a run in the current directory. Raises CallerError, DatabaseUnavailable."""
-    flags.check(is_shared=not store.database.is_sqlite)
+    options = msgspec.to_builtins(flags)
+    check_options(options, store.database)
     directory = str(Path.cwd())
     job_input = AgentInput(agent="", prompt=UserCanister(contents(prompt)))
     return await store.create(
@@ -74,7 +70,7 @@ async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: s
         description=prompt,
         directory=directory,
         model=model,
-        input={**job_input.to_json(), _OPTIONS: msgspec.to_builtins(flags)},
+        input={**job_input.to_json(), _OPTIONS: options},
         queue=run_queue(directory),
     )
 
@@ -84,9 +80,9 @@ class RunKind:
 
     name = KIND
 
-    def __init__(self, tell: Callable[[str], None], *, is_shared: bool) -> None:
+    def __init__(self, database: Database, tell: Callable[[str], None]) -> None:
+        self._database = database
         self._tell = tell
-        self._is_shared = is_shared
 
     def find_obstacle(self, job: DurableJob) -> str:
         """That this process works in another directory."""
@@ -97,8 +93,8 @@ class RunKind:
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)
-        flags.check(is_shared=self._is_shared)
         fields: dict[str, Any] = msgspec.structs.asdict(flags)
+        check_options(fields, self._database)
         files = fields.pop("mcp")
         settings = await asyncio.to_thread(lambda: settings_here(**fields))
         model = await asyncio.to_thread(open_model, settings, self._tell)

@@ -72,13 +72,20 @@ def add(
     from msgspec.structs import replace  # noqa: PLC0415  # not for --help
 
     template = replace(template, priority=template.priority or priority)
-    added = _use(lambda schedules: schedules.add(name, cron, zone, template))
+    added = _use(lambda schedules: _add(schedules, name, cron, zone, template))
     if as_json:
         typer.echo(json.dumps(added.as_json()))
         return
     typer.echo(f"{added.name}: {_show_next(added)}")
     option = f" --agents {agent}" if agent else ""
     typer.echo(f"its jobs are submitted by a worker that runs then: callboard worker{option}", err=True)
+
+
+async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
+    from callboard.jobs.shared_database import check_options  # noqa: PLC0415  # not for --help
+
+    check_options(template.input, schedules.database)
+    return await schedules.add(name, cron, zone, template)
 
 
 @app.command("list")

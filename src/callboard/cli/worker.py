@@ -93,7 +93,7 @@ async def _work(database: Database, starts: Mapping[str, int], options: WorkerOp
         coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
         runner = SegmentRunner(
             store,
-            [AgentKind(agents), RunKind(tell, is_shared=not database.is_sqlite), *coding],
+            [AgentKind(agents), RunKind(database, tell), *coding],
             limits=model_limits(settings, database),
         )
         async with (

@@ -68,6 +68,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """By their names, as jobs have them."""
     keep: str = ""
     """For how long a job is kept that has ended, such as `30d`; empty keeps it."""
+    trust_database: bool = False
+    """Whether jobs of a database that others write to may name code and addresses, and turn off the sandbox."""
 
     def __post_init__(self) -> None:
         if self.keep:

@@ -42,6 +42,7 @@ from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.segment import JobSegment
+from callboard.jobs.shared_database import check_options
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
 from callboard.providers.registry import PlannedModel
@@ -75,6 +76,7 @@ def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | Non
 
 async def submit_request(store: DurableStore, request: JobRequest, model: str, *, priority: int = 0) -> DurableJob:
     """Queue a job of a coding agent on this host. Raises CallerError, DatabaseUnavailable."""
+    check_options(request.input, store.database)
     return await store.create(**structs.asdict(await describe_request(request, model, priority=priority)))
 
 
@@ -216,6 +218,7 @@ class CodingKind:
         if not directory.is_dir():
             raise CallerError("the directory of the job is gone", path=job.directory)
         exclude_repository(directory)
+        check_options(job.input, self._store.database)
         flags = {**job.input, "max_rounds": job.input.get("rounds")}
         names = ("model", "base_url", "max_rounds")
         return request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import multiprocessing
 import os
+import signal
 import socket
 import ssl
 import tempfile
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -79,7 +82,7 @@ def serve(
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
     _allow_files(settings.limits.connections)
     config = uvicorn_config(
-        partial(_worker_application, settings, log_level, extend),
+        partial(_worker_application, settings, log_level, extend, has_supervisor=address.workers > 1),
         settings,
         factory=True,
         backlog=BACKLOG,
@@ -157,8 +160,12 @@ def _shared_figures() -> Generator[None]:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
-def _worker_application(settings: GatewaySettings, level: int, extend: Extend | None) -> ASGIApp:
+def _worker_application(
+    settings: GatewaySettings, level: int, extend: Extend | None, *, has_supervisor: bool
+) -> ASGIApp:
     """The application of a process that logs to standard error."""
+    if has_supervisor:
+        threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("callboard").setLevel(level)
     for handler in logging.getLogger().handlers:
@@ -170,6 +177,13 @@ def _worker_application(settings: GatewaySettings, level: int, extend: Extend | 
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
     return app
+
+
+def _end_with_supervisor() -> None:
+    """Stop this worker in good order when the process that started it is gone; killed, it tells its workers nothing."""
+    if (supervisor := multiprocessing.parent_process()) is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
