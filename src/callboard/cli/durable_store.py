@@ -6,17 +6,15 @@ SQLAlchemy and DBOS are imported when a command needs them: half a second that `
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.storage.directories import state_directory
+from callboard.jobs.database_url import may_have_jobs
 
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
@@ -28,17 +26,7 @@ T = TypeVar("T")
 PATIENCE: Final = 10.0
 """Seconds in which a worker ends a job that is cancelled."""
 POLL_SECONDS: Final = 0.1
-_VARIABLE: Final = "CALLBOARD_DATABASE_URL"
 _HINT: Final = "callboard jobs list --all shows them"
-
-
-def has_durable_jobs() -> bool:
-    """Whether there is a database, so that a command that only looks need not make one."""
-    return bool(os.environ.get(_VARIABLE)) or _default_file().is_file()
-
-
-def _default_file() -> Path:
-    return state_directory() / "jobs" / "jobs.db"
 
 
 @contextmanager
@@ -96,7 +84,7 @@ def find_job(name: str) -> Job | DurableJob:
 
     records = JobStore()
     direct = records.find(name)
-    if not has_durable_jobs():
+    if not may_have_jobs():
         return records.load(name)
     durable = read_jobs(lambda store: _find(store, name))
     if len(direct) + len(durable) > 1:
@@ -128,7 +116,7 @@ def cancel_durable_job(job: DurableJob) -> DurableJob:
 
 def list_durable_jobs() -> Sequence[JobSummary]:
     """All durable jobs, the newest first."""
-    return read_jobs(lambda store: store.list(limit=sys.maxsize)) if has_durable_jobs() else []
+    return read_jobs(lambda store: store.list(limit=sys.maxsize)) if may_have_jobs() else []
 
 
 def to_record(job: DurableJob) -> Job:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,23 +18,22 @@ from callboard.cli.durable_store import (
     change_jobs,
     find_durable_job,
     find_job,
-    has_durable_jobs,
     read_jobs,
     read_store,
 )
 from callboard.cli.jobs import JobDisplay, JobName, app
 from callboard.cli.watch import follow, wait_for_poll, watch
 from callboard.errors import CallerError
+from callboard.jobs.database_url import may_have_jobs
 from callboard.text.duration import parse_duration
 
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
     from callboard.jobs.entries import JobEntry
-    from callboard.jobs.job import DurableJob, DurableState
+    from callboard.jobs.job import DurableJob
     from callboard.jobs.store import DurableStore
 
 _LOCK: Final = "job.lock"
-_ENDED: Final[Sequence[DurableState]] = ("completed", "failed", "cancelled", "interrupted")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.")]
 
@@ -142,6 +141,8 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with all that was recorded of them. Branches and files that they made stay."""
+    from callboard.jobs.job import END_STATES  # noqa: PLC0415  # not for --help
+
     if bool(names) == bool(older_than):
         raise CallerError("say which: their names, or --older-than", path="rm")
     if older_than:
@@ -149,7 +150,7 @@ def remove(
         return
     targets = [find_job(name) for name in names or ()]
     for job in targets:
-        if job.state not in _ENDED:
+        if job.state not in END_STATES:
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
     _confirm(f"delete {', '.join([each.id for each in targets])}?", yes=yes)
     for job in targets:
@@ -177,7 +178,7 @@ def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
     for job in old:
         records.remove(job.id)
     count = len(old)
-    if has_durable_jobs():
+    if may_have_jobs():
         from callboard.jobs.retention import remove_old_jobs  # noqa: PLC0415  # not for --help
 
         count += read_jobs(lambda store: remove_old_jobs(store, age))

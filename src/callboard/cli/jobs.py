@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from callboard.coding.jobs.log import Step
     from callboard.jobs.job import JobSummary
 
-app = typer.Typer(no_args_is_help=True, help="The jobs of the coding agents.")
+app = typer.Typer(no_args_is_help=True, help="Your jobs: recorded runs and durable ones.")
 
 EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
     ("completed", False): 0,

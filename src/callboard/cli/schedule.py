@@ -91,9 +91,9 @@ async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, templa
 @app.command("list")
 def list_schedules(as_json: AsJson = False) -> None:
     """List the schedules: when each is due next, what it submits, and what became of its last job."""
-    from callboard.cli.durable_store import has_durable_jobs  # noqa: PLC0415  # not for --help
+    from callboard.jobs.database_url import may_have_jobs  # noqa: PLC0415  # not for --help
 
-    schedules = _use(lambda schedules: schedules.list()) if has_durable_jobs() else ()
+    schedules = _use(lambda schedules: schedules.list()) if may_have_jobs() else ()
     for each in schedules:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe(each))
     if not schedules and not as_json:

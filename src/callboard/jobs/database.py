@@ -10,7 +10,6 @@ first write, unless they are begun here.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -26,10 +25,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.database_errors import HINT, VARIABLE, DatabaseUnavailable, explain_failure, is_transient
+from callboard.jobs.database_errors import DatabaseUnavailable, explain_failure, is_transient
 from callboard.jobs.database_file import prepare_file
+from callboard.jobs.database_url import HINT, VARIABLE, database_url
 from callboard.jobs.tables import create_tables, has_tables
-from callboard.storage.directories import state_directory
 
 __all__ = ["Database", "DatabaseUnavailable", "Work"]
 
@@ -84,7 +83,7 @@ class Database:
             DatabaseUnavailable: It cannot be reached or written.
         """
         require_extra("jobs")
-        engine, place = _make_engine(url or os.environ.get(VARIABLE, "") or default_url())
+        engine, place = _make_engine(url or database_url())
         database = cls(engine, place)
         patience = OPENING_PATIENCE if database.is_sqlite else 0
         try:
@@ -150,11 +149,6 @@ class Database:
                 attempt += 1
                 if not is_transient(error) or time.monotonic() + pause > end or self._closing.wait(pause):
                     raise explain_failure(error, self.place) from None
-
-
-def default_url() -> str:
-    """The file of this user and machine."""
-    return f"sqlite:///{state_directory() / 'jobs' / 'jobs.db'}"
 
 
 def _make_engine(text: str) -> tuple[Engine, str]:

@@ -12,9 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from callboard.errors import CallboardError
-
-VARIABLE: Final = "CALLBOARD_DATABASE_URL"
-HINT: Final = f"set {VARIABLE} to sqlite:////PATH/jobs.db or postgresql://USER:PASSWORD@HOST/NAME"
+from callboard.jobs.database_url import HINT, VARIABLE
 
 _ANOTHER: Final = f"or name another database in {VARIABLE}"
 _READ_ONLY: Final = ("it can be read only", f"give yourself the right to write it, {_ANOTHER}")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from callboard.errors import CallerError
-from callboard.jobs.database_errors import HINT, VARIABLE, DatabaseUnavailable
+from callboard.jobs.database_errors import DatabaseUnavailable
+from callboard.jobs.database_url import HINT, VARIABLE
 
 NETWORK: Final = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs", "lustre"}

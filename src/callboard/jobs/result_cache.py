@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -33,8 +32,8 @@ from sqlalchemy import (
 )
 
 from callboard.core import ResultCanister
-from callboard.jobs.database import Database, default_url
-from callboard.jobs.database_errors import VARIABLE
+from callboard.jobs.database import Database
+from callboard.jobs.database_url import database_url
 from callboard.jobs.tables import INSERTIONS, PREFIX, lock_tables
 
 MAX_ROWS: Final = 10_000
@@ -124,7 +123,7 @@ _opening = threading.Lock()
 
 def open_results() -> DatabaseResults:
     """Those in the database of this process, which stays open. It blocks. Raises CallerError, DatabaseUnavailable."""
-    url = os.environ.get(VARIABLE, "") or default_url()
+    url = database_url()
     with _opening:
         if url not in _open:
             database = Database.open(url)

@@ -47,5 +47,5 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
         raise CallerError(
             "a job in a database that others write to cannot say so",
             path=", ".join(refused),
-            hint="set it in the callboard.toml of the worker's user, or there trust_database = true in [jobs]",
+            hint="trust_database = true in [jobs] of the callboard.toml of the worker's user allows it",
         )

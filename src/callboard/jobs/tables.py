@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callboard.errors import CallerError
-from callboard.jobs.database_errors import HINT
+from callboard.jobs.database_url import HINT
 
 VERSION: Final = 1
 """Increases when the tables change."""
