@@ -23,10 +23,11 @@ LOOK_SECONDS: Final = 0.25
 
 
 class JobEvent(NamedTuple):
-    """An entry with its number; or a piece of what is said just now, whose number is 0."""
+    """An entry with its number and its round; or a piece of what is said just now, whose number is 0."""
 
     number: int
     item: Item | Event
+    round: int = 0
 
 
 class JobResult(msgspec.Struct, frozen=True):
@@ -97,7 +98,7 @@ class JobHandle:
                 job = await self.read()
                 for entry in await self._store.read_entries(self.id, after, *([number - after] if number else [])):
                     after = entry.number
-                    yield JobEvent(after, entry.item)
+                    yield JobEvent(after, entry.item, entry.round)
                 news.drop(after)
                 if job.has_ended and after >= job.entries:
                     return

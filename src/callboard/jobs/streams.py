@@ -12,9 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from callboard.core import ArgumentsPiece, Event, Nested, ReasoningPiece, RefusalPiece, TextPiece, ToolProgress
+from callboard.core import (
+    ArgumentsPiece,
+    Event,
+    InvocationStarted,
+    Nested,
+    ReasoningPiece,
+    RefusalPiece,
+    TextPiece,
+    ToolProgress,
+)
 
-PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece, ToolProgress, Nested)
+PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted, ArgumentsPiece, ToolProgress, Nested)
 """The events that are told; the others say what entries say."""
 MOST: Final = 10_000
 """Pieces that wait for one follower. One that reads no faster loses the older ones, whose text the entries have."""

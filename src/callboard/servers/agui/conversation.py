@@ -1,0 +1,190 @@
+"""The messages of an AG-UI thread, as a client has them after the events that it was sent.
+
+It is kept so that a snapshot of it can be sent where messages turn out to be void: a reply that is asked for again, a
+conversation that is rolled back.
+
+Laws: an identifier of a message, and one of a call, is never given twice; constant work for each piece of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from callboard.core import Content, FileContent, PictureContent, ResultCanister, TextualContent
+from callboard.servers.agui.parts import encode_part
+
+
+class ThreadCall:
+    """A call, with its arguments as far as they came. `source` is the identifier that the model knows it by."""
+
+    __slots__ = ("arguments", "identifier", "is_answered", "message", "name", "source")
+
+    def __init__(self, message: ThreadMessage, identifier: str, source: str, name: str) -> None:
+        self.message = message
+        self.identifier = identifier
+        self.source = source
+        self.name = name
+        self.arguments: list[str] = []
+        self.is_answered = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The call within its message."""
+        function = {"name": self.name, "arguments": "".join(self.arguments)}
+        return {"id": self.identifier, "type": "function", "function": function}
+
+
+class ThreadMessage:
+    """A message, with its text as far as it came."""
+
+    __slots__ = ("calls", "fields", "identifier", "ordinal", "texts")
+
+    def __init__(self, identifier: str, ordinal: int, fields: Mapping[str, Any]) -> None:
+        self.identifier = identifier
+        self.ordinal = ordinal
+        self.fields = fields
+        self.texts: list[str] = []
+        self.calls: dict[str, ThreadCall] = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """The message in a snapshot."""
+        if "content" in self.fields:
+            return {"id": self.identifier, **self.fields}
+        message = {"id": self.identifier, **self.fields}
+        if self.texts or not self.calls:
+            message["content"] = "".join(self.texts)
+        if self.calls:
+            message["toolCalls"] = [each.as_json() for each in self.calls.values()]
+        return message
+
+
+class AguiThread:
+    """The messages of a thread, and the identifiers that were given.
+
+    Args:
+        prefix: What identifiers of messages begin with; no other run of the thread has it.
+        messages: Those that the client has already.
+    """
+
+    def __init__(self, prefix: str, messages: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.is_stale = False
+        """Whether the client has messages that are void."""
+        self._prefix = prefix
+        self._before = list(messages)
+        self._messages: dict[str, ThreadMessage] = {}
+        self._message_ids = {str(each.get("id")) for each in self._before}
+        self._ordinal = 0
+        self._call_counts: dict[str, int] = {}
+        self._calls: dict[str, ThreadCall] = {}
+        """The last call of each identifier that models know."""
+        self.unanswered: dict[str, ThreadCall] = {}
+        """Those that began in this run, or were open before it."""
+        self._subagent_counts: dict[str, int] = {}
+        self._add_earlier_calls()
+
+    @property
+    def next_ordinal(self) -> int:
+        """That of the next message; they grow."""
+        return self._ordinal + 1
+
+    def add_message(self, **fields: Any) -> ThreadMessage:
+        """A new message, at the end."""
+        self._ordinal += 1
+        number = self._ordinal
+        while (identifier := f"{self._prefix}-{number}") in self._message_ids:
+            number += 1
+        self._message_ids.add(identifier)
+        message = ThreadMessage(identifier, self._ordinal, fields)
+        self._messages[identifier] = message
+        return message
+
+    def add_call(self, message: ThreadMessage, source: str, name: str) -> ThreadCall:
+        """A new call of a message. Models give an identifier twice; clients are given another one then."""
+        count = self._call_counts.get(source, 0) + 1
+        while (identifier := source if source and count == 1 else f"{source or 'call'}-{count}") in self._call_counts:
+            count += 1
+        self._call_counts[source] = count
+        self._call_counts.setdefault(identifier, 1)
+        call = ThreadCall(message, identifier, source, name)
+        message.calls[identifier] = call
+        self._calls[source] = call
+        self.unanswered[identifier] = call
+        return call
+
+    def find_call(self, source: str) -> ThreadCall | None:
+        """The last call that the model knows by this identifier."""
+        return self._calls.get(source)
+
+    def answer(self, source: str) -> ThreadCall | None:
+        """The call that a result is of, None where it was answered before."""
+        call = self._calls.get(source)
+        if call is None:
+            call = self.add_call(ThreadMessage("", 0, {}), source, "")
+        if call.is_answered:
+            return None
+        call.is_answered = True
+        self.unanswered.pop(call.identifier, None)
+        return call
+
+    def name_subagent(self, call: str) -> str:
+        """A new identifier of a run that begins within this one."""
+        count = self._subagent_counts.get(call, 0) + 1
+        while (identifier := f"{call}/{count}") in self._subagent_counts:
+            count += 1
+        self._subagent_counts[call] = count
+        self._subagent_counts.setdefault(identifier, 1)
+        return identifier
+
+    def remove_message(self, message: ThreadMessage) -> None:
+        """The message is void, with its calls."""
+        if self._messages.pop(message.identifier, None) is not None:
+            self.is_stale = True
+        for call in [*message.calls.values()]:
+            self.remove_call(call)
+
+    def remove_call(self, call: ThreadCall) -> None:
+        """The call is void."""
+        if call.message.calls.pop(call.identifier, None) is not None:
+            self.is_stale = True
+        self.unanswered.pop(call.identifier, None)
+        if self._calls.get(call.source) is call:
+            del self._calls[call.source]
+
+    def cut(self, ordinal: int) -> None:
+        """All messages from this one on are void."""
+        while self._messages:
+            message = next(reversed(self._messages.values()))
+            if message.ordinal < ordinal:
+                return
+            self.remove_message(message)
+
+    def snapshot(self) -> list[Mapping[str, Any]]:
+        """All messages; what was void at the client is no more, once it has them."""
+        self.is_stale = False
+        return [*self._before, *[each.as_json() for each in self._messages.values()]]
+
+    def _add_earlier_calls(self) -> None:
+        answered = {str(each.get("toolCallId")) for each in self._before if each.get("role") == "tool"}
+        for message in self._before:
+            for each in message.get("toolCalls") or ():
+                identifier = str(each["id"])
+                call = ThreadCall(ThreadMessage("", 0, {}), identifier, identifier, str(each["function"]["name"]))
+                call.is_answered = identifier in answered
+                self._call_counts[identifier] = 1
+                self._calls[identifier] = call
+                if not call.is_answered:
+                    self.unanswered[identifier] = call
+
+
+def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:
+    """What came of a call: its text, or parts where there is more than text."""
+    if is_text(result.content):
+        return result.text
+    return [part for each in result.content if (part := encode_part(each)) is not None]
+
+
+def is_text(contents: Collection[Content]) -> bool:
+    """Whether there is nothing but text."""
+    return not any(isinstance(each, PictureContent | FileContent) for each in contents) and all(
+        isinstance(each, TextualContent) for each in contents
+    )

@@ -1,0 +1,262 @@
+"""The Stage from the events of a run, or the entries of a job, to the events of AG-UI 1.0.
+
+A run's events are fed as they come. A job's entries are fed with the pieces of what is said just now between them, as
+`JobHandle.events` gives them, and the job's row and its open approvals where these are known. `start` begins the run,
+`finish` ends it as the last row or `RunEnded` said.
+
+Laws: each start has its end, and each identifier of a message or a call is given once; the entries alone, and the
+entries with the pieces before them, leave the same conversation; constant work for each event, but for a reply that is
+void and a conversation that is rolled back: then the client gets all messages anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from msgspec import to_builtins
+
+from callboard.core import ApprovalAnswered, ApprovalAsked, Event, ReplyFailed, RunEnded, Usage, Why
+from callboard.jobs.entries import Item, JobEntry
+from callboard.jobs.handle import JobEvent
+from callboard.jobs.job import Approval, JobSummary
+from callboard.servers.agui.agent_stream import AgentStream
+from callboard.servers.agui.conversation import AguiThread
+from callboard.servers.agui.custom_events import PREFIX
+from callboard.servers.agui.events import (
+    PROTOCOL_VERSION,
+    AguiEvent,
+    AguiInterrupt,
+    AguiUsage,
+    CustomEvent,
+    MessagesSnapshotEvent,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunOutcome,
+    RunStartedEvent,
+)
+from callboard.servers.agui.interrupts import make_interrupt
+
+AguiInput: TypeAlias = Item | Event | JobEvent | JobEntry | JobSummary | Approval
+
+_WHY: Final[Mapping[Why, str]] = {"stop": "completed", "length": "incomplete", "cut": "cut", "cancelled": "cancelled"}
+"""The state of a run whose events end without saying so."""
+_SHOWN: Final = (
+    *("id", "kind", "state", "reason", "waits_for", "title", "model", "error", "phase", "parent", "schedule", "rounds"),
+    *("calls", "usage", "cost", "entries", "created_at", "started_at", "completed_at", "updated_at"),
+)
+"""What a client is told of a job's row."""
+
+
+_JOB_STATES: Final[Mapping[str, str]] = {
+    "completed": "completed",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "interrupted": "failed",
+}
+"""What the end of a job is for a run; in the other states it goes on later."""
+
+
+class AguiEncoder:
+    """A Stage: events, steps, canisters, entries, rows of a job and approvals in, AG-UI events out.
+
+    Args:
+        thread_id: The conversation, as the client calls it.
+        run_id: The run. Identifiers of messages begin with it, so it is unique in the thread.
+        parent_run_id: The run that began this one.
+        messages: Those that the client has already, as it sent them.
+        canisters: How many canisters the conversation has before the first that is fed.
+        client_tools: The names of the tools that the client runs itself.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        run_id: str,
+        *,
+        parent_run_id: str = "",
+        messages: Iterable[Mapping[str, Any]] = (),
+        canisters: int = 0,
+        client_tools: Collection[str] = (),
+    ) -> None:
+        self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": run_id}
+        self._parent_run_id = parent_run_id
+        self._thread = AguiThread(run_id, messages)
+        self._stream = AgentStream(self._thread, canisters=canisters)
+        self._client_tools = frozenset(client_tools)
+        self._has_started = False
+        self._has_ended = False
+        self._round = 0
+        self._reasons: dict[str, str] = {}
+        """Why calls of a run want approval, by their identifiers."""
+        self._approvals: dict[str, Approval] = {}
+        """What the run waits for, by the identifier of the call."""
+        self._state = ""
+        self._message = ""
+        """Why the run failed."""
+        self._code = ""
+        self._result: Any = None
+        self._usage = Usage()
+        self._used: Usage | None = None
+        """What the job had used before this run."""
+        self._model = ""
+
+    @property
+    def messages(self) -> list[Mapping[str, Any]]:
+        """The conversation, as the client has it."""
+        return self._thread.snapshot()
+
+    def start(self) -> list[AguiEvent]:
+        """The event that begins the run; nothing where it has begun."""
+        if self._has_started:
+            return []
+        self._has_started = True
+        return [RunStartedEvent(**self._ids, protocol_version=PROTOCOL_VERSION, parent_run_id=self._parent_run_id)]
+
+    def feed(self, item: AguiInput, /) -> list[AguiEvent]:
+        """What follows for the client; nothing behind the end of the run."""
+        if self._has_ended:
+            return []
+        events = self.start()
+        match item:
+            case JobEntry(round=number) | JobEvent(round=number):
+                return events + self._feed_entry(item.item, number)
+            case JobSummary():
+                return events + self._take_job(item)
+            case Approval():
+                return events + self._take_approval(item)
+            case _:
+                pass
+        return events + self._feed(item)
+
+    def finish(self, why: Why = "stop", /) -> list[AguiEvent]:
+        """The ends of all that goes on, and of the run."""
+        if self._has_ended:
+            return []
+        events = [*self.start(), *self._add_snapshot(self._stream.close())]
+        self._has_ended = True
+        end = self._ENDS[self._state or _WHY[why]]
+        return [*events, end(self)]
+
+    def _feed(self, item: Item) -> list[AguiEvent]:
+        watch = self._WATCHED.get(type(item))
+        if watch is not None:
+            watch(self, item)
+        return self._add_snapshot(self._stream.feed(item))
+
+    def _feed_entry(self, item: Item, number: int) -> list[AguiEvent]:
+        events: list[AguiEvent] = []
+        if number > self._round:
+            self._round = number
+            events = self._stream.begin_round(number)
+        return events + self._feed(item)
+
+    def _add_snapshot(self, events: list[AguiEvent]) -> list[AguiEvent]:
+        if self._thread.is_stale:
+            events.append(MessagesSnapshotEvent(messages=self._thread.snapshot()))
+        return events
+
+    # What ends the run
+
+    def _watch_asked(self, event: ApprovalAsked) -> None:
+        self._reasons[event.invocation.identifier] = event.why
+
+    def _watch_answered(self, event: ApprovalAnswered) -> None:
+        call = event.invocation
+        if event.verdict == "defer":
+            why = self._reasons.get(call.identifier, event.why)
+            arguments = None if call.arguments is None else dict(call.arguments)
+            self._approvals[call.identifier] = Approval(
+                call_id=call.identifier, name=call.name, arguments=arguments, why=why
+            )
+        else:
+            self._approvals.pop(call.identifier, None)
+
+    def _watch_failed(self, event: ReplyFailed) -> None:
+        self._message, self._code = event.message, event.code
+
+    def _watch_ended(self, event: RunEnded) -> None:
+        self._state, self._result, self._usage = event.state, event.output, event.usage
+
+    def _take_job(self, job: JobSummary) -> list[AguiEvent]:
+        used = Usage(**{name: job.usage.get(name, 0) for name in Usage.__struct_fields__})
+        if self._used is None:
+            self._used = used
+        before = self._used
+        self._usage = Usage(**{name: getattr(used, name) - getattr(before, name) for name in Usage.__struct_fields__})
+        self._model = job.model
+        self._state = _JOB_STATES.get(job.state, "pending")
+        self._message = job.error or job.reason
+        self._code = job.state
+        value = {name: to_builtins(getattr(job, name)) for name in _SHOWN}
+        return [CustomEvent(name=f"{PREFIX}job", value=value)]
+
+    def _take_approval(self, approval: Approval) -> list[AguiEvent]:
+        if approval.verdict:
+            self._approvals.pop(approval.call_id, None)
+        else:
+            self._approvals[approval.call_id] = approval
+        call = self._thread.find_call(approval.call_id)
+        value = {**to_builtins(approval), "toolCallId": approval.call_id if call is None else call.identifier}
+        return [CustomEvent(name=f"{PREFIX}approval", value=value)]
+
+    def _usages(self) -> tuple[AguiUsage, ...]:
+        usage = self._usage
+        if usage == Usage():
+            return ()
+        return (
+            AguiUsage(
+                model=self._model,
+                input_tokens=usage.input,
+                output_tokens=usage.output,
+                total_tokens=usage.input + usage.output,
+                reasoning_tokens=usage.reasoning,
+                cached_input_tokens=usage.cached,
+            ),
+        )
+
+    def _interrupts(self) -> list[AguiInterrupt]:
+        """What the run waits for, but for the calls that the client runs itself."""
+        interrupts = []
+        for approval in self._approvals.values():
+            if approval.name in self._client_tools and approval.is_question:
+                continue
+            call = self._thread.find_call(approval.call_id)
+            interrupts.append(make_interrupt(approval, approval.call_id if call is None else call.identifier))
+        return interrupts
+
+    def _end_success(self) -> AguiEvent:
+        pending = tuple(self._thread.unanswered)
+        outcome = RunOutcome(type="success", pending_tool_call_ids=pending)
+        return RunFinishedEvent(**self._ids, result=self._result, outcome=outcome, usage=self._usages())
+
+    def _end_pending(self) -> AguiEvent:
+        interrupts = self._interrupts()
+        if not interrupts:
+            return self._end_success()
+        outcome = RunOutcome(type="interrupt", interrupts=interrupts)
+        return RunFinishedEvent(**self._ids, outcome=outcome, usage=self._usages())
+
+    def _end_stopped(self) -> AguiEvent:
+        return RunFinishedEvent(**self._ids, outcome=RunOutcome(type="cancelled"), usage=self._usages())
+
+    def _end_failed(self) -> AguiEvent:
+        return RunErrorEvent(message=self._message or "the run failed", code=self._code, usage=self._usages())
+
+    def _end_cut(self) -> AguiEvent:
+        return RunErrorEvent(message="the run was cut", code="cut", usage=self._usages())
+
+    _WATCHED: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ApprovalAsked: _watch_asked,
+        ApprovalAnswered: _watch_answered,
+        ReplyFailed: _watch_failed,
+        RunEnded: _watch_ended,
+    }
+    _ENDS: ClassVar[Mapping[str, Callable[[Any], AguiEvent]]] = {
+        "completed": _end_success,
+        "pending": _end_pending,
+        "incomplete": _end_stopped,
+        "cancelled": _end_stopped,
+        "failed": _end_failed,
+        "cut": _end_cut,
+    }

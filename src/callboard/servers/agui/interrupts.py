@@ -1,0 +1,83 @@
+"""Approvals and questions as the interrupts of AG-UI 1.0, and the answers to them.
+
+An interrupt's identifier is that of its call and the digest of what would run, so an answer is about what was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from callboard.errors import CallerError
+from callboard.jobs.job import Approval
+from callboard.servers.agui.events import AguiInterrupt
+
+_SEPARATOR: Final = ":"
+_APPROVAL_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {"type": "object", "description": "Arguments in the place of the model's own."},
+        "reason": {"type": "string", "description": "Why not; the model reads it."},
+    },
+    "required": ["approved"],
+}
+_ANSWER_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+}
+
+
+class InterruptAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered to an interrupt, as `DurableStore.answer` takes it."""
+
+    call_id: str
+    digest: str
+    verdict: Literal["allow", "deny"]
+    reason: str = ""
+    text: str = ""
+    edited: dict[str, Any] | None = None
+
+
+def make_interrupt(approval: Approval, tool_call_id: str) -> AguiInterrupt:
+    """The interrupt of an approval or a question; `tool_call_id` is what the client knows its call by."""
+    subject = {"name": approval.name, "arguments": approval.arguments, "digest": approval.digest}
+    return AguiInterrupt(
+        id=f"{approval.call_id}{_SEPARATOR}{approval.digest}",
+        reason="input_required" if approval.is_question else "tool_call",
+        message=approval.why,
+        tool_call_id=tool_call_id,
+        response_schema=_ANSWER_SCHEMA if approval.is_question else _APPROVAL_SCHEMA,
+        metadata={"callboard": subject},
+    )
+
+
+def read_answer(identifier: str, status: str, payload: Any, *, is_question: bool, path: str) -> InterruptAnswer:
+    """The answer of a `resume` entry. Only the value true allows a call.
+
+    Raises:
+        CallerError: The payload is none that the interrupt asked for.
+    """
+    call_id, _, digest = identifier.rpartition(_SEPARATOR)
+    if status == "cancelled":
+        return InterruptAnswer(call_id=call_id, digest=digest, verdict="deny", reason="nobody answered")
+    if is_question:
+        text = payload.get("text") if isinstance(payload, dict) else payload
+        if not isinstance(text, str):
+            raise CallerError("an answer is wanted", path=f"{path}.payload", hint='give {"text": "..."}')
+        return InterruptAnswer(call_id=call_id, digest=digest, verdict="allow", text=text)
+    if not isinstance(payload, dict) or not isinstance(payload.get("approved"), bool):
+        hint = 'give {"approved": true} or {"approved": false}'
+        raise CallerError("whether the call may run is wanted", path=f"{path}.payload", hint=hint)
+    edited = payload.get("editedArgs")
+    if edited is not None and not isinstance(edited, dict):
+        raise CallerError("arguments are an object", path=f"{path}.payload.editedArgs")
+    reason = payload.get("reason", "")
+    if not isinstance(reason, str):
+        raise CallerError("a reason is a text", path=f"{path}.payload.reason")
+    if not payload["approved"]:
+        return InterruptAnswer(call_id=call_id, digest=digest, verdict="deny", reason=reason)
+    return InterruptAnswer(call_id=call_id, digest=digest, verdict="allow", edited=edited)
