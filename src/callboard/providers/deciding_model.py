@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callboard.core import Event, Request, closing
 from callboard.modes import Plan
 from callboard.modes.decide import CALL_SCORES, LOGPROBS, YES_OR_NO, DecideStep, create_decide_step
-from callboard.providers.http_exchange import OnFrame, OnHeaders, OnText
+from callboard.providers.http_exchange import OnAnswer, OnFrame, OnHeaders, OnText
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ class DecidingModel(HttpModel):
         on_headers: OnHeaders | None = None,
         on_frame: OnFrame | None = None,
         on_text: OnText | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
         ask = partial(super().batches, headers=headers)
-        ask_for_reply = partial(ask, on_headers=on_headers, on_frame=on_frame)
+        ask_for_reply = partial(ask, on_headers=on_headers, on_frame=on_frame, on_answer=on_answer)
         step = create_decide_step(request, self.plan.gate, self._question_fields)
         if step is None:
             return ask_for_reply(request, on_text=on_text)

@@ -53,6 +53,10 @@ OnFrame: TypeAlias = Callable[[str], None]
 """Called with the data of a frame of a stream."""
 OnText: TypeAlias = Callable[[str], None]
 """Called with a piece of a reply's text."""
+OnBytes: TypeAlias = Callable[[bytes], None]
+"""Called with the next bytes of an answer's body."""
+OnAnswer: TypeAlias = "Callable[[HttpModel, PreparedRequest, Plan, HttpResponse], OnBytes]"
+"""Called with each answer, and with what reads it; what it returns is called with the bytes of the body."""
 
 
 class HttpExchange:
@@ -66,6 +70,7 @@ class HttpExchange:
         on_headers: Called with the status and the headers of each answer.
         on_frame: Called with the data of each frame of a stream.
         on_text: Called with each piece of the reply's text, before calls are found in it.
+        on_answer: Called with each answer; what it returns is called with the bytes of the body.
         learns: Whether a refusal may be learned from.
     """
 
@@ -79,6 +84,7 @@ class HttpExchange:
         on_headers: OnHeaders | None,
         on_frame: OnFrame | None,
         on_text: OnText | None,
+        on_answer: OnAnswer | None,
         learns: bool,
     ) -> None:
         self._model = self._current = model
@@ -89,6 +95,8 @@ class HttpExchange:
         self._on_headers = on_headers
         self._on_frame = on_frame
         self._on_text = on_text
+        self._on_answer = on_answer
+        self._on_bytes: OnBytes | None = None
         self._learns = learns
         self._connection = AsyncExitStack()
         self._step: Callable[[], Awaitable[list[Event]]] | None = self._prepare
@@ -132,6 +140,8 @@ class HttpExchange:
         response = await self._connection.enter_async_context(self._current.post(self._prepared, self._headers))
         if self._on_headers is not None:
             self._on_headers(response.status, response.headers)
+        if self._on_answer is not None:
+            self._on_bytes = self._on_answer(self._current, self._prepared, self._plan, response)
         self._step, self._response = None, response
         if response.status != 200:
             return await self._read_refusal(response)
@@ -145,6 +155,8 @@ class HttpExchange:
         if self._stages is None:
             raise AssertionError
         chunk = await self._response.next_chunk()
+        if self._on_bytes is not None:
+            self._on_bytes(chunk)
         if not chunk:
             self._step = None
             return self._stages.finish()
@@ -157,7 +169,7 @@ class HttpExchange:
         return events
 
     async def _read_refusal(self, response: HttpResponse) -> list[Event]:
-        failed = self._current.wire.decode_error(response.status, await response.read(_MAX_ERROR))
+        failed = self._current.wire.decode_error(response.status, await self._read(response, _MAX_ERROR))
         other = self._current.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
         if other is not None:
             await self._connection.aclose()
@@ -173,7 +185,7 @@ class HttpExchange:
 
     async def _read_whole(self, response: HttpResponse) -> list[Event]:
         """The events of a reply that did not come as a stream."""
-        data = await response.read(MAX_BODY)
+        data = await self._read(response, MAX_BODY)
         if data.lstrip().startswith(b"{"):
             events = self._current.decode(data, self._prepared, self._plan, self._on_text)
         else:
@@ -184,6 +196,12 @@ class HttpExchange:
         if isinstance(last, ReplyFailed) and last.code == "malformed":
             return [*events[:-1], await self._explain(last, response)]
         return events
+
+    async def _read(self, response: HttpResponse, limit: int) -> bytes:
+        data = await response.read(limit)
+        if self._on_bytes is not None:
+            self._on_bytes(data)
+        return data
 
     async def _explain(self, failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
         """The failure with a hint. The owner of `on_headers` passes on the provider's own words: a gateway."""

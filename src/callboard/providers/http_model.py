@@ -38,7 +38,7 @@ from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
-from callboard.providers.http_exchange import HttpExchange, OnFrame, OnHeaders, OnText, SSEPayloads, TextTap
+from callboard.providers.http_exchange import HttpExchange, OnAnswer, OnFrame, OnHeaders, OnText, SSEPayloads, TextTap
 from callboard.providers.quirks import adapt_body, adapt_request, add_grammar, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
@@ -160,6 +160,7 @@ class HttpModel:
         on_headers: OnHeaders | None = None,
         on_frame: OnFrame | None = None,
         on_text: OnText | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply; a reply without the call that was asked for is asked for once more.
 
@@ -170,6 +171,7 @@ class HttpModel:
                 hint is added to them, and nothing is learned from them, but for the second attempt's.
             on_frame: Called with the data of each frame of a stream.
             on_text: Called with each piece of the reply's text, before calls are found in it.
+            on_answer: Called with each answer; what it returns is called with the bytes of its body.
         """
         await self._start_server()
         merger: RetryMerger | None = None
@@ -185,6 +187,7 @@ class HttpModel:
                 on_headers=on_headers,
                 on_frame=on_frame,
                 on_text=on_text,
+                on_answer=on_answer,
                 learns=on_headers is None or is_retry,
             )
             async with exchange:

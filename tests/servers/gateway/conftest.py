@@ -72,6 +72,7 @@ class Served:
         self.url = f"{root}/v1"
         self.gateway = services.gateway
         self.conversations = services.conversations
+        self.request_log = services.request_log
         self.client = client
         self.server = server
 
@@ -132,6 +133,22 @@ class _Server(uvicorn.Server):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.lifespan.shutdown()
+
+
+class Unseen:
+    """An extension of a gateway without a route, for its log of requests; `services` are the gateway's."""
+
+    def __init__(self, services):
+        self.services = services
+
+    def routes(self):
+        return []
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
 
 
 class ByHand:
@@ -204,12 +221,12 @@ def behind(backend, **settings):
 
 
 @asynccontextmanager
-async def _serving(*given, **settings):
+async def _serving(*given, extend=None, **settings):
     if not (given and isinstance(given[0], GatewaySettings)):
         backends = tuple([each if isinstance(each, BackendSettings) else behind(each) for each in given])
         settings = {"backends": backends, **settings}
         given = (GatewaySettings(**settings),)
-    app = application(given[0])
+    app = application(given[0], extend)
     services = app.state.services
     config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, log_level="warning")
     server = _Server(config)
@@ -226,9 +243,15 @@ def serving():
     """A gateway that runs while an `async with` lasts.
 
     It is given a GatewaySettings, or backends (FakeBackend, ByHand, BackendSettings) and fields of GatewaySettings;
-    `Served` is what it gives.
+    `Served` is what it gives. With `extend` its requests are logged.
     """
     return _serving
+
+
+@pytest.fixture(scope="session")
+def logged():
+    """What makes a gateway log its requests: `serving(..., extend=logged)`, and then `Served.request_log`."""
+    return Unseen
 
 
 @pytest.fixture(scope="session", name="behind")

@@ -44,6 +44,7 @@ from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedState
 from callboard.servers.gateway.request_body import BudgetShare, read_body
+from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
 
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callboard.gateway")
 
-ReadBody: TypeAlias = Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], int]]]
-"""Reads a body, paid from a share of the budget, and returns it with its size in bytes."""
+ReadBody: TypeAlias = Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], bytes]]]
+"""Reads a body, paid from a share of the budget, and returns it with its bytes."""
 
 _PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
 _STORED = "/v1/responses/{identifier}"
@@ -84,7 +85,10 @@ Extend: TypeAlias = Callable[[Services], Extension]
 
 
 def application(settings: GatewaySettings, extend: Extend | None = None) -> Starlette:
-    """The application of a gateway with these settings; its `state.services` are what the endpoints share."""
+    """The application of a gateway with these settings; its `state.services` are what the endpoints share.
+
+    With an extension, which may show them, its last requests are kept.
+    """
     sanitize_records(log)
     gateway = Gateway(settings)
     conversations = ConversationState(gateway.exchange, gateway.store, settings.limits)
@@ -96,7 +100,8 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
         return ResponseKind(store, conversations, metrics)
 
     jobs = BackgroundJobs(settings, gateway.store, make_kind)
-    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)
+    request_log = None if extend is None else RequestLog()
+    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics, request_log)
     extension = None if extend is None else extend(services)
 
     @asynccontextmanager
@@ -172,6 +177,7 @@ class ReplyEndpoint:
     def __init__(self, services: Services, front: str, handler: Callable[[ReplyRequest], Awaitable[Exchange]]) -> None:
         self._gateway = services.gateway
         self._metrics = services.metrics
+        self._request_log = services.request_log
         self._front = frontends()[front]
         self._handler = handler
 
@@ -192,11 +198,15 @@ class ReplyEndpoint:
         began = monotonic()
         exchange: Exchange | None = None
         status = 0
+        requests = self._request_log
+        entry = None if requests is None else requests.begin(front.name, headers.get("user-agent", ""))
 
         async def send_and_watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif entry is not None:
+                entry.add_sent(message["body"])
             await send(message)
 
         self._metrics.begin_request()
@@ -206,11 +216,18 @@ class ReplyEndpoint:
                 (caller := gateway.authenticator.authenticate(headers, token)),
                 BudgetShare(gateway.request_budget) as share,
             ):
-                body, size = await read(share)
+                owner = gateway.authenticator.owner(caller, token)
+                if entry is not None:
+                    entry.set_owner(owner)
+                body, data = await read(share)
+                if entry is not None:
+                    entry.set_body(data)
+                size = len(data)
+                del data  # not for as long as the reply takes
                 request = ReplyRequest(
                     front=front,
                     body=body,
-                    owner=gateway.authenticator.owner(caller, token),
+                    owner=owner,
                     size=size,
                     token="" if gateway.settings.keys else token,
                     compat_events=headers.get("x-callboard-compat-events") == "1",
@@ -218,8 +235,12 @@ class ReplyEndpoint:
                     memory=memory,
                 )
                 exchange = await self._handler(request)
+                if entry is not None:
+                    entry.set_exchange(exchange)
                 await respond(exchange, receive, send_and_watch, gateway.settings.heartbeat)
         except HttpError as error:
+            if entry is not None:
+                entry.failure = error.failure.code
             await self.refuse(error, send_and_watch)
         except Exception:
             log.exception("a request could not be answered")
@@ -228,18 +249,22 @@ class ReplyEndpoint:
             await self.refuse(HttpError("internal_error", "the gateway failed; its log says why"), send_and_watch)
         finally:
             # The answer leaves first, for it is written at the end of the loop's turn.
-            asyncio.get_running_loop().call_soon(self._report, exchange, token, status, monotonic() - began)
+            asyncio.get_running_loop().call_soon(self._report, exchange, entry, token, status, monotonic() - began)
 
     async def refuse(self, error: HttpError, send: Send) -> None:
         await send_json(send, error.status, self._front.error_body(error), error.headers)
 
-    async def _read(self, headers: Headers, receive: Receive, share: BudgetShare) -> tuple[dict[str, Any], int]:
+    async def _read(self, headers: Headers, receive: Receive, share: BudgetShare) -> tuple[dict[str, Any], bytes]:
         data = await read_body(headers, receive, self._gateway.settings.limits, share)
-        return await self._gateway.read(data), len(data)
+        return await self._gateway.read(data), data
 
-    def _report(self, exchange: Exchange | None, token: str, status: int, seconds: float) -> None:
-        """Add a request that has ended to the log and the metrics."""
+    def _report(
+        self, exchange: Exchange | None, entry: LoggedRequest | None, token: str, status: int, seconds: float
+    ) -> None:
+        """Add a request that has ended to the logs and the metrics."""
         front = self._front.name
+        if entry is not None:
+            entry.finish(status, seconds, "" if self._gateway.settings.keys else token)
         if exchange is None:
             self._metrics.end_request(front, "", str(status), seconds, Usage())
             log.info("%s %d in %.3f s, key %s", front, status, seconds, mask_key(token))
@@ -272,9 +297,9 @@ class GeminiEndpoint(ReplyEndpoint):
         headers = Headers(scope=scope)
         fields = url_fields(scope, stream=self._stream)
 
-        async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
-            body, size = await self._read(headers, receive, share)
-            return {**body, **fields}, size
+        async def read(share: BudgetShare) -> tuple[dict[str, Any], bytes]:
+            body, data = await self._read(headers, receive, share)
+            return {**body, **fields}, data
 
         await self.answer(headers, read, receive, send)
 

@@ -22,7 +22,7 @@ from callboard.errors import CallboardError
 from callboard.modes import Plan, make_plan
 from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
-from callboard.providers.http_exchange import OnFrame, OnHeaders
+from callboard.providers.http_exchange import OnAnswer, OnFrame, OnHeaders
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.registry import model_class
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
@@ -78,6 +78,7 @@ class BatchModel(Protocol):
         headers: Mapping[str, str] = NO_HEADERS,
         on_headers: OnHeaders | None = None,
         on_frame: OnFrame | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> AsyncGenerator[list[Event]]: ...
 
 
@@ -174,6 +175,15 @@ class Backend:
                 del self._models[next(iter(self._models))]
         self._models[key] = model
         return model
+
+    def variant(self, mode: str = "", dialect: str = "") -> Backend:
+        """The same backend, asked in another mode or dialect ("" is its own), with a breaker of its own."""
+        settings = msgspec.structs.replace(
+            self.settings, mode=mode or self.settings.mode, dialect=dialect or self.settings.dialect
+        )
+        other = Backend(settings, self._transport, SharedCircuitBreaker(), self.redactor, self._profiles)
+        other.reasoning_memory, other.forwards_client_key = self.reasoning_memory, self.forwards_client_key
+        return other
 
     def learn_from(self, end: Event, name: str, owner: str, facts: Mapping[str, Any]) -> None:
         """Where the model replied only when it was asked with these facts, ask it so for this owner for a while."""

@@ -121,7 +121,11 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
             record.begin(backend)
             more: Mapping[str, Any] = {}
             reply = model.batches(
-                sent, headers=backend.headers(record.token), on_headers=record.on_headers, on_frame=on_frame
+                sent,
+                headers=backend.headers(record.token),
+                on_headers=record.on_headers,
+                on_frame=on_frame,
+                on_answer=record.on_answer,
             )
             redaction = backend.redactor.start_reply()
             unsigned = model.resolution.profile.requires_reasoning_history
@@ -130,7 +134,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                 async for batch in batches:
                     if not (events := redaction.feed(_set_failure_code(batch, backend, record))):
                         continue
-                    record.add_notes(events)
+                    record.add_events(events)
                     recorder.feed(events)
                     events = mark_signatures(events, record.front, backend.settings.wire)
                     if call_logger is not None:

@@ -30,6 +30,7 @@ from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.request_body import BudgetShare, read_body, run_in_thread_if_large
+from callboard.servers.gateway.request_log import RequestLog
 
 VERSIONS = ("/v1beta", "/v1")
 """Paths of Google's API; with `v1` a client asks for what is not beta."""
@@ -52,6 +53,8 @@ class Services(msgspec.Struct, frozen=True):
     conversations: ConversationState
     background: BackgroundResponses
     metrics: Metrics
+    request_log: RequestLog | None = None
+    """None where nobody can look at it."""
 
 
 class ApiRequest(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -29,9 +30,11 @@ from callboard.text.sse import Framer, Payload
 from callboard.wires.field_mapping import untranslated_fields
 
 if TYPE_CHECKING:
+    from callboard.providers.http_exchange import OnAnswer
     from callboard.servers.gateway.backend import Backend
     from callboard.servers.gateway.conversation_state import ConnectionMemory
     from callboard.servers.gateway.request_body import BudgetShare
+    from callboard.servers.gateway.request_log import LoggedRequest
 
 log = logging.getLogger("callboard.gateway")
 
@@ -89,6 +92,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     retry_after: float | None = None
     usage: Usage = Usage()
     end: ReplyEnded | ReplyFailed | None = None
+    log_entry: LoggedRequest | None = None
+    """Where what happens is kept for people to see; None where nobody can look."""
 
     def begin(self, backend: Backend) -> None:
         """A backend is asked, perhaps for the second time."""
@@ -115,8 +120,15 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
                     display(field, _MAX_NAME),
                 )
 
-    def add_notes(self, events: Sequence[Event]) -> None:
+    @property
+    def on_answer(self) -> OnAnswer | None:
+        """Called with each answer of a backend."""
+        return None if self.log_entry is None else partial(self.log_entry.open_reply, record=self)
+
+    def add_events(self, events: list[Event]) -> None:
         """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
+        if self.log_entry is not None:
+            self.log_entry.add_events(events)
         self.add_lost_fields(untranslated_fields(events, self.front))
         for event in events:
             if type(event) is Note and event.code in ("quotation", "incomplete"):

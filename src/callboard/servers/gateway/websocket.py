@@ -125,7 +125,7 @@ class _Connection:
         continues = False
         self._is_waiting = True
 
-        async def read(share: BudgetShare) -> tuple[dict[str, Any], int]:
+        async def read(share: BudgetShare) -> tuple[dict[str, Any], bytes]:
             nonlocal continues
             self._release(data)
             share.take(len(data))
@@ -133,7 +133,7 @@ class _Connection:
             _check(event)
             body = {name: value for name, value in event.items() if name not in _TRANSPORT_FIELDS} | {"stream": True}
             continues = bool(last.identifier) and body.get("previous_response_id") == last.identifier
-            return body, len(data)
+            return body, data
 
         try:
             if _is_processed_message(data):

@@ -1,0 +1,295 @@
+"""The last requests of this process, in memory, so that a person can look at them.
+
+While a request is answered, only references are kept: to the bytes that came and went, to the events, to what reads
+the backend's bytes. Nothing is decoded, counted or written as text before somebody looks (`request_view`). The bytes
+are kept in place of a second set of objects because Python's garbage collector does not look through them.
+
+Laws: at most `max_requests` and about `max_bytes` are held, the oldest go first, and a request that has gone takes no
+more room while it is still answered. No header of a client or a backend is kept but the client's name for itself, and
+of a key only the name; a key that a client sent is masked where a backend repeated it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import Event, ReplyEnded, ReplyFailed, Request, Usage
+from callboard.modes import Plan
+from callboard.servers.gateway.redaction import Redactor, is_placeholder
+
+if TYPE_CHECKING:
+    from callboard.providers.http_exchange import OnBytes
+    from callboard.providers.http_model import HttpModel, PreparedRequest
+    from callboard.providers.transport import HttpResponse
+    from callboard.servers.gateway.exchange import Exchange, ReplyRecord
+
+MAX_REQUESTS: Final = 500
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that all requests of the log hold, as far as they are counted."""
+MAX_BODY: Final = 4 * 1024 * 1024
+"""Bytes of one request's body that are kept, and of one reply, in each direction."""
+_MAX_NAME: Final = 200
+"""Characters of a name that a client chose."""
+_MAX_OWNER: Final = len("client-") + 8
+"""Characters of an owner without a name: enough to tell clients apart."""
+_BODY_FACTOR: Final = 4
+"""What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
+_REPLY_FACTOR: Final = 2
+"""What a reply takes for each of its bytes: itself, and the texts of its events."""
+_EVENT_BYTES: Final = 96
+"""What an event takes besides its text."""
+_ENTRY_BYTES: Final = 2048
+
+
+class CutBytes(msgspec.Struct, eq=False):
+    """Bytes as they came, up to a limit."""
+
+    limit: int = MAX_BODY
+    chunks: list[bytes] = []
+    size: int = 0
+    """Of all that came, also of what was not kept."""
+
+    def add(self, chunk: bytes) -> int:
+        """How many bytes of the chunk are kept."""
+        room = self.limit - self.size
+        self.size += len(chunk)
+        if room <= 0:
+            return 0
+        self.chunks.append(chunk if len(chunk) <= room else chunk[:room])
+        return min(len(chunk), room)
+
+    @property
+    def is_cut(self) -> bool:
+        return self.size > self.limit
+
+    def join(self) -> bytes:
+        return b"".join(self.chunks)
+
+
+class RawReply(msgspec.Struct, kw_only=True, eq=False):
+    """One answer of a backend as it came, and what is needed to read it again."""
+
+    backend: str
+    redactor: Redactor
+    """Takes the secrets of the settings out of what is shown."""
+    model: HttpModel
+    prepared: PreparedRequest
+    plan: Plan
+    status: int
+    content_type: str
+    body: CutBytes
+
+    @property
+    def is_stream(self) -> bool:
+        return self.status == 200 and self.content_type == "text/event-stream"
+
+
+class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
+    """One request, perhaps still being answered. What is not known (yet) is empty."""
+
+    identifier: str
+    number: int
+    """Requests of a log are counted up."""
+    front: str
+    client: str = ""
+    """What the client calls itself: its User-Agent."""
+    at: float = msgspec.field(default_factory=time.time)
+    began: float = msgspec.field(default_factory=time.monotonic)
+    again_of: str = ""
+    """The request that this one asks again, from the board."""
+    variant: str = ""
+    """What is different in it, such as `mode validated`."""
+    owner: str = ""
+    key: str = ""
+    """The name of the gateway's key; of a client without one, the beginning of a digest."""
+    model: str = ""
+    """As the client calls it."""
+    body: CutBytes = msgspec.field(default_factory=CutBytes)
+    request: Request | None = None
+    """The whole conversation, also where the body has its end only."""
+    replies: list[RawReply] = []
+    batches: list[list[Event]] = []
+    """What the backends' replies mean, as far as it was passed on to the client's encoder."""
+    answer: CutBytes = msgspec.field(default_factory=CutBytes)
+    """The body of what the client got."""
+    status: int = 0
+    first_at: float | None = None
+    """Seconds from the beginning to the first byte for the client."""
+    seconds: float | None = None
+    """Seconds to the end; None while it is answered."""
+    record: ReplyRecord | None = None
+    """While it is answered; at the end what it says is copied."""
+    backend: str = ""
+    dropped: tuple[str, ...] = ()
+    lost_fields: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    end: ReplyEnded | ReplyFailed | None = None
+    failure: str = ""
+    """The code of a refusal of the gateway itself."""
+    is_gone: bool = False
+    """No longer in the log."""
+    cost: int = _ENTRY_BYTES
+    on_cost: Callable[[LoggedRequest, int], None] = lambda entry, cost: None
+    view: object = None
+    """What was rendered of it since it ended: `request_view` keeps it here."""
+
+    @property
+    def is_live(self) -> bool:
+        return self.seconds is None
+
+    def set_owner(self, owner: str) -> None:
+        """It is known who asks: the name of a key, or `client-` and a digest."""
+        self.owner = owner
+        self.key = owner[:_MAX_OWNER] if owner.startswith("client-") else owner
+
+    def set_body(self, data: bytes) -> None:
+        """The client's body has been read."""
+        self._charge(_BODY_FACTOR * self.body.add(data))
+
+    def set_exchange(self, exchange: Exchange) -> None:
+        """The body has been understood."""
+        if self.is_gone:
+            return
+        self.request, self.record = exchange.request, exchange.record
+        self.model = exchange.request.model[:_MAX_NAME]
+        exchange.record.log_entry = self
+
+    def open_reply(
+        self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse, *, record: ReplyRecord
+    ) -> OnBytes:
+        """A backend answers. What is returned takes the bytes of its body."""
+        body = CutBytes(MAX_BODY)
+        if not self.is_gone:
+            reply = RawReply(
+                backend=record.backend_name,
+                redactor=record.redactor,
+                model=model,
+                prepared=prepared,
+                plan=plan,
+                status=response.status,
+                content_type=response.content_type,
+                body=body,
+            )
+            self.replies.append(reply)
+
+        def add(chunk: bytes) -> None:
+            if not self.is_gone:
+                self._charge(_REPLY_FACTOR * body.add(chunk))
+
+        return add
+
+    def add_events(self, events: list[Event]) -> None:
+        if not self.is_gone:
+            self.batches.append(events)
+            self._charge(_EVENT_BYTES * len(events))
+
+    def add_sent(self, data: bytes) -> None:
+        """Bytes have been written to the client."""
+        if self.first_at is None and data:
+            self.first_at = time.monotonic() - self.began
+        if not self.is_gone:
+            self._charge(self.answer.add(data))
+
+    def finish(self, status: int, seconds: float, token: str = "") -> None:
+        """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
+        record, self.record = self.record, None
+        self.status, self.seconds = status, seconds
+        if record is not None:
+            record.log_entry = None
+            self.backend, self.usage, self.end = record.backend_name, record.usage, record.end
+            self.dropped, self.lost_fields = tuple(record.dropped), tuple(record.lost_fields)
+        if token and not is_placeholder(token):
+            self._mask(token)
+
+    def clear(self) -> None:
+        """It is no longer in the log: let go of what it holds."""
+        self.is_gone = True
+        self.request = self.record = self.view = None
+        self.body, self.answer, self.replies, self.batches = CutBytes(), CutBytes(), [], []
+
+    def _charge(self, cost: int) -> None:
+        self.cost += cost
+        self.on_cost(self, cost)
+
+    def _mask(self, token: str) -> None:
+        """Take the client's own key out of what a backend said: a refusal may repeat it, and spell it otherwise."""
+        key = token.encode(errors="surrogatepass")
+        bodies = [*[reply.body for reply in self.replies], self.answer]
+        if not isinstance(self.end, ReplyFailed) and not any(key in each.join() for each in bodies):
+            return
+        mask = Redactor([token]).text
+        for each in bodies:
+            each.chunks = [mask(each.join().decode(errors="surrogateescape")).encode(errors="surrogateescape")]
+        self.batches = []  # the raw bytes mean the same, without the key
+        if isinstance(self.end, ReplyFailed):
+            self.end = replace(self.end, message=mask(self.end.message), excerpt=mask(self.end.excerpt))
+
+
+class RequestLog:
+    """The requests of one process, in the order in which they began.
+
+    Args:
+        max_requests: How many are held.
+        max_bytes: About how many bytes they may hold; a request that takes more alone is let go of as well.
+    """
+
+    def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
+        self.name = secrets.token_hex(3)
+        """Begins the identifiers, so that those of another process, or of one before a restart, are others."""
+        self.since = time.time()
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._entries: dict[str, LoggedRequest] = {}
+        self._count = 0
+        self._cost = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that the requests hold, as far as they are counted."""
+        return self._cost
+
+    def begin(self, front: str, client: str = "", *, again_of: str = "", variant: str = "") -> LoggedRequest:
+        """A request has come on this front."""
+        self._count += 1
+        entry = LoggedRequest(
+            identifier=f"{self.name}-{self._count}",
+            number=self._count,
+            front=front,
+            client=client[:_MAX_NAME],
+            again_of=again_of,
+            variant=variant,
+            on_cost=self._add_cost,
+        )
+        self._entries[entry.identifier] = entry
+        self._cost += entry.cost
+        self._evict()
+        return entry
+
+    def get(self, identifier: str) -> LoggedRequest | None:
+        return self._entries.get(identifier)
+
+    def newest(self, before: int | None = None) -> Iterator[LoggedRequest]:
+        """The requests, the newest first; those with a smaller number than `before`."""
+        entries = reversed(self._entries.values())
+        return entries if before is None else (each for each in entries if each.number < before)
+
+    def _add_cost(self, entry: LoggedRequest, cost: int) -> None:
+        if not entry.is_gone:
+            self._cost += cost
+            if self._cost > self._max_bytes:
+                self._evict()
+
+    def _evict(self) -> None:
+        while self._entries and (len(self._entries) > self._max_requests or self._cost > self._max_bytes):
+            entry = self._entries.pop(next(iter(self._entries)))
+            self._cost -= entry.cost
+            entry.clear()

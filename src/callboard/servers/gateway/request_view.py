@@ -1,0 +1,265 @@
+"""What the log of requests shows, as values: a row of the list, and one request with all that was kept of it.
+
+This runs when somebody looks, never while a request is answered. A row of a request that has ended is made once.
+
+Laws: nothing here holds a secret of the settings, the key of the client, or the credentials that a client wrote into
+the tools of its request; every text is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from callboard.core import Event, InvocationStarted, Note, ReplyFailed, encode_line
+from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
+from callboard.servers.gateway.redaction import MASK, Redactor
+from callboard.servers.gateway.replay import hides_secret, read_as_dialect, read_events, redact_events
+from callboard.servers.gateway.request_log import LoggedRequest, RawReply
+from callboard.text.display import escape
+from callboard.text.truncate import truncate
+
+Mask: TypeAlias = Callable[[str], str]
+
+MAX_TEXT: Final = 128 * 1024
+"""Characters of a text on a page."""
+MAX_EVENTS: Final = 2000
+"""Events of a reply on a page."""
+_MAX_NOTE: Final = 500
+_HIDDEN: Final = "(a secret of the gateway's settings comes in pieces here, so these bytes are not shown)"
+_CREDENTIALS: Final = frozenset({"authorization", "headers", "api_key", "x-api-key", "token", "access_token"})
+"""Fields of tools in a request's body that hold secrets of the client: those of MCP servers."""
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One request in the list."""
+
+    identifier: str
+    number: int
+    at: float
+    front: str
+    client: str
+    key: str
+    model: str
+    backend: str
+    mode: str = ""
+    dialect: str = ""
+    wire: str = ""
+    end: str
+    """`open`, a reason of ReplyEnded, `failed`, `refused` or `left`."""
+    why: str = ""
+    """Of a failure."""
+    status: int
+    first_seconds: float | None
+    seconds: float
+    input: int = 0
+    output: int = 0
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was repaired, and alerts."""
+    repaired: int = 0
+    recovered: int = 0
+    """Calls that were found in text."""
+    labels: tuple[FailureLabel, ...] = ()
+    again_of: str = ""
+    variant: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.end == "open"
+
+    @property
+    def is_failure(self) -> bool:
+        return self.end in {"failed", "refused"}
+
+
+class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a backend."""
+
+    backend: str
+    model: str
+    mode: str
+    dialect: str
+    wire: str
+    status: int
+    content_type: str
+    sent: str
+    """The body that the backend was asked with."""
+    raw: str
+    size: int
+    is_cut: bool
+    events: tuple[str, ...]
+    """Each as a line of JSON."""
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """One request with all that was kept of it."""
+
+    row: RequestRow
+    body: str
+    body_size: int
+    replies: tuple[ReplyView, ...]
+    answer: str
+    answer_size: int
+    can_repeat: bool
+    """Whether the conversation was kept, so that it can be asked again and made a test."""
+
+
+def view_row(entry: LoggedRequest) -> RequestRow:
+    """The row of a request."""
+    if isinstance(entry.view, RequestRow):
+        return entry.view
+    row = _make_row(entry)
+    if not (entry.is_live or entry.is_gone):
+        entry.view = row
+    return row
+
+
+def view_request(entry: LoggedRequest) -> RequestView:
+    """All that was kept of a request, as texts."""
+    mask = _masker(entry)
+    return RequestView(
+        row=view_row(entry),
+        body=_format_body(entry.body.join(), mask),
+        body_size=entry.body.size,
+        replies=tuple([_view_reply(each, entry, mask) for each in entry.replies]),
+        answer=_cut(mask(entry.answer.join().decode(errors="replace"))),
+        answer_size=entry.answer.size,
+        can_repeat=entry.request is not None,
+    )
+
+
+def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, ...]:
+    """The events, as lines of JSON, that another dialect would have read from one of the backend's answers.
+
+    Raises:
+        CallerError: There is no such dialect.
+    """
+    if not 0 <= place < len(entry.replies):
+        return ()
+    reply = entry.replies[place]
+    events = read_as_dialect(reply, dialect, is_whole=_is_whole(entry, reply))
+    return _format_events(events, reply, _masker(entry))
+
+
+def _make_row(entry: LoggedRequest) -> RequestRow:
+    record, reply = entry.record, entry.replies[-1] if entry.replies else None
+    events = [event for batch in entry.batches for event in batch]
+    notes = [event for event in events if isinstance(event, Note)]
+    usage = entry.usage if record is None else record.usage
+    dropped = (*entry.dropped, *entry.lost_fields) if record is None else (*record.dropped, *record.lost_fields)
+    end, why = _describe_end(entry)
+    mask = _masker(entry)
+    return RequestRow(
+        identifier=entry.identifier,
+        number=entry.number,
+        at=entry.at,
+        front=entry.front,
+        client=entry.client,
+        key=entry.key,
+        model=entry.model,
+        backend=entry.backend if record is None else record.backend_name,
+        mode="" if reply is None else reply.plan.mode.name,
+        dialect="" if reply is None or reply.plan.watched is None else reply.plan.watched.name,
+        wire="" if reply is None else reply.model.wire.name,
+        end=end,
+        why=truncate(mask(why), _MAX_NOTE),
+        status=entry.status,
+        first_seconds=entry.first_at,
+        seconds=monotonic() - entry.began if entry.seconds is None else entry.seconds,
+        input=usage.input,
+        output=usage.output,
+        dropped=tuple([truncate(mask(each), _MAX_NOTE) for each in dropped[:50]]),
+        notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
+        repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
+        recovered=sum([isinstance(event, InvocationStarted) and event.found_in != "wire" for event in events]),
+        labels=() if entry.request is None else tuple(label_failures(entry.request, events)),
+        again_of=entry.again_of,
+        variant=entry.variant,
+    )
+
+
+def _describe_end(entry: LoggedRequest) -> tuple[str, str]:
+    end = entry.end
+    if entry.is_live:
+        return "open", ""
+    if isinstance(end, ReplyFailed):
+        return "failed", f"{end.code}: {end.message}"
+    if end is not None:
+        return end.reason, ""
+    return ("refused", entry.failure) if entry.failure or entry.status >= 400 else ("left", "")
+
+
+def _view_reply(reply: RawReply, entry: LoggedRequest, mask: Mask) -> ReplyView:
+    return ReplyView(
+        backend=reply.backend,
+        model=reply.model.resolution.model,
+        mode=reply.plan.mode.name,
+        dialect="" if reply.plan.watched is None else reply.plan.watched.name,
+        wire=reply.model.wire.name,
+        status=reply.status,
+        content_type=reply.content_type[:100],
+        sent=_format_body(msgspec.json.encode(reply.prepared.encoded.body), mask),
+        raw=_HIDDEN if hides_secret(reply) else _cut(mask(reply.body.join().decode(errors="replace"))),
+        size=reply.body.size,
+        is_cut=reply.body.is_cut,
+        events=_format_events(read_events(reply, is_whole=_is_whole(entry, reply)), reply, mask),
+    )
+
+
+def _is_whole(entry: LoggedRequest, reply: RawReply) -> bool:
+    return not entry.is_live or reply is not entry.replies[-1]
+
+
+def _format_events(events: Sequence[Event], reply: RawReply, mask: Mask) -> tuple[str, ...]:
+    events = redact_events(list(events), reply)
+    lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
+    more = len(events) - MAX_EVENTS
+    return tuple([*lines, f"... and {more} more"] if more > 0 else lines)
+
+
+def _masker(entry: LoggedRequest) -> Mask:
+    """Take out the secrets of the settings, and of a request that is still answered the client's own key."""
+    masks = [each.redactor.text for each in entry.replies[:1]]
+    if entry.record is not None:
+        masks += [entry.record.redactor.text, Redactor([entry.record.token]).text]
+
+    def mask(text: str) -> str:
+        for each in masks:
+            text = each(text)
+        return text
+
+    return mask
+
+
+def _format_body(data: bytes, mask: Mask) -> str:
+    """A request's body, without credentials of its tools. One that was kept in part is not shown: they may be in it."""
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return f"({len(data)} bytes that are no whole JSON)" if data else ""
+    try:
+        return _cut(mask(msgspec.json.format(msgspec.json.encode(_without_credentials(body))).decode()))
+    except RecursionError:
+        return f"({len(data)} bytes that are nested too deep)"
+
+
+def _without_credentials(body: Any) -> Any:
+    if not isinstance(body, Mapping) or not isinstance(body.get("tools"), list):
+        return body
+    tools = [
+        {name: MASK if name.lower() in _CREDENTIALS else value for name, value in tool.items()}
+        if isinstance(tool, Mapping)
+        else tool
+        for tool in body["tools"]
+    ]
+    return {**body, "tools": tools}
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, with what is not seen escaped."""
+    more = f"\n... and {len(text) - MAX_TEXT:,} characters more" if len(text) > MAX_TEXT else ""
+    return escape(text[:MAX_TEXT], keep="\n\t") + more

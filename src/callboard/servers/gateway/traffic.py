@@ -1,0 +1,280 @@
+"""The gateway's traffic for the board: the requests of its log, its backends, and asking once more.
+
+Laws: what is asked again goes through the gateway's own backends, as every request does, and is a request of the log
+itself; it counts neither against a backend's breaker nor as a client's; at most `MAX_REPEATED` are under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import Canister, Request, ToolDeclaration
+from callboard.dialects import get_dialect
+from callboard.errors import CallerError
+from callboard.modes import get_mode
+from callboard.servers.gateway.backend import Backend
+from callboard.servers.gateway.dispatch import stream_reply
+from callboard.servers.gateway.exchange import Exchange, ReplyRecord
+from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.gateway import Gateway
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.replay import make_vector, read_canisters, read_events
+from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
+from callboard.servers.gateway.request_view import RequestRow, RequestView, view_dialect, view_request, view_row
+from callboard.servers.gateway.response_stream import Message, respond
+
+log = logging.getLogger("callboard.gateway")
+
+PAGE_SIZE: Final = 50
+MAX_REPEATED: Final = 4
+"""Requests that are asked again at once."""
+_STEP: Final = 25
+"""Rows that are made before other requests have their turn."""
+
+
+class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which requests are listed; "" is any. `problem` is `failed`, `dropped`, `repaired`, `recovered`, `labels`."""
+
+    model: str = ""
+    backend: str = ""
+    end: str = ""
+    problem: str = ""
+
+
+class RowPage(msgspec.Struct, frozen=True):
+    """Rows, the newest first, and the cursor of those that follow; "" where there are none."""
+
+    rows: tuple[RequestRow, ...]
+    next: str = ""
+
+
+class BackendState(msgspec.Struct, frozen=True):
+    """A backend as it is now."""
+
+    name: str
+    wire: str
+    breaker: str
+    failures: int
+    """In a row, of all clients."""
+    models: tuple[str, ...]
+
+
+class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request is asked again; "" is as it was."""
+
+    model: str = ""
+    backend: str = ""
+    mode: str = ""
+    dialect: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join([f"{name} {value}" for name, value in msgspec.structs.asdict(self).items() if value])
+
+
+class KeptReply(msgspec.Struct, frozen=True):
+    """What a test is made of: a conversation with the reply to it, its tools, and the reply as a vector of its wire."""
+
+    name: str
+    canisters: tuple[Canister, ...]
+    tools: tuple[ToolDeclaration, ...]
+    vector: dict[str, Any]
+
+
+class Traffic:
+    """The traffic of one process."""
+
+    def __init__(self, gateway: Gateway, request_log: RequestLog) -> None:
+        self._gateway = gateway
+        self._log = request_log
+        self._repeated: set[asyncio.Task[None]] = set()
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+    async def aclose(self) -> None:
+        """Ends what is asked again."""
+        for task in self._repeated:
+            task.cancel()
+        await asyncio.gather(*self._repeated, return_exceptions=True)
+
+    async def rows(self) -> list[RequestRow]:
+        """All rows of the log, the newest first."""
+        return [row async for row in self._rows(None)]
+
+    async def page(self, wanted: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
+        """A page of the list. `before` is the cursor of the page before."""
+        rows: list[RequestRow] = []
+        async for row in self._rows(int(before) if before.isdecimal() else None):
+            if matches(row, wanted):
+                if len(rows) == limit:
+                    return RowPage(tuple(rows), str(rows[-1].number))
+                rows.append(row)
+        return RowPage(tuple(rows))
+
+    async def view(self, identifier: str) -> RequestView:
+        """One request. Raises CallerError where it is not in the log."""
+        return view_request(self._entry(identifier))
+
+    async def read_as(self, identifier: str, place: int, dialect: str) -> tuple[str, ...]:
+        """The events that another dialect would have read of the `place`th answer. Raises CallerError."""
+        return view_dialect(self._entry(identifier), place, dialect)
+
+    async def backends(self) -> list[BackendState]:
+        now = monotonic()
+        return [
+            BackendState(
+                each.name, each.settings.wire, each.breaker.state(now), each.breaker.failures, each.model_names()[:200]
+            )
+            for each in self._gateway.backends
+        ]
+
+    async def kept_reply(self, identifier: str) -> KeptReply:
+        """What a test is made of: the last reply that came whole. Raises CallerError where there is none."""
+        entry = self._entry(identifier)
+        request = self._conversation(entry)
+        reply = next((each for each in reversed(entry.replies) if each.status == 200), None)
+        if reply is None or entry.is_live or reply.body.is_cut:
+            raise CallerError("there is no whole reply to make a test of", path=identifier)
+        canisters = read_canisters(read_events(reply))
+        vector = make_vector(reply, f"request {identifier}")
+        return KeptReply(identifier, (*request.canisters, *canisters), request.tools, vector)
+
+    async def repeat(self, identifier: str, order: RepeatOrder) -> str:
+        """Ask a request again, otherwise. The reply comes on its own.
+
+        Returns:
+            The identifier of the new request, which is in the log at once.
+
+        Raises:
+            CallerError: It cannot be asked so.
+        """
+        entry = self._entry(identifier)
+        request = self._conversation(entry)
+        if len(self._repeated) >= MAX_REPEATED:
+            hint = "wait until one has its reply"
+            raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
+        model = order.model or entry.model
+        backend, name = self._choose(replace(request, model=model), entry, order)
+        variant = backend.variant(get_mode(order.mode).name if order.mode else "", _dialect_name(order.dialect))
+        repeated = self._log.begin(entry.front, "the board", again_of=identifier, variant=str(order) or "the same")
+        repeated.set_owner(entry.owner)
+        body = entry.body.join()
+        repeated.set_body(body)
+        front = frontends()[entry.front]
+        fields = _decode_body(body)
+        exchange = Exchange(
+            front=front,
+            request=replace(request, model=model),
+            body=fields,
+            echo=fields,
+            identifier=front.prefix + secrets.token_hex(16),
+            record=ReplyRecord(front=front.name, owner=entry.owner),
+            source=partial(stream_reply, [(variant, name)], replace(request, model=model)),
+        )
+        repeated.set_exchange(exchange)
+        task = asyncio.get_running_loop().create_task(self._answer(exchange, repeated))
+        self._repeated.add(task)
+        task.add_done_callback(self._repeated.discard)
+        return repeated.identifier
+
+    async def _answer(self, exchange: Exchange, entry: LoggedRequest) -> None:
+        """Take the reply as a client would."""
+        status = 0
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                entry.add_sent(message["body"])
+
+        try:
+            await respond(exchange, _stay, send, self._gateway.settings.heartbeat)
+        except HttpError as error:
+            entry.failure, status = error.failure.code, error.status
+        except Exception:
+            entry.failure, status = "internal_error", 500
+            log.exception("a request could not be asked again")
+        finally:
+            entry.finish(status, monotonic() - entry.began)
+
+    def _choose(self, request: Request, entry: LoggedRequest, order: RepeatOrder) -> tuple[Backend, str]:
+        """The backend to ask, and its name of the model."""
+        try:
+            self._gateway.check_model_name(request.model)
+            candidates = self._gateway.candidates(request, entry.owner)
+        except HttpError as error:
+            raise CallerError(error.failure.message, path="model") from None
+        wanted = order.backend or (entry.backend if request.model == entry.model else "")
+        chosen = next((each for each in candidates if each[0].name == wanted), candidates[0])
+        if order.backend and chosen[0].name != order.backend:
+            raise CallerError(f"{order.backend} does not serve {request.model}", path="backend")
+        if chosen[0].forwards_client_key and entry.owner:
+            hint = "give the backend a key of its own (key_variable)"
+            raise CallerError("this backend gets the clients' own keys, and those are not kept", hint=hint)
+        return chosen
+
+    def _entry(self, identifier: str) -> LoggedRequest:
+        entry = self._log.get(identifier)
+        if entry is None:
+            hint = "the log holds the last requests of a gateway that runs"
+            raise CallerError("this request is not in the log (any more)", path=identifier[:100], hint=hint)
+        return entry
+
+    def _conversation(self, entry: LoggedRequest) -> Request:
+        if entry.request is None:
+            raise CallerError("the gateway refused this request before it had a conversation", path=entry.identifier)
+        return entry.request
+
+    async def _rows(self, before: int | None) -> AsyncGenerator[RequestRow]:
+        for count, entry in enumerate(list(self._log.newest(before))):
+            if count % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
+            if not entry.is_gone:
+                yield view_row(entry)
+
+
+def matches(row: RequestRow, wanted: RowFilter) -> bool:
+    """Whether a row is one of those that are wanted."""
+    named = (("model", row.model), ("backend", row.backend), ("end", row.end))
+    if any((value := getattr(wanted, name)) and value != own for name, own in named):
+        return False
+    return not wanted.problem or bool(row.is_failure if wanted.problem == "failed" else _problems(row)[wanted.problem])
+
+
+def _problems(row: RequestRow) -> dict[str, Any]:
+    return {"dropped": row.dropped, "repaired": row.repaired, "recovered": row.recovered, "labels": row.labels}
+
+
+PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered", "labels")
+"""What a filter of the list may ask for."""
+
+
+def _dialect_name(name: str) -> str:
+    return get_dialect(name).name if name else ""
+
+
+def _decode_body(data: bytes) -> dict[str, Any]:
+    """The client's body; empty where it was kept in part."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+        body = msgspec.json.decode(data)
+        if isinstance(body, dict):
+            return body
+    return {}
+
+
+async def _stay() -> Message:
+    """The `receive` of a client that does not leave."""
+    await asyncio.Event().wait()
+    raise AssertionError

@@ -1,0 +1,185 @@
+"""The log of requests: what it holds of each, for how long, and what it never holds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from callboard.core import InvocationEnded, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.servers.gateway.auth import digest
+from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, RequestLog
+from callboard.servers.gateway.request_view import view_request, view_row
+from callboard.testing import FakeBackend, Silence, StatusReply
+
+ASK = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}
+KEY = "sk-client-of-this-test-0123456789"
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+
+
+def ask(serving, logged, replies, *bodies, headers=None, path="chat", **settings):
+    """The entries of these requests in a new log, the oldest first, and the answers."""
+
+    async def scenario():
+        async with (
+            FakeBackend(replies) as backend,
+            serving(backend, extend=logged, **settings) as served,
+        ):
+            answers = [await served.post(path, body, headers) for body in bodies]
+            await asyncio.sleep(0)
+            return [*reversed(list(served.request_log.newest()))], answers
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat", "messages", "responses", "gemini"])
+def test_what_is_kept_of_a_request(serving, logged, path, stream):
+    bodies = {
+        "responses": {"model": "gpt-5", "input": "Hi"},
+        "messages": {**ASK, "max_tokens": 9},
+        "gemini": {"model": "gpt-5", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    }
+    body = {**bodies.get(path, ASK), "stream": stream}
+    [entry], [answer] = ask(serving, logged, ["Hello, who is there?"], body, path=path)
+    assert (entry.front, entry.model, entry.status, entry.is_live) == (path, "gpt-5", 200, False)
+    assert entry.client.startswith("Python")
+    assert entry.answer.join() == answer.data
+    assert msgspec.json.decode(entry.body.join()).items() >= {}.items()
+    assert [reply.plan.mode.name for reply in entry.replies] == ["native"]
+    assert b"Hello" in entry.replies[0].body.join().replace(b'Hell"', b"Hello")
+    assert "".join([e.text for batch in entry.batches for e in batch if isinstance(e, TextPiece)]) == (
+        "Hello, who is there?"
+    )
+    assert entry.end == ReplyEnded("stop")
+    assert 0 < entry.first_at <= entry.seconds
+    assert entry.record is None
+
+
+def test_a_gateway_without_a_board_keeps_nothing(serving, logged):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+            answer = await served.post("chat", ASK)
+            return served.request_log, answer.status
+
+    assert asyncio.run(scenario()) == (None, 200)
+
+
+def test_a_request_is_seen_while_it_is_answered(serving, logged):
+    async def scenario():
+        async with (
+            FakeBackend([Silence([ReplyStarted("r", "m"), TextPiece("So far")])]) as backend,
+            serving(backend, extend=logged) as served,
+        ):
+            async with served.open("chat", {**ASK, "stream": True}) as answer:
+                await answer.content.readuntil(b"So far")
+                [entry] = served.request_log.newest()
+                view = view_request(entry)
+            await asyncio.wait_for(backend.disconnected.wait(), 10)
+        return view, view_row(entry)
+
+    view, row = asyncio.run(scenario())
+    assert view.row.end == "open"
+    assert "So far" in view.answer
+    assert "So far" in view.replies[0].raw
+    assert any("So far" in line for line in view.replies[0].events)
+    assert not any("reply_failed" in line for line in view.replies[0].events)
+    assert row.end == "left"
+
+
+def test_keys_are_kept_by_name_only(serving, logged):
+    [entry], _ = ask(
+        serving, logged, ["Hello"], ASK, headers={"authorization": f"Bearer {KEY}"}, keys={"ann": digest(KEY)}
+    )
+    assert (entry.owner, entry.key) == ("ann", "ann")
+    assert KEY not in everything(entry)
+
+
+def test_a_clients_own_key_is_not_kept(serving, logged):
+    """Neither where a backend's refusal repeats it, nor where its reply does."""
+    refusal = StatusReply(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})
+    entries, answers = ask(
+        serving, logged, [refusal, f"It is {KEY}."], ASK, ASK, headers={"authorization": f"Bearer {KEY}"}
+    )
+    assert KEY in answers[0].text + answers[1].text  # it is the client's own
+    assert [entry.key for entry in entries] == [f"client-{digest(KEY)[:8]}"] * 2
+    assert not any(KEY in everything(entry) for entry in entries)
+    assert "***" in view_row(entries[0]).why
+
+
+def everything(entry):
+    """All that a log's entry holds and that its pages show, as one text."""
+    held = [entry.body.join(), entry.answer.join(), *[reply.body.join() for reply in entry.replies]]
+    return f"{held} {entry.batches} {entry.end} {entry.key} {view_request(entry)}"
+
+
+def test_refusals_of_the_gateway_are_there_too(serving, logged):
+    entries, _ = ask(serving, logged, [], b"{", {"messages": []}, {**ASK, "model": "../x"})
+    assert [(entry.failure, entry.status) for entry in entries] == [
+        ("invalid_json", 400),
+        ("model_required", 400),
+        ("invalid_request", 400),
+    ]
+    assert [view_row(entry).end for entry in entries] == ["refused"] * 3
+
+
+def test_what_a_row_counts(serving, logged):
+    reply = [
+        TextPiece('<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>'),
+        Usage(7, 5),
+        ReplyEnded("stop"),
+    ]
+    [entry], _ = ask(serving, logged, [reply], {**ASK, "tools": TOOLS, "store": True, "web_search_options": {}})
+    row = view_row(entry)
+    assert (row.recovered, row.input, row.output, row.end) == (1, 7, 5, "invocations")
+    assert (row.mode, row.wire, row.backend) == ("native", "chat", entry.backend)
+    assert any(isinstance(event, InvocationEnded) for batch in entry.batches for event in batch)
+    assert view_row(entry) is row  # made once
+
+
+def test_credentials_of_tools_are_not_shown(serving, logged):
+    tool = {"type": "mcp", "server_label": "s", "server_url": "https://x.test", "authorization": "Bearer of-secrets"}
+    body = {"model": "gpt-5", "input": "Hi", "tools": [{**tool, "headers": {"x-key": "another-secret"}}]}
+    [entry], _ = ask(serving, logged, ["Hello"], body, path="responses")
+    assert "server_label" in view_request(entry).body
+    assert "of-secrets" not in view_request(entry).body
+    assert "another-secret" not in view_request(entry).body
+
+
+def test_the_oldest_go_first():
+    log = RequestLog(max_requests=3)
+    entries = [log.begin("chat") for _ in range(5)]
+    assert [entry.is_gone for entry in entries] == [True, True, False, False, False]
+    assert [entry.number for entry in log.newest()] == [5, 4, 3]
+    assert [entry.number for entry in log.newest(before=5)] == [4, 3]
+    assert log.get(entries[0].identifier) is None
+    assert log.get(entries[4].identifier) is entries[4]
+
+
+def test_bytes_are_bounded_and_a_request_that_has_gone_takes_no_more():
+    log = RequestLog(max_bytes=100_000)
+    first, second = log.begin("chat"), log.begin("chat")
+    second.set_body(b"x" * 24_400)
+    assert len(log) == 1  # a body counts for what is made of it as well
+    assert first.is_gone
+    cost = log.cost
+    first.set_body(b"x" * 10_000)
+    first.add_sent(b"x" * 10_000)
+    first.add_events([TextPiece("x")])
+    first.finish(200, 0.1)
+    assert log.cost == cost
+    assert not first.batches
+    second.add_sent(b"x" * 90_000)
+    assert (len(log), log.cost) == (0, 0)
+
+
+def test_each_text_is_kept_up_to_a_limit():
+    held = CutBytes(10)
+    assert [held.add(b"123456"), held.add(b"789012"), held.add(b"3")] == [6, 4, 0]
+    assert (held.join(), held.size, held.is_cut) == (b"1234567890", 13, True)
+    assert CutBytes().limit == MAX_BODY
+
+
+def test_identifiers_of_two_processes_differ():
+    assert RequestLog().begin("chat").identifier != RequestLog().begin("chat").identifier
