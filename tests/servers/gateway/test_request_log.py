@@ -57,7 +57,7 @@ def test_what_is_kept_of_a_request(serving, logged, path, stream):
     assert entry.record is None
 
 
-def test_a_gateway_without_a_board_keeps_nothing(serving, logged):
+def test_a_gateway_without_a_board_keeps_nothing(serving):
     async def scenario():
         async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
             answer = await served.post("chat", ASK)
