@@ -26,7 +26,7 @@ from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.replay import make_vector, read_as_dialect, read_canisters, read_events
-from callboard.servers.gateway.request_log import CutBytes, RawReply
+from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.text.sse import encode_frame
 
@@ -45,7 +45,7 @@ def raw_reply(data, tools=(), *, wire="chat", status=200, content_type="text/eve
     request = Request("some-model", (UserCanister((TextualContent("Hi"),)),), tuple(tools), stream=True)
     body = CutBytes(limit)
     body.add(data)
-    return RawReply(
+    return RecordedReply(
         backend="b",
         redactor=Redactor(["sk-secret-of-the-settings"]),
         model=model,

@@ -19,19 +19,19 @@ from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import Plan, get_mode
-from callboard.servers.gateway.request_log import CutBytes, RawReply
+from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext
 
 _DATA_END: Final = "[DONE]"
 
 
-def read_events(reply: RawReply, *, is_whole: bool = True) -> list[Event]:
+def read_events(reply: RecordedReply, *, is_whole: bool = True) -> list[Event]:
     """The events of a raw reply. Where more of it is to come (`is_whole` is False), those that are certain by now."""
     return _read(reply, reply.plan, is_whole=is_whole and not reply.body.is_cut)
 
 
-def read_as_dialect(reply: RawReply, dialect: str, *, is_whole: bool = True) -> list[Event]:
+def read_as_dialect(reply: RecordedReply, dialect: str, *, is_whole: bool = True) -> list[Event]:
     """The events that would have been found if the reply's text had been watched for this dialect.
 
     Calls in the wire's own field are what they are. Without tools in the request no dialect looks for calls.
@@ -52,25 +52,25 @@ def read_canisters(events: list[Event]) -> list[Canister]:
     return canisters if events and isinstance(events[-1], (ReplyEnded, ReplyFailed)) else [*canisters, *fold.finish()]
 
 
-def redact_events(events: list[Event], reply: RawReply) -> list[Event]:
+def redact_events(events: list[Event], reply: RecordedReply) -> list[Event]:
     """The events without secrets of the settings, also where one comes in pieces."""
     return reply.redactor.start_reply().feed(events)
 
 
-def mask_reply(reply: RawReply) -> RawReply:
+def mask_reply(reply: RecordedReply) -> RecordedReply:
     """The reply with secrets of the settings masked in its bytes, where they are not in pieces."""
     text = reply.redactor.text(reply.body.join().decode(errors="surrogateescape"))
     body = CutBytes(reply.body.limit, [text.encode(errors="surrogateescape")], reply.body.size)
     return replace(reply, body=body)
 
 
-def hides_secret(reply: RawReply) -> bool:
+def hides_secret(reply: RecordedReply) -> bool:
     """Whether a secret of the settings comes in pieces, so that it cannot be masked in the raw bytes."""
     events = read_events(mask_reply(reply), is_whole=False)
     return _text(events) != _text(redact_events([*events, ReplyEnded("stop")], reply))
 
 
-def make_vector(reply: RawReply, name: str) -> dict[str, Any]:
+def make_vector(reply: RecordedReply, name: str) -> dict[str, Any]:
     """The reply as a row of `tests/vectors/WIRE/*.json`: what the backend sent, and the events of its wire.
 
     A reply that did not come as a stream has its `body` in place of `payloads`, and one that was refused its `status`
@@ -108,7 +108,7 @@ def make_vector(reply: RawReply, name: str) -> dict[str, Any]:
     return row | {"payloads": [_parse(each) for each in data], "events": msgspec.to_builtins(events)}
 
 
-def _read(reply: RawReply, plan: Plan, *, is_whole: bool) -> list[Event]:
+def _read(reply: RecordedReply, plan: Plan, *, is_whole: bool) -> list[Event]:
     data = reply.body.join()
     if reply.status != 200:
         return [reply.model.wire.decode_error(reply.status, data)]

@@ -72,7 +72,7 @@ class CutBytes(msgspec.Struct, eq=False):
         return b"".join(self.chunks)
 
 
-class RawReply(msgspec.Struct, kw_only=True, eq=False):
+class RecordedReply(msgspec.Struct, kw_only=True, eq=False):
     """One answer of a backend as it came, and what is needed to read it again."""
 
     backend: str
@@ -113,7 +113,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     body: CutBytes = msgspec.field(default_factory=CutBytes)
     request: Request | None = None
     """The whole conversation, also where the body has its end only."""
-    replies: list[RawReply] = []
+    replies: list[RecordedReply] = []
     batches: list[list[Event]] = []
     """What the backends' replies mean, as far as it was passed on to the client's encoder."""
     answer: CutBytes = msgspec.field(default_factory=CutBytes)
@@ -166,7 +166,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         """A backend answers. What is returned takes the bytes of its body."""
         body = CutBytes(MAX_BODY)
         if not self.is_gone:
-            reply = RawReply(
+            reply = RecordedReply(
                 backend=record.backend_name,
                 redactor=record.redactor,
                 model=model,

@@ -18,7 +18,7 @@ from callboard.core import Event, InvocationStarted, Note, ReplyFailed, encode_l
 from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
 from callboard.servers.gateway.redaction import MASK, Redactor
 from callboard.servers.gateway.replay import hides_secret, read_as_dialect, read_events, redact_events
-from callboard.servers.gateway.request_log import LoggedRequest, RawReply
+from callboard.servers.gateway.request_log import LoggedRequest, RecordedReply
 from callboard.text.display import escape
 from callboard.text.truncate import truncate
 
@@ -193,7 +193,7 @@ def _describe_end(entry: LoggedRequest) -> tuple[str, str]:
     return ("refused", entry.failure) if entry.failure or entry.status >= 400 else ("left", "")
 
 
-def _view_reply(reply: RawReply, entry: LoggedRequest, mask: Mask) -> ReplyView:
+def _view_reply(reply: RecordedReply, entry: LoggedRequest, mask: Mask) -> ReplyView:
     return ReplyView(
         backend=reply.backend,
         model=reply.model.resolution.model,
@@ -210,11 +210,11 @@ def _view_reply(reply: RawReply, entry: LoggedRequest, mask: Mask) -> ReplyView:
     )
 
 
-def _is_whole(entry: LoggedRequest, reply: RawReply) -> bool:
+def _is_whole(entry: LoggedRequest, reply: RecordedReply) -> bool:
     return not entry.is_live or reply is not entry.replies[-1]
 
 
-def _format_events(events: Sequence[Event], reply: RawReply, mask: Mask) -> tuple[str, ...]:
+def _format_events(events: Sequence[Event], reply: RecordedReply, mask: Mask) -> tuple[str, ...]:
     events = redact_events(list(events), reply)
     lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
     more = len(events) - MAX_EVENTS

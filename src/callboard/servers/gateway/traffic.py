@@ -112,11 +112,11 @@ class Traffic:
         """All rows of the log, the newest first."""
         return [row async for row in self._rows(None)]
 
-    async def page(self, wanted: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
+    async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
         """A page of the list. `before` is the cursor of the page before."""
         rows: list[RequestRow] = []
         async for row in self._rows(int(before) if before.isdecimal() else None):
-            if matches(row, wanted):
+            if matches(row, row_filter):
                 if len(rows) == limit:
                     return RowPage(tuple(rows), str(rows[-1].number))
                 rows.append(row)
@@ -216,8 +216,8 @@ class Traffic:
             candidates = self._gateway.candidates(request, entry.owner)
         except HttpError as error:
             raise CallerError(error.failure.message, path="model") from None
-        wanted = order.backend or (entry.backend if request.model == entry.model else "")
-        chosen = next((each for each in candidates if each[0].name == wanted), candidates[0])
+        backend_name = order.backend or (entry.backend if request.model == entry.model else "")
+        chosen = next((each for each in candidates if each[0].name == backend_name), candidates[0])
         if order.backend and chosen[0].name != order.backend:
             raise CallerError(f"{order.backend} does not serve {request.model}", path="backend")
         if chosen[0].forwards_client_key and entry.owner:
@@ -245,12 +245,14 @@ class Traffic:
                 yield view_row(entry)
 
 
-def matches(row: RequestRow, wanted: RowFilter) -> bool:
+def matches(row: RequestRow, row_filter: RowFilter) -> bool:
     """Whether a row is one of those that are wanted."""
     named = (("model", row.model), ("backend", row.backend), ("end", row.end))
-    if any((value := getattr(wanted, name)) and value != own for name, own in named):
+    if any((value := getattr(row_filter, name)) and value != own for name, own in named):
         return False
-    return not wanted.problem or bool(row.is_failure if wanted.problem == "failed" else _problems(row)[wanted.problem])
+    return not row_filter.problem or bool(
+        row.is_failure if row_filter.problem == "failed" else _problems(row)[row_filter.problem]
+    )
 
 
 def _problems(row: RequestRow) -> dict[str, Any]:
