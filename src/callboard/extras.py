@@ -18,6 +18,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
     "local": ("a model of this machine", ("xllamacpp",)),
     "mcp": ("MCP", ("mcp",)),
+    "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),
 }
 """What needs each extra, and the modules by which it is known to be installed."""
@@ -43,4 +44,7 @@ def is_extra_installed(extra: str) -> bool:
 def _is_installed(module: str) -> bool:
     if module in sys.modules:
         return sys.modules[module] is not None
-    return find_spec(module) is not None
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that it would be in
+        return False

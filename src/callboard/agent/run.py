@@ -70,6 +70,7 @@ from callboard.loop import (
     OnRepeatedCall,
 )
 from callboard.schema import ArgumentsInvalid
+from callboard.telemetry import switch
 from callboard.tools import Context, Invoker
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from callboard.agent.resume import Interruption, Resumption
     from callboard.agent.run_journal import RunJournal
     from callboard.core import Journal
+    from callboard.telemetry import Span
     from callboard.tools.search import ToolSearch
 
 _Value = TypeVar("_Value")
@@ -279,6 +281,8 @@ class Run(Generic[OutputT_co]):
         self._has_called = False
         """Whether the agent that has the conversation has called."""
         self._actions: deque[Action] = deque()
+        self._span: Span | None = None
+        """Where telemetry is on."""
         self._begun = False
         self._block: AsyncExitStack | None = None
         """Closes the iterator of a run that was entered. Else nothing holds it: Python closes one that is left."""
@@ -398,6 +402,8 @@ class Run(Generic[OutputT_co]):
         """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
         self._active = active
         self._has_called = False
+        if self._span is None and switch.recorder is not None:
+            self._begin_span()
         if active.executor.enclose is not None:
             return []
         active.executor.enclose = self._enclose
@@ -405,6 +411,12 @@ class Run(Generic[OutputT_co]):
         self._agents[id(active.agent)] = active
         await self._resources.enter_async_context(active.resource)
         return [Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped]
+
+    def _begin_span(self) -> None:
+        from callboard.agent.run_span import end_run_span, open_run_span  # noqa: PLC0415  # where telemetry is on
+
+        span = self._span = open_run_span(self._active.model, self._loop.transcript)
+        self._resources.callback(lambda: end_run_span(span, self._active.model, self._result, self.failure))
 
     def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
         return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
@@ -537,6 +549,8 @@ class Run(Generic[OutputT_co]):
 
     def _in_time(self, awaited: Awaitable[_Value]) -> Awaitable[_Value]:
         """Wait no longer than until the run's seconds are over; then _OutOfTime is raised."""
+        if self._span is not None:
+            awaited = self._span.during(awaited)
         deadline = self._loop.deadline
         return awaited if deadline is None else self._until(deadline, awaited)
 

@@ -15,16 +15,18 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from callboard.core import Approve, InvocationCanister, ResultCanister, error_result
+from callboard.core import Approve, Category, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError, ToolExecutionFailure
 from callboard.execution.result_content import cut, make_result
 from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
+from callboard.telemetry import switch
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 
 DEFAULT_TIMEOUT = 30.0
@@ -144,9 +146,9 @@ async def run_invoker(
     Raises:
         ToolExecutionFailure: The tool failed, and `on_error` is "fail_fast".
     """
-    identifier = identifier or invoker.name
     context = context or Context(invoker=invoker)
-    run = partial(
+    identifier = identifier or invoker.name
+    run: Callable[[], Awaitable[ResultCanister]] = partial(
         _run_invoker,
         invoker,
         arguments,
@@ -159,8 +161,41 @@ async def run_invoker(
         sleep=sleep,
         grace=grace,
     )
-    if invoker.cache is None or not invoker.is_idempotent(arguments):
-        return await run()
+    if invoker.cache is not None and invoker.is_idempotent(arguments):
+        run = partial(_run_with_cache, invoker, arguments, context, run, identifier=identifier, tell=tell)
+    if switch.recorder is not None:
+        from callboard.execution.tool_span import run_in_span  # noqa: PLC0415  # where telemetry is on
+
+        run = partial(run_in_span, invoker, arguments, identifier, run)
+    from callboard.telemetry.counts import count_tool_call  # noqa: PLC0415  # where a tool runs
+
+    begun = perf_counter()
+    try:
+        result = await run()
+    except BaseException as failure:
+        count_tool_call(invoker.name, perf_counter() - begun, failure_category(failure))
+        raise
+    count_tool_call(invoker.name, perf_counter() - begun, result.error.category if result.error else "")
+    return result
+
+
+def failure_category(failure: BaseException) -> Category:
+    """The category of what a call raised: where it failed fast, of what its tool raised."""
+    from callboard.execution.error_categories import find_category  # noqa: PLC0415  # of failures only
+
+    cause = failure.__cause__ if isinstance(failure, ToolExecutionFailure) else None
+    return find_category(cause or failure)
+
+
+async def _run_with_cache(
+    invoker: Invoker,
+    arguments: Mapping[str, Any],
+    context: Context,
+    run: Callable[[], Awaitable[ResultCanister]],
+    *,
+    identifier: str,
+    tell: Tell,
+) -> ResultCanister:
     from callboard.execution.result_cache import answer_from_cache, identify_call  # noqa: PLC0415  # where a tool asks for it
 
     key = identify_call(invoker, arguments, context)

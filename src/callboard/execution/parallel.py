@@ -133,6 +133,7 @@ class ParallelExecutor:
                 identifier = invocation.identifier
                 if identifier in known:
                     result = known[identifier]
+                    self._count_refused(invocation.name, result)
                 else:
                     task = tasks[identifier]
                     while not task.done():
@@ -165,6 +166,8 @@ class ParallelExecutor:
                 # It answers the model's call, whichever one the hook made.
                 running = invocation if replacement is None else replace(replacement, identifier=invocation.identifier)
                 refused = None if is_checked and replacement is None else check_call(running, self._invokers)
+                if refused is not None:
+                    self._count_refused(running.name, refused)
                 early = refused or (await self._begin(self.journal, running) if self.journal else None)
                 result = early or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
@@ -200,6 +203,13 @@ class ParallelExecutor:
             validated=self._validated,
             tell=partial(news.alert, invocation.identifier),
         )
+
+    def _count_refused(self, name: str, result: ResultCanister) -> None:
+        """Count a call that did not run, if it failed. Its name may be any text of the model's."""
+        if result.error is not None:
+            from callboard.telemetry.counts import UNKNOWN, count_tool_call  # noqa: PLC0415  # of failures only
+
+            count_tool_call(name if name in self._invokers else UNKNOWN, 0.0, result.error.category)
 
     def _namespace(self, invoker: Invoker) -> MutableMapping[str, Any]:
         return self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})

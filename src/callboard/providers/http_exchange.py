@@ -29,9 +29,11 @@ from callboard.core import (
 from callboard.errors import ProviderError
 from callboard.modes import Plan
 from callboard.providers.transport import HttpResponse
+from callboard.telemetry import switch
 
 if TYPE_CHECKING:
     from callboard.providers.http_model import HttpModel, PreparedRequest
+    from callboard.providers.inference_span import InferenceSpan
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes of a reply that comes whole."""
@@ -104,11 +106,18 @@ class HttpExchange:
         self._response: HttpResponse
         self._stages: Pipe | None = None
         self._length = 0
+        self._span: InferenceSpan | None = None
+        if switch.recorder is not None:
+            from callboard.providers.inference_span import InferenceSpan  # noqa: PLC0415  # where telemetry is on
+
+            self._span = InferenceSpan(model, request)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._span is not None:
+            self._span.end()
         await self._connection.aclose()
 
     async def next_batch(self) -> list[Event]:
@@ -125,6 +134,8 @@ class HttpExchange:
             failed = ReplyFailed(error.party, error.code, str(error), error.excerpt)
             ends = [failed] if self._stages is None else self._stages.finish("cut")
             events = [failed if isinstance(event, ReplyFailed) else event for event in ends]
+        if self._span is not None:
+            self._span.feed(events)
         if self._current is self._model or self._on_headers is not None or not events:
             return events
         if isinstance(events[-1], ReplyEnded):
@@ -137,7 +148,8 @@ class HttpExchange:
         return [unsent_note(part) for part in self._prepared.dropped]
 
     async def _send(self) -> list[Event]:
-        response = await self._connection.enter_async_context(self._current.post(self._prepared, self._headers))
+        headers = self._headers if self._span is None else {**self._headers, **self._span.headers}
+        response = await self._connection.enter_async_context(self._current.post(self._prepared, headers))
         if self._on_headers is not None:
             self._on_headers(response.status, response.headers)
         if self._on_answer is not None:
@@ -157,6 +169,8 @@ class HttpExchange:
         chunk = await self._response.next_chunk()
         if self._on_bytes is not None:
             self._on_bytes(chunk)
+        if self._span is not None:
+            self._span.receive()
         if not chunk:
             self._step = None
             return self._stages.finish()

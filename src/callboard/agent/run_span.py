@@ -1,0 +1,52 @@
+"""The span of a run, where telemetry is on: `invoke_agent`.
+
+The run's generator never makes it the current span of whoever iterates: what the run awaits is awaited within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from callboard.core import Canister, Model
+from callboard.errors import CallboardError
+from callboard.providers.inference_span import provider_name
+from callboard.telemetry import Span, names, open_span, record
+from callboard.telemetry.content import encode_messages, encode_reply
+
+if TYPE_CHECKING:
+    from callboard.agent.run import RunResult
+
+
+def open_run_span(model: Model, transcript: Sequence[Canister]) -> Span:
+    """Begin the span of a run with a model that goes on with a conversation."""
+    span = open_span(names.INVOKE_AGENT, attributes=_describe(model))
+    if span.max_content:
+        span.set_content(names.INPUT_MESSAGES, encode_messages(transcript, span.max_content))
+    return span
+
+
+def end_run_span(span: Span, model: Model, result: RunResult[Any] | None, failure: CallboardError | None) -> None:
+    """End the span of a run. Without a result the run was left before it had one."""
+    state = "cancelled" if result is None else result.state
+    span.set({names.RUN_STATE: state})
+    if result is not None:
+        usage = result.usage
+        span.set({names.RUN_ROUNDS: result.rounds, names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output})
+        if span.max_content:
+            span.set_content(names.OUTPUT_MESSAGES, encode_reply(result.canisters[-1:], state, span.max_content))
+    if state in {"failed", "cancelled"}:
+        span.fail(getattr(failure, "code", "") or (failure.party if failure else state))
+    failed = {names.ERROR_TYPE: span.error_type} if span.error_type else {}
+    record(names.AGENT_DURATION, span.seconds, {**_describe(model), **failed})
+    span.end()
+
+
+def _describe(model: Model) -> Mapping[str, str]:
+    resolution = getattr(model, "resolution", None)
+    provider = provider_name(resolution) if resolution else model.name.partition(":")[0]
+    return {
+        names.OPERATION: names.INVOKE_AGENT,
+        names.PROVIDER: provider,
+        names.REQUEST_MODEL: resolution.model if resolution else model.name,
+    }

@@ -1,0 +1,133 @@
+"""The span of one request to a model's endpoint, where telemetry is on: `chat MODEL`.
+
+It covers one `HttpExchange`: the request with its retries, until the reply's last event, or until nobody reads it any
+more. Its headers go with the request, so that an endpoint that is traced itself, such as our gateway, goes on with the
+trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, ReplyStarted, Usage
+from callboard.telemetry import names, open_span, record
+from callboard.telemetry.content import encode_definitions, encode_messages, encode_reply
+from callboard.text.display import display
+
+if TYPE_CHECKING:
+    from callboard.core import Request
+    from callboard.profiles import Resolution
+    from callboard.providers.http_model import HttpModel
+
+_MAX_NAME: Final = 200
+"""Characters of a model's name: a client may have made it up."""
+_FINISH_REASONS: Final[Mapping[str, str]] = {
+    "invocations": "tool_call",
+    "filter": "content_filter",
+    "refusal": "content_filter",
+}
+_PROVIDERS: Final[Mapping[str, str]] = {"responses": "openai", "gemini": "gcp.gemini"}
+_CONTROLS: Final[Mapping[str, str]] = {
+    "temperature": names.REQUEST_TEMPERATURE,
+    "top_p": names.REQUEST_TOP_P,
+    "max_tokens": names.REQUEST_MAX_TOKENS,
+    "seed": names.REQUEST_SEED,
+}
+
+
+def provider_name(resolution: Resolution) -> str:
+    """The provider as the conventions name it; of an endpoint without a known one, whose format it speaks."""
+    provider = resolution.provider or names.PROVIDERS.get(resolution.profile.wire, resolution.profile.wire)
+    return _PROVIDERS.get(provider, provider)
+
+
+class InferenceSpan:
+    """What is told of one exchange; `headers` go with its request."""
+
+    def __init__(self, model: HttpModel, request: Request) -> None:
+        name = display(model.resolution.model, _MAX_NAME)
+        self._common: dict[str, Any] = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: provider_name(model.resolution),
+            names.REQUEST_MODEL: name,
+            **_server(model.base_url),
+        }
+        self._is_streamed = request.stream
+        self._span = open_span(f"{names.CHAT} {name}", "client", {**self._common, **_describe_request(request)})
+        self.headers = self._span.headers
+        self._first_chunk: float | None = None
+        self._usage = Usage()
+        self._reply: dict[str, Any] = {}
+        """Of the reply."""
+        self._fold = Fold() if self._span.max_content else None
+        self._canisters: list[Canister] = []
+        if self._fold is not None:
+            limit = self._span.max_content
+            self._span.set_content(names.INPUT_MESSAGES, encode_messages(request.canisters, limit))
+            if request.tools:
+                self._span.set_content(names.TOOL_DEFINITIONS, encode_definitions(request.tools, limit))
+
+    def receive(self) -> None:
+        """Bytes of the reply have arrived."""
+        if self._first_chunk is None:
+            self._first_chunk = self._span.seconds
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Look at the reply's next events."""
+        for event in events:
+            if self._fold is not None:
+                self._canisters += self._fold.feed(event)
+            match event:
+                case Usage():
+                    self._usage = event
+                case ReplyStarted(identifier=identifier, model=model):
+                    reply = {names.RESPONSE_ID: identifier, names.RESPONSE_MODEL: model}
+                    self._reply |= {name: display(value, _MAX_NAME) for name, value in reply.items() if value}
+                case ReplyEnded(reason=reason):
+                    self._reply[names.FINISH_REASONS] = [_FINISH_REASONS.get(reason, reason)]
+                case ReplyFailed(code=code):
+                    self._span.fail(display(code, _MAX_NAME) or "_OTHER")
+                case _:
+                    pass
+
+    def end(self) -> None:
+        """The exchange is over."""
+        span, usage, common = self._span, self._usage, self._common
+        if names.FINISH_REASONS not in self._reply and not span.error_type:
+            span.fail("cancelled")  # whoever read it has left
+        about = dict(self._reply)
+        if self._is_streamed and self._first_chunk is not None:
+            about[names.TIME_TO_FIRST_CHUNK] = self._first_chunk
+            record(names.FIRST_CHUNK, self._first_chunk, common)
+        if usage.input or usage.output:
+            about |= {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
+            about |= {names.CACHED_TOKENS: usage.cached} if usage.cached else {}
+            about |= {names.REASONING_TOKENS: usage.reasoning} if usage.reasoning else {}
+            record(names.TOKEN_USAGE, usage.input, {**common, names.TOKEN_TYPE: "input"})
+            record(names.TOKEN_USAGE, usage.output, {**common, names.TOKEN_TYPE: "output"})
+        failed = {names.ERROR_TYPE: span.error_type} if span.error_type else {}
+        record(names.OPERATION_DURATION, span.seconds, {**common, **failed})
+        if self._fold is not None:
+            reason = about.get(names.FINISH_REASONS, ["error"])[0]
+            span.set_content(names.OUTPUT_MESSAGES, encode_reply(self._canisters, reason, span.max_content))
+        span.set(about)
+        span.end()
+
+
+def _describe_request(request: Request) -> dict[str, Any]:
+    controls = {name: getattr(request.controls, field, None) for field, name in _CONTROLS.items()}
+    about = {name: value for name, value in controls.items() if value is not None}
+    return {**about, names.REQUEST_STREAM: True} if request.stream else about
+
+
+@lru_cache(64)
+def _server(base_url: str) -> Mapping[str, str | int]:
+    """The address of an endpoint: nothing of its URL but host and port."""
+    parts = urlsplit(base_url)
+    if not parts.hostname:
+        return {}
+    port = parts.port or {"http": 80}.get(parts.scheme, 443)
+    return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}

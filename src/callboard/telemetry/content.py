@@ -1,0 +1,170 @@
+"""Conversations, calls and results as the conventions' JSON, masked and cut: what spans hold where content is asked for.
+
+Laws: an attribute has at most about `limit` characters, and making it costs no more than that, however long the
+conversation is; the newest messages are those that are kept. What no part of the conventions fits is a `generic` part.
+Bytes of pictures and files are never written, only how many there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    DocumentCanister,
+    FileContent,
+    InvocationCanister,
+    PictureContent,
+    ReasoningContent,
+    RefusalContent,
+    ResultCanister,
+    SupervisorCanister,
+    TextualContent,
+    ToolDeclaration,
+)
+from callboard.telemetry.masking import MASK, mask_secrets
+
+_CUT: Final = "…"
+_LEAST: Final = 16
+"""What a value costs at least: its quotes, commas and names."""
+_DEPTH: Final = 16
+_SECRET_KEY: Final = re.compile(
+    r"(?:^|[_-])(?:api_?key|token|secret|passw(?:or)?d|authorization|cookie)s?$", re.IGNORECASE
+)
+
+
+class Clipper:
+    """Masks values, and cuts them to a number of characters in all."""
+
+    def __init__(self, limit: int) -> None:
+        self.room = limit
+
+    def text(self, text: str) -> str:
+        """The text, masked, as far as there is room."""
+        # Masked before it is cut: half of a secret is not recognized as one.
+        masked = mask_secrets(text[: 2 * max(self.room, 0)])
+        is_cut = len(masked) > self.room or len(text) > 2 * self.room
+        shown = masked[: max(self.room, 0)] + _CUT if is_cut else masked
+        self.room -= len(shown) + _LEAST
+        return shown
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """Any JSON; what is too deep, and what there is no room for, is left out."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self._entry(key, each, depth) for key, each in self._while_room(value.items(), depth)}
+        if isinstance(value, list | tuple):
+            return [self.value(each, depth + 1) for each in self._while_room(value, depth)]
+        self.room -= _LEAST
+        return value if isinstance(value, bool | int | float) or value is None else self.text(str(value))
+
+    def _entry(self, key: str, value: Any, depth: int) -> Any:
+        return MASK if _SECRET_KEY.search(key) and isinstance(value, str) else self.value(value, depth + 1)
+
+    def _while_room(self, items: Iterable[Any], depth: int) -> Iterable[Any]:
+        for each in items:
+            if self.room <= 0 or depth > _DEPTH:
+                return
+            yield each
+
+
+def encode_messages(canisters: Sequence[Canister], limit: int) -> list[dict[str, Any]]:
+    """`gen_ai.input.messages`: the last of the conversation, the oldest of them first."""
+    clip = Clipper(limit)
+    messages: list[dict[str, Any]] = []
+    for canister in reversed(canisters):
+        if clip.room <= 0:
+            break
+        role, parts = _encode(canister, clip)
+        if messages and role == "assistant" == messages[-1]["role"]:
+            messages[-1]["parts"] = [*parts, *messages[-1]["parts"]]
+        else:
+            messages.append({"role": role, "parts": parts})
+    return messages[::-1]
+
+
+def encode_reply(canisters: Sequence[Canister], finish_reason: str, limit: int) -> list[dict[str, Any]]:
+    """`gen_ai.output.messages`: one message, since a reply is one choice."""
+    clip = Clipper(limit)
+    parts = [part for canister in canisters for part in _encode(canister, clip)[1]]
+    return [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
+
+
+def encode_definitions(tools: Iterable[ToolDeclaration], limit: int) -> list[dict[str, Any]]:
+    """`gen_ai.tool.definitions`."""
+    clip = Clipper(limit)
+    definitions = []
+    for tool in tools:
+        if clip.room <= 0:
+            break
+        definition = {"type": "function", "name": tool.name, "description": clip.text(tool.description)}
+        definitions.append({**definition, "parameters": clip.value(tool.schema)})
+    return definitions
+
+
+def encode_object(value: Any, limit: int) -> dict[str, Any]:
+    """`gen_ai.tool.call.arguments` and `.result`, which are objects: what is none is its `content`."""
+    clipped = Clipper(limit).value(value if isinstance(value, Mapping) else {"content": value})
+    return dict(clipped)
+
+
+def encode_result(result: ResultCanister, limit: int) -> dict[str, Any]:
+    """`gen_ai.tool.call.result`: the object that the tool gave, or its text as `content`."""
+    text = result.text
+    if text.startswith("{") and len(text) <= limit:
+        try:
+            return encode_object(msgspec.json.decode(text, type=dict[str, Any]), limit)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+    return encode_object(text, limit)
+
+
+def to_json(value: Any) -> str:
+    """As an attribute of a span holds it."""
+    return msgspec.json.encode(value).decode()
+
+
+def _encode(canister: Canister, clip: Clipper) -> tuple[str, list[dict[str, Any]]]:
+    match canister:
+        case InvocationCanister(identifier=identifier, name=name, arguments=arguments, raw=raw):
+            value = clip.text(raw) if arguments is None else clip.value(arguments)
+            return "assistant", [{"type": "tool_call", "id": identifier, "name": name, "arguments": value}]
+        case ResultCanister(invocation_id=identifier):
+            return "tool", [{"type": "tool_call_response", "id": identifier, "response": clip.text(canister.text)}]
+        case SupervisorCanister():
+            role = "system"
+        case AssistantCanister():
+            role = "assistant"
+        case DocumentCanister(title=title):
+            parts = _encode_contents(canister.content, clip)
+            return "user", [{"type": "text", "content": clip.text(title)}, *parts] if title else parts
+        case _:
+            role = "user"
+    return role, _encode_contents(canister.content, clip)
+
+
+def _encode_contents(content: Iterable[Content], clip: Clipper) -> list[dict[str, Any]]:
+    return [_encode_content(part, clip) for part in content]
+
+
+def _encode_content(part: Content, clip: Clipper) -> dict[str, Any]:
+    match part:
+        case TextualContent(text=text):
+            return {"type": "text", "content": clip.text(text)}
+        case ReasoningContent(text=text):
+            return {"type": "reasoning", "content": clip.text(text)}
+        case RefusalContent(text=text):
+            return {"type": "generic", "generic_type": "refusal", "content": clip.text(text)}
+        case PictureContent(url=url, mime_type=mime_type) | FileContent(url=url, mime_type=mime_type):
+            modality = "image" if isinstance(part, PictureContent) else "document"
+            if url and not url.startswith("data:"):
+                return {"type": "uri", "modality": modality, "mime_type": mime_type, "uri": clip.text(url)}
+            size = len(part.data) or len(url)
+            return {"type": "generic", "generic_type": modality, "mime_type": mime_type, "bytes": size}

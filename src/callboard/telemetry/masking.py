@@ -1,0 +1,60 @@
+"""Mask what looks like a secret in a text that leaves the process.
+
+Two kinds are found: keys and tokens by the forms that their makers gave them, and the values of this process's own
+variables whose names say that they are secret. A secret of no known form in nobody's variable is not found, so content
+is captured only where somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+MASK: Final = "***"
+_LEAST: Final = 8
+"""Characters below which the value of a variable is no secret: masking it would spoil every text."""
+_SECRET_NAME: Final = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PASSPHRASE)S?(?:_|$)", re.IGNORECASE
+)
+_FORMS: Final = re.compile(
+    r"""
+      -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
+    | \b(?:sk|rk|pk)-[A-Za-z0-9_-]{16,}
+    | \b(?:gh[pousr]|github_pat|glpat|xox[abposr]|hf|npm|pypi|dop_v1|shpat)[_-][A-Za-z0-9_-]{16,}
+    | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+    | \bAIza[A-Za-z0-9_-]{30,}
+    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | (?<=://)[^/\s:@"]*:[^/\s:@"]+(?=@)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_NAMED: Final = re.compile(
+    r"""(?ix)
+    (?P<name> \b (?: bearer | basic ) \s+
+            | (?: api[_-]?key | access[_-]?token | auth[_-]?token | authorization | client[_-]?secret | password | passwd
+                | secret(?:[_-]?(?:access[_-]?)?key)? | token )
+              \\? ["']? \s* [:=] \s* \\? ["']? (?: (?: bearer | basic ) \s+ )? )
+    (?P<value> [^\s"'\\,;&}]{6,} )
+    """
+)
+
+
+def mask_secrets(text: str) -> str:
+    """The text with `***` in the place of what looks like a secret."""
+    for value in _secret_values(tuple(sorted(_named_values(os.environ)))):
+        if value in text:
+            text = text.replace(value, MASK)
+    return _NAMED.sub(rf"\g<name>{MASK}", _FORMS.sub(MASK, text))
+
+
+def _named_values(environ: Mapping[str, str]) -> list[str]:
+    return [value for name, value in environ.items() if len(value) >= _LEAST and _SECRET_NAME.search(name)]
+
+
+@lru_cache(4)
+def _secret_values(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The longest first: one may begin with another."""
+    return tuple(sorted(set(values), key=len, reverse=True))

@@ -1,0 +1,155 @@
+"""Spans and metrics by OpenTelemetry's API. Imported when telemetry is turned on.
+
+Law: what is wrong with a span is OpenTelemetry's to log; whoever is observed goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from importlib.metadata import version
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind as OtelKind
+from opentelemetry.trace import Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from callboard.telemetry import names
+from callboard.telemetry.content import to_json
+
+if TYPE_CHECKING:
+    from contextvars import Token
+    from types import TracebackType
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram, MeterProvider
+
+    from callboard.telemetry import Attributes, SpanKind
+    from callboard.telemetry.names import Metric
+
+_T = TypeVar("_T")
+_KINDS: Final[Mapping[str, OtelKind]] = {each.name.lower(): each for each in OtelKind}
+_FAILED: Final = Status(StatusCode.ERROR)
+_trace_context: Final = TraceContextTextMapPropagator()
+"""Only `traceparent` and `tracestate`: baggage is whatever a client wrote, and goes no further."""
+
+
+class Recorder:
+    """Where spans and metrics go. `max_content` is 0 where no content is captured."""
+
+    def __init__(
+        self, tracers: trace.TracerProvider | None, meters: MeterProvider | None, *, max_content: int = 0
+    ) -> None:
+        tracers = tracers or trace.NoOpTracerProvider()
+        self.max_content = max_content
+        release = version("callboard")
+        self._tracer = tracers.get_tracer(names.SCOPE, release)
+        self._meter = None if meters is None else meters.get_meter(names.SCOPE, release)
+        self._histograms: dict[Metric, Histogram] = {}
+
+    def begin(
+        self, name: str, kind: SpanKind, attributes: Attributes, parent: Mapping[str, str] | None
+    ) -> RecordedSpan:
+        """Begin a span, below `parent` where its headers name one."""
+        outer = contexts.get_current() if not parent else _trace_context.extract(parent)
+        span = self._tracer.start_span(name, outer, _KINDS[kind], attributes)
+        return RecordedSpan(span, trace.set_span_in_context(span, outer), self.max_content)
+
+    def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
+        """Add a value to the histogram of a metric."""
+        if self._meter is None:
+            return
+        histogram = self._histograms.get(metric)
+        if histogram is None:
+            histogram = self._histograms[metric] = self._meter.create_histogram(
+                metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.bounds
+            )
+        histogram.record(value, attributes)
+
+    def current_headers(self) -> Mapping[str, str]:
+        """Headers that name the current span."""
+        return _headers(contexts.get_current())
+
+    def trace_identifiers(self) -> Mapping[str, str]:
+        """The current span's, as logs have them."""
+        current = trace.get_current_span().get_span_context()
+        if not current.is_valid:
+            return {}
+        return {"trace_id": trace.format_trace_id(current.trace_id), "span_id": trace.format_span_id(current.span_id)}
+
+
+class RecordedSpan:
+    """A span while it is open. What ends it twice ends it once."""
+
+    def __init__(self, span: trace.Span, inside: Context, max_content: int) -> None:
+        self._span = span
+        self._inside = inside
+        self._max_content = max_content
+        self._token: Token[Context] | None = None
+        self._begun = perf_counter()
+        self.error_type = ""
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return perf_counter() - self._begun
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What makes another process's span a child of this one."""
+        return _headers(self._inside)
+
+    @property
+    def max_content(self) -> int:
+        """How many characters of content an attribute may have; 0 where none is to be captured."""
+        return self._max_content if self._span.is_recording() else 0
+
+    def __enter__(self) -> Self:
+        self._token = contexts.attach(self._inside)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._token is not None:
+            contexts.detach(self._token)
+        if kind is not None and not self.error_type:
+            self.fail(kind.__qualname__)
+        self.end()
+
+    async def during(self, awaited: Awaitable[_T]) -> _T:
+        """Await something to which this span is the current one."""
+        token = contexts.attach(self._inside)
+        try:
+            return await awaited
+        finally:
+            contexts.detach(token)
+
+    def set(self, attributes: Attributes) -> None:
+        """Add attributes, or replace those of the same keys."""
+        self._span.set_attributes(attributes)
+
+    def set_content(self, name: str, content: Any) -> None:
+        """Add an attribute with JSON that was masked and cut."""
+        self._span.set_attribute(name, to_json(content))
+
+    def event(self, name: str, attributes: Attributes | None = None) -> None:
+        """Add something that happened now."""
+        self._span.add_event(name, attributes)
+
+    def fail(self, kind: str) -> None:
+        """Say that it failed, by a word of low cardinality. No message is kept: it may be anybody's."""
+        self.error_type = kind
+        self._span.set_attribute(names.ERROR_TYPE, kind)
+        self._span.set_status(_FAILED)
+
+    def end(self) -> None:
+        """End it now."""
+        if self._span.is_recording():
+            self._span.end()
+
+
+def _headers(context: Context) -> Mapping[str, str]:
+    carrier: dict[str, str] = {}
+    _trace_context.inject(carrier, context)
+    return carrier
