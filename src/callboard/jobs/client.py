@@ -57,7 +57,8 @@ class JobClient:
         self._url = url
         self._embedded = embedded
         self._open = AsyncExitStack()
-        self._streams = JobStreams()
+        self.streams = JobStreams()
+        """What the jobs that run in this process say just now."""
         self._agents: dict[str, Agent[Any]] = {}
         """Those that the worker of this process runs."""
         self._starting = asyncio.Lock()
@@ -137,7 +138,7 @@ class JobClient:
             partition=partition,
             priority=priority,
         )
-        return JobHandle(self.store, job.id, self._streams, None if isinstance(agent, str) else agent)
+        return JobHandle(self.store, job.id, self.streams, None if isinstance(agent, str) else agent)
 
     async def get(self, identifier: str, agent: Agent[Any] | None = None) -> JobHandle:
         """Find a job again by its id, or the beginning of it.
@@ -157,7 +158,7 @@ class JobClient:
         if agent is not None:
             # By the name that whoever submitted it gave the agent: that is the queue it is in.
             await self._serve(str(job.input.get("agent") or find_reference(agent)), agent)
-        return JobHandle(self.store, job.id, self._streams, agent)
+        return JobHandle(self.store, job.id, self.streams, agent)
 
     async def _serve(self, reference: str, agent: Agent[Any] | str) -> None:
         """Let the worker of this process run jobs of the agent."""
@@ -168,7 +169,7 @@ class JobClient:
             if not self._agents:
                 # The queues of a worker are those that it began with, so it begins with all agents of the process.
                 self._agents = {**find_references(), reference: agent}
-                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self._streams)
+                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self.streams)
                 queues = {agent_queue(each): QueueSettings() for each in self._agents}
                 worker = EmbeddedWorker(partial(Worker, self._engine, self.store, runner, queues=queues))
                 await self._open.enter_async_context(worker)

@@ -1,12 +1,16 @@
 """A board of jobs in a database of the test's own, and a browser that is logged in."""
 
+import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
 from starlette.testclient import TestClient
 
+from callboard.jobs.streams import JobStreams
 from callboard.servers.board.app import Board, BoardParts, board_application
 from callboard.servers.board.login import Login
+from callboard.text.sse import SSEDecoder
 
 ORIGIN = "http://127.0.0.1:8283"
 
@@ -36,6 +40,7 @@ class StoreOnly:
 
     def __init__(self, store):
         self.store = store
+        self.streams = JobStreams()
 
 
 @pytest.fixture
@@ -75,3 +80,70 @@ def browser(visitor, login):
 def token(browser, login):
     """What the forms of the browser's session carry."""
     return login.form_token(login.find_session(browser.cookies[login.cookie]))
+
+
+@pytest.fixture
+def run(visitor):
+    """Runs a coroutine function in the loop of the board."""
+    return lambda function, *arguments, **fields: visitor.portal.call(lambda: function(*arguments, **fields))
+
+
+@pytest.fixture
+def follow(visitor, browser, run):
+    """Reads a stream until something holds of what came: `follow(path, holds, during)` gives its messages.
+
+    `during` is a coroutine function that is called when the first message is there.
+    """
+
+    def read(path, holds, during=None, **headers):
+        return run(_follow, visitor.app, browser.cookies, path, holds, during, headers)
+
+    return read
+
+
+async def _follow(app, cookies, path, holds, during, headers):  # noqa: PLR0917  # one caller
+    messages, left = [], asyncio.Event()
+    cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    fields = {"host": ORIGIN.removeprefix("http://"), "cookie": cookie, **headers}
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in fields.items()],
+        "state": {},
+    }
+    decoder = SSEDecoder()
+
+    async def receive():
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        assert message.get("status", 200) == 200, message
+        for frame in decoder.feed(message.get("body", b"")):
+            messages.append((frame.event, json.loads(frame.data), frame.id))
+            if during is not None and len(messages) == 1:
+                tasks.append(asyncio.ensure_future(during()))
+        if left.is_set() or (messages and holds(messages)):
+            left.set()
+            raise OSError  # as of a connection that is gone
+
+    tasks = []
+    serving = asyncio.ensure_future(app(scope, receive, send))
+    try:
+        async with asyncio.timeout(30):
+            await asyncio.wait({serving})
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    await asyncio.gather(*tasks)
+    if not left.is_set():
+        serving.result()
+    return messages

@@ -5,6 +5,7 @@ Laws: what is put into a template is escaped, whatever it is; a name that a temp
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -28,7 +29,13 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.globals["assets"] = ASSETS
-    made.filters.update(count=format_count, tokens=format_tokens, cost=format_cost, duration=format_duration)
+    made.filters.update(
+        count=format_count,
+        tokens=format_tokens,
+        cost=format_cost,
+        duration=format_duration,
+        tojson_text=format_json,
+    )
     return made
 
 
@@ -53,6 +60,11 @@ def format_tokens(number: int) -> str:
 def format_cost(dollars: float | None) -> str:
     """Dollars with four digits behind the point; "" where there are no prices."""
     return "" if dollars is None else f"${dollars:.4f}"
+
+
+def format_json(value: Any) -> str:
+    """JSON over several lines, to be edited."""
+    return json.dumps(value or {}, indent=2, ensure_ascii=False)
 
 
 def format_duration(seconds: float) -> str:

@@ -2,3 +2,84 @@
 "use strict";
 
 for (const form of document.querySelectorAll("form[data-send]")) form.requestSubmit();
+
+const byId = (id) => document.getElementById(id);
+const parse = (html) => {
+  const template = document.createElement("template");
+  template.innerHTML = html; // rendered by our server, which escapes all that others wrote
+  return template.content;
+};
+
+// Bring the children of an element up to date. One whose key is the same stays as it is, with the focus and what was typed.
+function update(target, html) {
+  const fresh = [...parse(html).children];
+  const keys = new Set(fresh.map((each) => each.dataset.key));
+  for (const each of [...target.children]) if (!keys.has(each.dataset.key)) each.remove();
+  const known = new Map([...target.children].map((each) => [each.dataset.key, each]));
+  let at = target.firstElementChild;
+  for (const each of fresh) {
+    const stays = known.get(each.dataset.key);
+    if (stays && stays === at) at = at.nextElementSibling;
+    else target.insertBefore(stays ?? each, at);
+  }
+}
+
+function follow(log) {
+  const source = new EventSource(log.dataset.live);
+  const status = byId("status");
+  const pieces = byId("pieces");
+  const say = (text) => {
+    if (status && status.textContent !== text) status.textContent = text;
+  };
+  const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120;
+  const keepEnd = (change) => {
+    const follows = atEnd() && window.scrollY > 0;
+    change();
+    if (follows) window.scrollTo(0, document.documentElement.scrollHeight);
+  };
+  source.onopen = () => say("live");
+  source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: load the page anew" : "connecting again");
+  source.addEventListener("entries", (event) => keepEnd(() => {
+    pieces.replaceChildren();
+    log.append(parse(JSON.parse(event.data).html));
+  }));
+  source.addEventListener("parts", (event) => {
+    for (const [id, html] of Object.entries(JSON.parse(event.data))) update(byId(id), html);
+  });
+  source.addEventListener("pieces", (event) => keepEnd(() => {
+    for (const { id, title, text } of JSON.parse(event.data)) {
+      if (title !== undefined || !byId(`now-${id}`)) {
+        const block = pieces.appendChild(document.createElement("div"));
+        block.className = "block now";
+        const who = block.appendChild(document.createElement("p"));
+        who.className = "who";
+        who.textContent = title ?? "";
+        const body = block.appendChild(document.createElement("p"));
+        body.className = "text";
+        body.id = `now-${id}`;
+      }
+      if (text !== undefined) byId(`now-${id}`).append(text);
+    }
+  }));
+  source.addEventListener("reload", () => {
+    source.close();
+    window.location.reload();
+  });
+  window.addEventListener("pagehide", () => source.close());
+}
+for (const log of document.querySelectorAll("[data-live]")) follow(log);
+
+// Ages go on by themselves, in the words of the server.
+function describe(seconds) {
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 1) return `${Math.max(0, Math.floor(seconds))} s`;
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 24 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+setInterval(() => {
+  for (const each of document.querySelectorAll("time[data-age]")) {
+    const text = describe((Date.now() - Date.parse(each.dateTime)) / 1000);
+    if (each.textContent !== text) each.textContent = text;
+  }
+}, 1000);

@@ -1,0 +1,99 @@
+"""What is done with a job: answer what it asks, cancel it, let it go on, do it again, fork it.
+
+Law: an answer is about what was shown: it carries the digest of that, and the store refuses it when the call is another
+by now, when it was answered before, or when the job waits no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from callboard.errors import CallerError
+from callboard.jobs.job import DurableJob
+from callboard.servers.board.entry_view import read_object
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board, Form
+
+VERDICTS: Final[dict[str, Literal["allow", "deny"]]] = {
+    "allow": "allow",
+    "edit": "allow",
+    "answer": "allow",
+    "deny": "deny",
+}
+"""What a form's button says, and what the store takes it for."""
+_CANCEL_PATIENCE: Final = 3.0
+"""Seconds that a request waits for the worker of a cancelled job to end it."""
+
+
+def routes(board: Board) -> Sequence[BaseRoute]:
+    """The routes that change a job."""
+
+    async def answer(request: Request, form: Form) -> Response:
+        verdict = VERDICTS.get(form.get("verdict", ""))
+        if verdict is None:
+            raise HTTPException(400, "say allow or deny")
+        job = await board.jobs.store.answer(
+            request.path_params["job"],
+            form.get("call", ""),
+            verdict,
+            digest=form.get("digest", ""),
+            reason=form.get("reason", "") if verdict == "deny" else "",
+            text=form.get("text", "") if form["verdict"] == "answer" else "",
+            edited=_read_edited(form) if form["verdict"] == "edit" else None,
+        )
+        return await _lead_to(request, job)
+
+    async def cancel(request: Request, _: Form) -> Response:
+        job = await board.jobs.store.request_cancel(request.path_params["job"], "cancelled on the board")
+        for _attempt in range(int(_CANCEL_PATIENCE / 0.1)):
+            if job.has_ended:
+                break
+            await asyncio.sleep(0.1)
+            job = await board.jobs.store.get(job.id)
+        await _settle(job)
+        return await _lead_to(request, job)
+
+    async def resume(request: Request, _: Form) -> Response:
+        return await _lead_to(request, await board.jobs.store.resume(request.path_params["job"]))
+
+    async def retry(request: Request, _: Form) -> Response:
+        return await _lead_to(request, await board.jobs.store.retry(request.path_params["job"]))
+
+    async def fork(request: Request, form: Form) -> Response:
+        number = form.get("round", "")
+        if not (number.isascii() and number.isdigit() and len(number) < 10):
+            raise HTTPException(400, "say at which round")
+        return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], int(number)))
+
+    async def _lead_to(request: Request, job: DurableJob) -> Response:
+        await board.start_worker(job)
+        return board.redirect(request, f"/jobs/{job.id}")
+
+    actions = {"answer": answer, "cancel": cancel, "resume": resume, "retry": retry, "fork": fork}
+    return [
+        Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()
+    ]
+
+
+def _read_edited(form: Form) -> dict[str, Any]:
+    arguments = read_object(form.get("arguments", "").strip() or "null")
+    if arguments is None:
+        raise CallerError("the arguments are no JSON object", path="arguments", hint="go back and write all of them")
+    return arguments
+
+
+async def _settle(job: DurableJob) -> None:
+    """Put what a coding job changed onto its branch, where no process ran it."""
+    from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # it imports the coding agents
+
+    with suppress(CallerError):  # its repository may be gone
+        await settle_cancelled(job)

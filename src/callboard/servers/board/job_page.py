@@ -1,0 +1,171 @@
+"""The page of one job: what it did up to now, and what it does from now on.
+
+The page is rendered with the entries up to some number, and its stream begins behind that number. An event of the stream
+is called `EPOCH-NUMBER`: the number is the entry's, and the epoch says of which job and of which form of the page it is.
+
+Law: each entry is shown once, whatever connection breaks and whichever server is started anew in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from callboard import __version__
+from callboard.core import Event
+from callboard.jobs.job import JobSummary
+from callboard.jobs.overview import JobOverview, JobRound
+from callboard.jobs.streams import Subscription
+from callboard.servers.board.entry_view import EntryView, PieceView
+from callboard.servers.board.job_view import render_parts
+from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board
+
+WINDOW: Final = 200
+"""Entries of one page."""
+AT_ONCE: Final = 500
+"""Entries that one message carries at most."""
+IDLE_SECONDS: Final = 1.0
+"""Between two looks at a job that has ended; it may be resumed."""
+
+
+class EntryWindow(NamedTuple):
+    """The entries that one page shows: those behind `after`, up to `last`. `is_last` says whether the log ends there."""
+
+    after: int
+    last: int
+    is_last: bool
+
+
+def routes(board: Board) -> Sequence[BaseRoute]:
+    """The routes of one job, but for what is done with it."""
+
+    async def show(request: Request) -> Response:
+        store = board.jobs.store
+        job = await store.get(request.path_params["job"])
+        if job.id != request.path_params["job"]:
+            return board.redirect(request, f"/jobs/{job.id}")
+        rounds = await JobOverview(store.database).rounds(job.id)
+        window = choose_window(job.entries, _number(request, "from"), _number(request, "before"))
+        articles = await _read_articles(board, request.scope["root_path"], job.id, rounds, window)
+        return board.render(
+            request,
+            "job.html",
+            job=job,
+            window=window,
+            articles=articles,
+            parts=await render_parts(board, board.values(request), job),
+            epoch=find_epoch(job),
+        )
+
+    async def show_entry(request: Request) -> Response:
+        number = int(request.path_params["number"])
+        entries = await board.jobs.store.read_entries(request.path_params["job"], number - 1, 1)
+        if not entries or entries[0].number != number:
+            raise HTTPException(404, "the job has no such entry")
+        return PlainTextResponse(entries[0].line)
+
+    async def stream(request: Request) -> Response:
+        job = await JobOverview(board.jobs.store.database).read(request.path_params["job"])
+        position = last_event_id(request) or request.query_params.get("position", "")
+        epoch, _, number = position.rpartition("-")
+        if epoch != find_epoch(job) or not number.isdecimal():
+            return send_updates(board, _tell_to_reload())
+        return send_updates(board, _follow(board, board.values(request), job, int(number)))
+
+    return [
+        Route("/jobs/{job}", show),
+        Route("/jobs/{job}/entries/{number:int}", show_entry),
+        Route("/jobs/{job}/live", stream),
+    ]
+
+
+def find_epoch(job: JobSummary) -> str:
+    """What the numbers of entries are counted in: this very job, and the form in which this release shows it."""
+    return sha256(f"{job.id} {job.created_at.isoformat()} {__version__}".encode()).hexdigest()[:12]
+
+
+def choose_window(entries: int, begin: int, before: int) -> EntryWindow:
+    """The entries to show: from number `begin` on, or those before a number, or the last ones."""
+    if begin:
+        after = min(begin, max(1, entries)) - 1
+        last = min(entries, after + WINDOW)
+    else:
+        last = min(entries, before - 1) if before > 1 else entries
+        after = max(0, last - WINDOW)
+    return EntryWindow(after, last, last >= entries)
+
+
+async def _read_articles(
+    board: Board, base: str, job: str, rounds: Sequence[JobRound], window: EntryWindow
+) -> list[Markup]:
+    """The articles of the entries of a window."""
+    view = EntryView(job, base)
+    begin = _begin_of_round(rounds, window.after)
+    articles: list[Markup] = []
+    for entry in await board.jobs.store.read_entries(job, begin, window.last - begin):
+        shown = view.feed(entry)
+        articles += shown if entry.number > window.after else []
+    return articles
+
+
+def _begin_of_round(rounds: Sequence[JobRound], after: int) -> int:
+    """Behind which entry a view has to begin to know what those behind `after` refer to."""
+    return max([each.first for each in rounds if each.first <= after + 1], default=1) - 1
+
+
+async def _tell_to_reload() -> AsyncGenerator[PageUpdate]:
+    yield PageUpdate(event="reload")
+
+
+async def _follow(board: Board, common: Mapping[str, Any], job: JobSummary, after: int) -> AsyncGenerator[PageUpdate]:
+    """What is new of a job behind entry `after`, for as long as somebody watches."""
+    store, epoch = board.jobs.store, find_epoch(job)
+    overview = JobOverview(store.database)
+    view = EntryView(job.id, common["base"])
+    begin = _begin_of_round(await overview.rounds(job.id), after)
+    for entry in await store.read_entries(job.id, begin, after - begin):
+        view.feed(entry)
+    parts: dict[str, Markup] = {}
+    seen: JobSummary | None = None
+    with board.jobs.streams.subscribe(job.id) as news:
+        while True:
+            job = await overview.read(job.id)
+            while after < job.entries and (entries := await store.read_entries(job.id, after, AT_ONCE)):
+                articles = [article for entry in entries for article in view.feed(entry)]
+                after = entries[-1].number
+                yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
+            # An answer to one of several calls changes what waits, and not the job.
+            if job != seen or job.state == "waiting":
+                fresh = await render_parts(board, common, job)
+                changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
+                seen, parts = job, fresh
+                if changed:
+                    yield PageUpdate(event="parts", data=changed)
+            news.drop(after)
+            async for update in _read_pieces(news, job.id, IDLE_SECONDS if job.has_ended else POLL_SECONDS):
+                yield update
+            if board.closing.is_set():
+                return
+
+
+async def _read_pieces(news: Subscription, job: str, seconds: float) -> AsyncGenerator[PageUpdate]:
+    """What is said just now, until an entry comes, or nothing for so long."""
+    view = PieceView(job)
+    while isinstance(piece := await news.next(seconds), Event):
+        if operations := view.feed(piece):
+            yield PageUpdate(event="pieces", data=operations)
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

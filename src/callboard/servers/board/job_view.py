@@ -1,0 +1,138 @@
+"""What the page of one job shows around its log: facts, what waits for a person, what can be done, rounds, the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from markupsafe import Markup
+from msgspec import to_builtins
+
+from callboard.jobs.job import END_STATES, DurableJob, JobSummary
+from callboard.jobs.overview import JobOverview
+from callboard.servers.board.diff import DiffLine, split_diff
+from callboard.servers.board.entry_view import show_arguments
+from callboard.servers.board.templating import render
+from callboard.text.display import escape
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board
+
+RESUMABLE: Final = END_STATES - {"completed"}
+MAX_DIFF_LINES: Final = 3000
+MOST_ROUNDS: Final = 500
+"""Rounds that the timeline shows, the last ones."""
+_LONG: Final = frozenset({"text", "summary", "diff"})
+
+
+class JobFact(NamedTuple):
+    """A row of facts. `moment` is a time whose age is shown."""
+
+    name: str
+    text: str
+    moment: datetime | None = None
+    link: str = ""
+
+
+def describe_state(job: JobSummary) -> str:
+    """Why a job is in its state, and for whom it waits."""
+    waits = f"waits for {_WAITS[job.waits_for]}" if job.state == "waiting" and job.waits_for else ""
+    if job.state == "pending":
+        waits = "waits for a worker"
+    if job.cancel_requested and job.state == "running":
+        waits = "is being cancelled"
+    return "; ".join([escape(each) for each in (waits, job.error or job.reason) if each])
+
+
+async def render_parts(board: Board, common: Mapping[str, Any], job: JobSummary) -> dict[str, Markup]:
+    """The parts of the page that change while the job runs, by the ids of their elements.
+
+    `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
+    """
+    store = board.jobs.store
+    values = {**common, "job": job}
+    approvals = await store.read_approvals(job.id) if job.state == "waiting" else []
+    opened = [(each, show_arguments(each.arguments)) for each in approvals if not each.verdict]
+    outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
+    rounds = await JobOverview(store.database).rounds(job.id)
+    return {
+        "facts": render("job_facts.html", {**values, "facts": list_facts(job), "why": describe_state(job)}),
+        "waits": render("job_waits.html", {**values, "opened": opened}),
+        "actions": render("job_actions.html", {**values, "can_resume": job.state in RESUMABLE}),
+        "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
+        "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:]}),
+    }
+
+
+def list_facts(job: JobSummary) -> list[JobFact]:
+    """What there is to know of a job in a few words each."""
+    usage = job.usage
+    parent, _, parent_round = job.parent.partition("@")
+    rows = [
+        JobFact("Kind", job.kind),
+        JobFact("Phase", job.phase),
+        JobFact("Model", job.model),
+        JobFact("Rounds", f"{job.rounds:,}"),
+        JobFact("Calls", f"{job.calls:,}"),
+        JobFact("Tokens in", f"{usage['input']:,}" if usage.get("input") else ""),
+        JobFact("of them cached", f"{usage['cached']:,}" if usage.get("cached") else ""),
+        JobFact("Tokens out", f"{usage['output']:,}" if usage.get("output") else ""),
+        JobFact("of them reasoning", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
+        JobFact("Cost", "" if job.cost is None else f"${job.cost:.4f}"),
+        JobFact("Made", "", job.created_at),
+        JobFact("Begun", "", job.started_at),
+        JobFact("Ended", "", job.completed_at),
+        JobFact("Directory", job.directory),
+        JobFact("Queue", job.queue),
+        JobFact("Attempts", str(job.attempts) if job.attempts > 1 else ""),
+        JobFact("Schedule", job.schedule),
+        JobFact("Made from", f"{parent} at round {parent_round}" if parent else "", link=parent),
+    ]
+    return [row for row in rows if row.text or row.moment]
+
+
+class JobOutcome(NamedTuple):
+    """What a job handed over: its answer, its diff, and the rest as rows."""
+
+    text: str
+    diff: Sequence[DiffLine]
+    hidden: int
+    """Lines of the diff that are not shown."""
+    rows: Sequence[JobFact]
+
+
+def read_outcome(job: DurableJob) -> JobOutcome | None:
+    """What a job handed over; None where it has no output."""
+    output = job.output
+    if not output:
+        return None
+    lines = split_diff(str(output["diff"])) if output.get("diff") else []
+    rows = [
+        JobFact(name.replace("_", " ").capitalize(), _describe(value))
+        for name, value in output.items()
+        if value not in (None, "", [], {}) and name not in _LONG
+    ]
+    text = str(output.get("text") or output.get("summary") or "")
+    return JobOutcome(text, lines[:MAX_DIFF_LINES], max(0, len(lines) - MAX_DIFF_LINES), rows)
+
+
+def _describe(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case list() if all(isinstance(each, str) for each in value):
+            return "\n".join(value)
+        case list():
+            return "\n".join([_describe(each) for each in value])
+        case dict():
+            return ", ".join([f"{name} {_describe(each)}" for name, each in value.items() if each not in (None, "")])
+        case _:
+            return str(to_builtins(value))
+
+
+_WAITS: Final = {
+    "approval": "an approval",
+    "question": "an answer",
+    "rate_limit": "a provider's rate limit",
+}

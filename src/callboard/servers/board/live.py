@@ -1,0 +1,90 @@
+"""Streams of server-sent events to a page: what is new, as HTML that the server has rendered.
+
+A message names the parts of the page and their content. Where a message has an id, a browser that lost its connection
+sends the last one it saw when it comes back, so that it gets what is behind it and nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from callboard.errors import CallboardError
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board
+
+POLL_SECONDS: Final = 0.1
+"""Between two looks at a database while somebody watches."""
+BEAT_SECONDS: Final = 15.0
+"""Of silence, after which a comment shows that the stream is alive."""
+RETRY: Final = b"retry: 1000\n\n"
+"""Milliseconds after which a browser comes back."""
+
+_encode_json: Final = msgspec.json.Encoder(enc_hook=str).encode  # markup is a text of another class
+
+
+class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message to a page."""
+
+    event: str
+    """parts: elements to bring up to date by their ids; entries: what comes at the end of the log; pieces: what is said
+    just now; reload: the page is of another time."""
+    data: Any = None
+    id: str = ""
+
+    def encode(self) -> bytes:
+        """As the stream carries it."""
+        identifier = f"id: {self.id}\n".encode() if self.id else b""
+        return b"%sevent: %s\ndata: %s\n\n" % (identifier, self.event.encode(), _encode_json(self.data))
+
+
+def send_updates(board: Board, updates: AsyncGenerator[PageUpdate]) -> StreamingResponse:
+    """The answer that streams updates until the browser leaves, they end, or the server is told to stop."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_encode(board, updates), media_type="text/event-stream", headers=headers)
+
+
+def last_event_id(request: Request) -> str:
+    """The id of the last message that this browser saw; "" for none."""
+    return request.headers.get("last-event-id", "")[:100]
+
+
+async def wait(board: Board, seconds: float) -> bool:
+    """Wait until it is time to look again; whether the server goes on."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(board.closing.wait(), seconds)
+    return not board.closing.is_set()
+
+
+async def _encode(board: Board, updates: AsyncGenerator[PageUpdate]) -> AsyncIterator[bytes]:
+    yield RETRY
+    async with aclosing(updates):
+        following = asyncio.ensure_future(anext(updates, None))
+        closing = asyncio.ensure_future(board.closing.wait())
+        try:
+            while True:
+                await asyncio.wait({following, closing}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if closing.done():
+                    return
+                if not following.done():
+                    yield b": here\n\n"
+                    continue
+                try:
+                    update = following.result()
+                except CallboardError:  # the job was deleted, or the database is away: the browser comes back
+                    return
+                if update is None:
+                    return
+                yield update.encode()
+                following = asyncio.ensure_future(anext(updates, None))
+        finally:
+            for task in (following, closing):
+                task.cancel()
+            await asyncio.gather(following, closing, return_exceptions=True)

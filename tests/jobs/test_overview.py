@@ -1,0 +1,46 @@
+"""What an overview shows of the jobs, on both databases."""
+
+import asyncio
+
+import pytest
+
+from callboard.core import AssistantCanister, UserCanister
+from callboard.errors import CallerError
+from callboard.jobs.job import Approval
+from callboard.jobs.overview import JobOverview
+
+
+async def make_waiting(store):
+    job = await store.create("agent", description="Ship it\nnow", items=[UserCanister("Ship it")])
+    claim = await store.claim(job.id, 1, "worker")
+    await claim.append([AssistantCanister("One."), AssistantCanister("Two.")], rounds=1)
+    asked = [Approval(call_id=f"call_{n}", name="deploy", arguments={"n": n}, digest=f"d{n}") for n in range(2)]
+    await claim.wait(asked)
+    return job
+
+
+def test_an_overview(store):
+    overview = JobOverview(store.database)
+
+    async def check():
+        assert await overview.count_states() == {}
+        before = await overview.last_change()
+        waiting = await make_waiting(store)
+        await store.create("agent", description="another")
+        assert await overview.count_states() == {"waiting": 1, "pending": 1}
+        assert await overview.last_change() != before
+        asked = await overview.open_questions()
+        assert [(each.job_id, each.job_title, each.call_id, each.arguments) for each in asked] == [
+            (waiting.id, "Ship it", "call_0", {"n": 0}),
+            (waiting.id, "Ship it", "call_1", {"n": 1}),
+        ]
+        await store.answer(waiting.id, "call_0", digest="d0")
+        assert [each.call_id for each in await overview.open_questions()] == ["call_1"]
+        await store.request_cancel(waiting.id)
+        assert await overview.open_questions() == []
+        assert (await overview.read(waiting.id)).title == "Ship it"
+        assert [tuple(each) for each in await overview.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 2)]
+        with pytest.raises(CallerError):
+            await overview.read("nothing")
+
+    asyncio.run(check())

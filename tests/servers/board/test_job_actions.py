@@ -1,0 +1,109 @@
+"""What is done with a job on the board."""
+
+import pytest
+from tests.servers.board.test_job_page import make_ended, make_job, make_waiting
+
+from callboard.core import AssistantCanister
+
+
+@pytest.fixture
+def post(browser, token):
+    def send(job, action, **fields):
+        data = {"token": token, **fields}
+        return browser.post(f"/board/jobs/{job.id}/{action}", data=data, follow_redirects=False)
+
+    return send
+
+
+@pytest.fixture
+def ended(run, job_store):
+    return run(make_ended, job_store, AssistantCanister("Done.")).job
+
+
+def read(run, job_store, job):
+    return run(job_store.get, job.id), run(job_store.read_approvals, job.id)
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"verdict": "allow", "reason": "no"}, {"verdict": "allow", "reason": "", "edited": None}),
+        ({"verdict": "deny", "reason": "not today"}, {"verdict": "deny", "reason": "not today"}),
+        ({"verdict": "edit", "arguments": '{"to": "test"}'}, {"verdict": "allow", "edited": {"to": "test"}}),
+        ({"verdict": "answer", "text": "blue"}, {"verdict": "allow", "text": "blue"}),
+    ],
+)
+def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
+    waiting = run(make_waiting, job_store)
+    answer = post(waiting, "answer", call="call_1", digest="d1", **form)
+    assert answer.headers["location"] == f"/board/jobs/{waiting.id}"
+    job, (approval,) = read(run, job_store, waiting)
+    assert job.state == "pending"
+    assert {name: getattr(approval, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        ({"digest": "d0", "verdict": "allow"}, "it changed since"),
+        ({"digest": "d1", "verdict": "allow", "call": "call_9"}, "asks about no such call"),
+        ({"digest": "d1", "verdict": "edit", "arguments": "[1]"}, "no JSON object"),
+        ({"digest": "d1", "verdict": "perhaps"}, "say allow or deny"),
+        ({"digest": "d1"}, "say allow or deny"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused_with_the_reason(run, job_store, post, form, why):
+    waiting = run(make_waiting, job_store)
+    answer = post(waiting, "answer", **{"call": "call_1", **form})
+    assert answer.status_code in {400, 409}
+    assert why in answer.text
+    job, (approval,) = read(run, job_store, waiting)
+    assert (job.state, approval.verdict) == ("waiting", "")
+
+
+def test_the_second_of_two_tabs_is_told(run, job_store, post):
+    waiting = run(make_waiting, job_store)
+    form = {"call": "call_1", "digest": "d1", "verdict": "allow"}
+    post(waiting, "answer", **form)
+    answer = post(waiting, "answer", **{**form, "verdict": "deny"})
+    assert answer.status_code == 409
+    assert "it was answered already: allow" in answer.text
+
+
+def test_a_job_that_waits_is_cancelled_at_once(run, job_store, post):
+    waiting = run(make_waiting, job_store)
+    assert post(waiting, "cancel").status_code == 303
+    job, _ = read(run, job_store, waiting)
+    assert (job.state, job.reason) == ("cancelled", "cancelled on the board")
+    assert post(waiting, "resume").status_code == 303
+    assert read(run, job_store, waiting)[0].state == "pending"
+
+
+def test_a_job_is_retried_and_forked_as_a_new_one(run, job_store, post, ended):
+    for action, fields, parent in [("retry", {}, "@0"), ("fork", {"round": "1"}, "@1")]:
+        location = post(ended, action, **fields).headers["location"]
+        job = run(job_store.get, location.rpartition("/")[2])
+        assert job.parent == f"{ended.id}{parent}"
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "status"),
+    [("fork", {"round": "9"}, 409), ("fork", {"round": "x"}, 400), ("fork", {}, 400), ("resume", {}, 409)],
+)
+def test_what_cannot_be_done_is_refused(ended, post, action, fields, status):
+    assert post(ended, action, **fields).status_code == status
+
+
+def test_nothing_is_done_by_get_or_without_the_token(run, job_store, browser):
+    claim = run(make_job, job_store)
+    for action in ("cancel", "retry", "fork", "answer", "resume"):
+        assert browser.get(f"/board/jobs/{claim.job.id}/{action}").status_code in {404, 405}
+        assert browser.post(f"/board/jobs/{claim.job.id}/{action}").status_code == 403
+
+
+def test_a_worker_is_started_for_a_job_that_goes_on(run, job_store, post, board):
+    started = []
+    object.__setattr__(board.parts, "start_worker", lambda client, job: started.append(job.id))
+    waiting = run(make_waiting, job_store)
+    post(waiting, "answer", call="call_1", digest="d1", verdict="allow")
+    assert started == [waiting.id]

@@ -1,0 +1,222 @@
+"""One job: what its page shows, and what its stream brings."""
+
+import re
+
+import pytest
+
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    Note,
+    ReasoningContent,
+    ResultCanister,
+    TextPiece,
+    ToolError,
+    UserCanister,
+)
+from callboard.jobs.job import Approval
+from callboard.servers.board.job_page import WINDOW, choose_window
+
+HOSTILE = '<script>alert(1)</script><form action="/board/jobs/x/answer"><button name="verdict">Run it</button></form>'
+CALL = InvocationCanister(identifier="call_1", name="deploy", arguments={"to": "prod"}, raw='{"to":"prod"}')
+DIFF = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
+
+
+async def begin(store, **fields):
+    job = await store.create("agent", **{"description": "Ship it", "items": [UserCanister("Ship it")], **fields})
+    return await store.claim(job.id, 1, "worker")
+
+
+async def make_job(store, **fields):
+    claim = await begin(store, **fields)
+    said = [AssistantCanister([ReasoningContent("I should look first."), "On it."]), CALL]
+    await claim.append(said, rounds=1, calls=1, usage={"input": 1200, "output": 34})
+    return claim
+
+
+async def make_ended(store, *items, **fields):
+    claim = await begin(store)
+    await claim.append(items, rounds=1)
+    await claim.end("completed", **fields)
+    return claim
+
+
+def visible(page):
+    """The text of a page without its tags, entities read."""
+    import html
+
+    return html.unescape(re.sub(r"<[^>]+>", " ", page))
+
+
+def test_a_page_shows_what_was_said_and_called(run, job_store, browser):
+    claim = run(make_job, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    for text in ("Ship it", "On it.", "I should look first.", "deploy", "prod", "1,200", "Round 1"):
+        assert text in visible(page)
+    assert re.findall(r'<article id="e-(\d+)"', page) == ["1", "2", "3"]
+    assert 'action="/board/jobs/' + claim.job.id + '/cancel"' in page
+
+
+def test_a_job_is_found_by_the_beginning_of_its_name(run, job_store, browser):
+    claim = run(make_job, job_store)
+    answer = browser.get(f"/board/jobs/{claim.job.id[:20]}")
+    assert answer.url.path == f"/board/jobs/{claim.job.id}"
+    assert browser.get("/board/jobs/nothing").status_code == 404
+
+
+def test_what_models_and_tools_wrote_is_text(run, job_store, browser):
+    call = InvocationCanister(identifier="<b>", name=HOSTILE, arguments={HOSTILE: HOSTILE}, raw="{}")
+    results = [
+        ResultCanister(HOSTILE, invocation_id="<b>"),
+        ResultCanister("", invocation_id="<b>", error=ToolError("execution", HOSTILE)),
+        Note("alert", HOSTILE),
+    ]
+    said = AssistantCanister([ReasoningContent(HOSTILE), HOSTILE + "\x1b[31m\x07"])
+    claim = run(make_ended, job_store, said, call, *results, output={"text": HOSTILE, HOSTILE: HOSTILE})
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert visible(page).count("alert(1)") >= 8
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+    assert "\x07" not in page
+    assert 'name="verdict"' not in page
+    assert browser.get(f"/board/jobs/{claim.job.id}/entries/1").headers["content-type"].startswith("text/plain")
+
+
+def test_a_diff_is_seen_line_by_line(run, job_store, browser):
+    result = ResultCanister(DIFF, invocation_id="call_1")
+    claim = run(make_ended, job_store, CALL, result, output={"text": "Done", "diff": DIFF, "files": ["calc.py"]})
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert page.count('<span class="line removed">-    return a - b\n</span>') == 2
+    assert page.count('<span class="line added">+    return a + b\n</span>') == 2
+    assert "calc.py" in visible(page)
+
+
+def test_a_refusal_is_marked(run, job_store, browser):
+    result = ResultCanister("", invocation_id="call_1", error=ToolError("permission", "no network here"))
+    claim = run(make_ended, job_store, CALL, result)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert '<span class="state refused">refused</span>' in page
+    assert "no network here" in page
+
+
+def test_a_result_whose_call_is_not_shown_has_its_name(run, job_store, browser):
+    async def make(store):
+        claim = await begin(store)
+        calls = [InvocationCanister(identifier=f"c{n}", name=f"tool_{n}", arguments={}, raw="{}") for n in range(300)]
+        results = [ResultCanister("done", invocation_id=each.identifier) for each in calls]
+        await claim.append([*calls, *results], rounds=1)
+        return claim
+
+    claim = run(make, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert "result of <code>tool_299</code>" in page
+    assert "result of <code>tool_100</code>" in page
+    assert page.count("<article") == WINDOW
+
+
+@pytest.mark.parametrize(
+    ("entries", "begin", "before", "expected"),
+    [
+        (0, 0, 0, (0, 0, True)),
+        (10, 0, 0, (0, 10, True)),
+        (1000, 0, 0, (800, 1000, True)),
+        (1000, 0, 801, (600, 800, False)),
+        (1000, 0, 101, (0, 100, False)),
+        (1000, 301, 0, (300, 500, False)),
+        (1000, 900, 0, (899, 1000, True)),
+        (1000, 5000, 0, (999, 1000, True)),
+        (10, 0, 5000, (0, 10, True)),
+        (10, 0, 1, (0, 10, True)),
+    ],
+)
+def test_which_entries_a_page_has(entries, begin, before, expected):
+    assert choose_window(entries, begin, before) == expected
+
+
+def position(page):
+    return re.search(r'data-live="([^"]+)"', page)[1]
+
+
+def numbers(messages):
+    return re.findall(
+        r'<article id="e-(\d+)"', "".join(data["html"] for event, data, _ in messages if event == "entries")
+    )
+
+
+def test_a_stream_goes_on_behind_the_page(run, job_store, browser, follow):
+    claim = run(make_job, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+
+    async def go_on():
+        await claim.end_call(ResultCanister("shipped", invocation_id="call_1"))
+        await claim.append([AssistantCanister("Done.")], rounds=2)
+        await claim.end("completed", output={"text": "Done."})
+
+    messages = follow(position(page), lambda came: "completed" in str(came[-1][1].get("facts")), go_on)
+    assert numbers(messages) == ["4", "5"]
+    assert "shipped" in str(messages)
+    assert "result of <code>deploy</code>" in str(messages)
+    assert "Retry as a new job" in messages[-1][1]["actions"]
+    assert "Done." in messages[-1][1]["outcome"]
+
+
+def test_after_a_reconnect_each_entry_is_seen_once(run, job_store, browser, follow):
+    claim = run(make_job, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    run(claim.append, [AssistantCanister("One.")], rounds=2)
+    first = follow(position(page), numbers)
+    (last,) = [identifier for event, _, identifier in first if event == "entries"]
+    run(claim.append, [UserCanister("More."), AssistantCanister("Two.")], rounds=3)
+    second = follow(position(page), numbers, last_event_id=last)
+    assert numbers(first) == ["4"]
+    assert numbers(second) == ["5", "6"]
+
+
+@pytest.mark.parametrize("position", ["", "x", "000000000000-3", "é-1"])
+def test_a_position_of_another_epoch_loads_the_page_anew(run, job_store, follow, position):
+    claim = run(make_job, job_store)
+    path = f"/board/jobs/{claim.job.id}/live?position={position.encode().hex()}"
+    assert follow(path, lambda came: True) == [("reload", None, "")]
+
+
+def test_pieces_are_shown_until_their_entries_come(run, job_store, browser, follow, board):
+    claim = run(make_job, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+
+    async def say():
+        for text in ("It <b>", "ships"):
+            board.jobs.streams.publish(claim.job.id, TextPiece(text))
+
+    messages = follow(position(page), lambda came: "ships" in str(came), say)
+    told = [each for event, data, _ in messages if event == "pieces" for each in data]
+    assert "".join(each.get("text", "") for each in told) == "It <b>ships"
+    assert [each["title"] for each in told if "title" in each] == ["Model"]
+
+
+async def make_waiting(store, **fields):
+    claim = await make_job(store)
+    approval = {"why": "it is live", "digest": "d1", "arguments": {"to": "prod"}, **fields}
+    await claim.wait([Approval(call_id="call_1", name="deploy", **approval)])
+    return claim.job
+
+
+def test_what_waits_stands_apart_from_what_was_said(run, job_store, browser):
+    job = run(make_waiting, job_store, why=HOSTILE)
+    page = browser.get(f"/board/jobs/{job.id}").text
+    before, _, behind = page.partition('id="log"')
+    assert before.count('name="verdict"') == 3
+    assert 'name="verdict"' not in behind
+    assert 'value="d1"' in before
+    assert "May this call run?" in before
+    assert "<script>alert" not in page
+
+
+def test_a_stream_tells_what_waits(run, job_store, follow, browser):
+    claim = run(make_job, job_store)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+
+    async def ask():
+        await claim.wait([Approval(call_id="call_1", name="ask", why="Which colour?", is_question=True)])
+
+    messages = follow(position(page), lambda came: "Which colour?" in str(came), ask)
+    assert "A question for you" in messages[-1][1]["waits"]
