@@ -14,6 +14,7 @@ from callboard.errors import CallerError
 
 _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "board": ("the board", ("itsdangerous", "jinja2", "starlette", "uvicorn")),
+    "acp": ("an editor", ("acp",)),
     "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
     "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
     "local": ("a model of this machine", ("xllamacpp",)),

@@ -23,6 +23,7 @@ from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import PlainEditor
 from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import load_settings
 from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
@@ -404,7 +405,8 @@ def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
 
 @pytest.mark.parametrize("answers", [["y"], ["a", "y"], ["a", "a"]])
 def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, answers):
-    diff = "".join(f"+{number}\n" for number in range(MAX_LINES + 5)) + f"+{'x' * 5000}\n"
+    text = "".join(f"{number}\n" for number in range(MAX_LINES + 2)) + f"{'x' * 5000}\n"
+    changes = [ChangedFile("calc.py", None, text.encode())]
     shown, questions, left = Shown(), [], [*answers]
 
     async def ask(question):
@@ -412,7 +414,7 @@ def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, a
         return left.pop(0)
 
     approvals = Approvals(tmp_path, tmp_path, shown, ask)
-    verdict = asyncio.run(approvals(InvocationCanister("c1", "file", EDIT, ""), "may file run", diff=diff))
+    verdict = asyncio.run(approvals(InvocationCanister("c1", "file", EDIT, ""), "may file run", changes=changes))
     assert verdict == ("allow" if answers[-1] == "y" else "deny")
     assert ["[a]ll" in each for each in questions] == [True, False][: len(answers)]
     texts = [line for line, _ in shown.lines]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from callboard.cli.line_editor import read_line
+from callboard.coding.chat.dry_run import ChangedFile, diff_of
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
 from callboard.text.display import escape
@@ -47,17 +48,23 @@ class Approvals:
         return self._saved.rules
 
     async def __call__(
-        self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str | None = None
+        self,
+        invocation: InvocationCanister,
+        why: str,
+        *,
+        changes: Sequence[ChangedFile] = (),
+        pattern: str | None = None,
     ) -> Verdict:
         """The answer.
 
         Args:
             invocation: The call.
             why: Why it is asked about.
-            diff: What an edit would do; it is shown in place of the arguments.
+            changes: What an edit would do; it is shown in place of the arguments.
             pattern: What "session" and "good" will allow, by default this call and similar ones. If it is empty, they
                 are not offered.
         """
+        diff = diff_of(changes)
         self._display.tell(why if diff else f"{why}: {json.dumps(invocation.arguments)}", "33")
         more = bool(diff) and show_diff(self._display, diff)
         if pattern is None:

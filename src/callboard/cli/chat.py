@@ -57,6 +57,9 @@ def chat(
         str,
         typer.Option(help="Go on with an earlier chat: its job.", show_default=False, autocompletion=complete.chats),
     ] = "",
+    acp: Annotated[
+        bool, typer.Option("--acp", help="Serve an editor on standard input and output: the Agent Client Protocol.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Talk with a model that works in this directory, and asks before it changes something.
@@ -72,9 +75,12 @@ def chat(
     from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
 
+    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access}
+    if acp:
+        _serve_editor(options, directory, prompt or resume, without_sandbox=no_sandbox)
+        return
     jobs = JobStore()
     earlier = _load_chat(jobs, resume) if resume else None
-    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access}
     if earlier is not None:
         options = {name: value or earlier.input.get(name, "") for name, value in options.items()}
         directory = Path(earlier.directory)
@@ -219,6 +225,20 @@ class ChatConsole:
             with suppress(ValueError, RuntimeError):
                 for number in handlers:
                     loop.remove_signal_handler(number)
+
+
+def _serve_editor(options: dict[str, Any], directory: Path, further: str, *, without_sandbox: bool) -> None:
+    from callboard.cli.acp import serve_editor  # noqa: PLC0415  # not for --help
+    from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415
+    from callboard.errors import CallerError  # noqa: PLC0415
+
+    if further:
+        raise CallerError(
+            "the editor says what to begin with, and what to go on with", path="--acp", hint="leave it out"
+        )
+    if options["access"]:
+        parse_access(options["access"], "--access")
+    serve_editor(options, root=directory.resolve() if directory != Path() else None, without_sandbox=without_sandbox)
 
 
 def _load_chat(jobs: JobStore, name: str) -> Job:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from callboard.cli.jobs import JobDisplay
+    from callboard.cli.approvals import HasTell
     from callboard.coding.chat.session import ChatSession
 
 _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
@@ -18,10 +18,10 @@ class ChatCommand(NamedTuple):
 
     arguments: str
     summary: str
-    run: Callable[[ChatSession, str, JobDisplay], Awaitable[None]] | None
+    run: Callable[[ChatSession, str, HasTell], Awaitable[None]] | None
 
 
-async def _help(_chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _help(_chat: ChatSession, _rest: str, display: HasTell) -> None:
     rows = {f"/{name} {each.arguments}".rstrip(): each.summary for name, each in COMMANDS.items()}
     width = max(map(len, rows))
     for name, summary in rows.items():
@@ -29,7 +29,7 @@ async def _help(_chat: ChatSession, _rest: str, display: JobDisplay) -> None:
     display.tell("alt-enter, or a backslash at the end of a line, begins a new line of a prompt", "2")
 
 
-async def _mode(chat: ChatSession, rest: str, display: JobDisplay) -> None:
+async def _mode(chat: ChatSession, rest: str, display: HasTell) -> None:
     from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415  # not for --help
 
     if rest:
@@ -37,32 +37,32 @@ async def _mode(chat: ChatSession, rest: str, display: JobDisplay) -> None:
     display.tell(f"access: {chat.access} ({_MEANINGS[chat.access]})")
 
 
-async def _tools(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _tools(chat: ChatSession, _rest: str, display: HasTell) -> None:
     tools = chat.tools()
     width = max(len(name) for name, _, _ in tools)
     for name, purpose, is_free in tools:
         display.tell(f"{name.ljust(width)}  {'free' if is_free else 'asks'}  {purpose}")
 
 
-async def _undo(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _undo(chat: ChatSession, _rest: str, display: HasTell) -> None:
     from callboard.text.display import escape  # noqa: PLC0415  # not for --help
 
     display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
 
 
-async def _cost(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _cost(chat: ChatSession, _rest: str, display: HasTell) -> None:
     usage = chat.usage
     cost = "" if chat.cost is None else f", cost {chat.cost:.4f}"
     display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {chat.rounds} rounds{cost}")
 
 
-async def _diff(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _diff(chat: ChatSession, _rest: str, display: HasTell) -> None:
     from callboard.cli.approvals import show_diff  # noqa: PLC0415  # not for --help
 
     show_diff(display, await chat.diff() or "nothing has changed")
 
 
-async def _clear(chat: ChatSession, _rest: str, display: JobDisplay) -> None:
+async def _clear(chat: ChatSession, _rest: str, display: HasTell) -> None:
     chat.clear()
     display.tell("the conversation begins anew; files stay as they are")
 
@@ -91,7 +91,7 @@ def parse_command(line: str) -> tuple[str, str] | None:
     return (match[1], (match[2] or "").strip()) if match else None
 
 
-async def run_command(chat: ChatSession, name: str, rest: str, display: JobDisplay) -> None:
+async def run_command(chat: ChatSession, name: str, rest: str, display: HasTell) -> None:
     """Runs a command, or tells which there are where none has this name. Raises CallerError."""
     from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
 

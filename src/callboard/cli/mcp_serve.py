@@ -75,8 +75,9 @@ def serve(
     require_extra("mcp")
     from callboard.servers.mcp.http import serve_http  # noqa: PLC0415  # the extra's
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-    from callboard.servers.mcp.stdio import claim_stdio, serve_stdio  # noqa: PLC0415
+    from callboard.servers.mcp.stdio import serve_stdio  # noqa: PLC0415
     from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
+    from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     keys = read_keys(key)

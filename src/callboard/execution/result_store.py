@@ -20,6 +20,8 @@ from callboard.storage.directories import state_directory
 from callboard.tools import Context, Ensemble, Invoker
 
 READ_RESULT: Final = "read_result"
+RESULTS: Final = "results"
+"""The ensemble of that tool alone."""
 MAX_KEPT: Final = 256
 """Results in one directory."""
 MAX_READ: Final = 32 * 1024
@@ -117,7 +119,7 @@ class KeptResults:
 
     def ensemble(self) -> Ensemble:
         """An ensemble with nothing but that tool, where several servers share it."""
-        return Ensemble("results", [self.invoker()])
+        return Ensemble(RESULTS, [self.invoker()])
 
     def _path(self, identifier: str) -> Path:
         return self.directory / f"{identifier}.txt"

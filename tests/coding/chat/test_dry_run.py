@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.coding.chat import dry_run
-from callboard.coding.chat.dry_run import dry_run_edit, unified_diff
+from callboard.coding.chat.dry_run import diff_of, dry_run_edit, unified_diff
 from callboard.coding.tools import make_ensemble
 from callboard.coding.workspace.workspace import Workspace
 from callboard.core import InvocationCanister
@@ -103,7 +103,7 @@ def rehearsed(place, name, arguments, *, first=()):
 )
 def test_an_edit_is_shown_and_not_done(place, name, arguments, diff):
     found, result = rehearsed(place, name, arguments)
-    assert (found.diff, found.error) == (diff, "")
+    assert (diff_of(found.changes), found.error) == (diff, "")
     assert (result.text, result.error) == (found.result.text, None)
 
 
@@ -126,7 +126,7 @@ def test_an_edit_is_shown_and_not_done(place, name, arguments, diff):
 def test_an_edit_that_fails_says_what_the_edit_itself_says(place, name, arguments, why):
     found, result = rehearsed(place, name, arguments)
     assert found.error
-    assert found.diff == ""
+    assert diff_of(found.changes) == ""
     assert result.error is not None
     assert why.lower() in found.error.lower()
     assert why.lower() in result.error.message.lower()
@@ -205,4 +205,4 @@ def test_the_root_may_be_spelled_through_a_link(place, tmp_path):
     (tmp_path / "other").symlink_to(place)
     arguments = {"path": str(tmp_path / "other" / "src" / "a.py"), "old": "two", "new": "2"}
     found, _ = rehearsed(tmp_path / "other", "replace_in_file", arguments)
-    assert found.diff.startswith("--- a/src/a.py\n")
+    assert diff_of(found.changes).startswith("--- a/src/a.py\n")

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.chat.dry_run import diff_of
 from callboard.coding.chat.session import open_chat
 from callboard.coding.jobs.job import Checkpoint, JobOutput
 from callboard.coding.jobs.log import Notice, PromptSent, replay_steps
@@ -52,8 +53,8 @@ class Person:
         self.rules = list(rules)
         self._verdicts = [*verdicts]
 
-    async def __call__(self, invocation, why, *, diff="", pattern=""):
-        self.asked.append((invocation.name, diff, pattern))
+    async def __call__(self, invocation, why, *, changes=(), pattern=""):
+        self.asked.append((invocation.name, diff_of(changes), pattern))
         return self._verdicts.pop(0) if self._verdicts else "allow"
 
 

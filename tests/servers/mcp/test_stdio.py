@@ -13,7 +13,8 @@ from callboard import Ensemble, tool
 from callboard.errors import CallerError
 from callboard.servers.mcp import stdio
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.mcp.stdio import StdioDescriptors, serve_stdio
+from callboard.servers.mcp.stdio import serve_stdio
+from callboard.servers.stdio import StdioDescriptors
 
 
 @tool

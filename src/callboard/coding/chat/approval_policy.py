@@ -6,30 +6,33 @@ would fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.permissions import DEFAULT, JobPolicy
 from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
-from callboard.coding.chat.dry_run import dry_run_edit
+from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
 from callboard.coding.chat.saved_approvals import pattern_of
 from callboard.coding.tools import single_action
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import Access
 from callboard.core import InvocationCanister, ResultCanister, Verdict, error_result
-from callboard.execution.result_store import READ_RESULT
-from callboard.tools import Decision, Ensemble, Invoker, Rule
+from callboard.execution.result_store import READ_RESULT, RESULTS
+from callboard.tools import Decision, Ensemble, Invoker, InvokerRegistry, Rule
 
 FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
 """Actions that look, and are never asked about."""
 _ASK: Final = Rule("*", "ask")
+_PLAIN_NAME: Final = re.compile(r"[\w.-]+")
+"""A name in which nothing is a pattern."""
 
 
 class ChatApprover(Protocol):
     """Asks a person whether a call may run; `rules` are what the person allowed before.
 
-    `diff` is what an edit would do; `pattern` is what an answer for the session or for good allows, "" where such an
+    `changes` are what an edit would do; `pattern` is what an answer for the session or for good allows, "" where such an
     answer is not offered.
     """
 
@@ -37,7 +40,12 @@ class ChatApprover(Protocol):
     def rules(self) -> list[Rule]: ...
 
     async def __call__(
-        self, invocation: InvocationCanister, why: str, *, diff: str = "", pattern: str | None = None
+        self,
+        invocation: InvocationCanister,
+        why: str,
+        *,
+        changes: Sequence[ChangedFile] = (),
+        pattern: str | None = None,
     ) -> Verdict: ...
 
 
@@ -57,20 +65,31 @@ class ApprovalPolicy(JobPolicy):
         ensembles: Iterable[Ensemble],
         on_question: Callable[[str], None],
     ) -> None:
+        """`ensembles` are all that the model can call; those that do not work in the workspace are somebody else's."""
         super().__init__(request, approver, str(workspace.root))
         self._ask_person = approver
         self._access = access
         self._workspace = workspace
-        self._invokers = {name: invoker for each in ensembles for name, invoker in each.invokers.items()}
+        self._invokers = InvokerRegistry(ensembles)
         self._on_question = on_question
         self._failing: set[str] = set()
         """Edits whose dry run failed when they were to be asked about."""
 
     def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
         # With other access a call that may not run is not offered at all.
-        asks = self._access == "edit" and single_action(invoker.name, arguments or {}) not in FREE
+        asks = self._access == "edit" and self.action_of(invoker, arguments) not in FREE
         decision = self.current(_ASK if asks else DEFAULT).decide(invoker, arguments)
         return decision._replace(why=f"may {invoker.name} run") if decision.rule == _ASK else decision
+
+    def action_of(self, invoker: Invoker | str, arguments: Mapping[str, Any] | None) -> str:
+        """The own name of the action that a call is, such as `read_file`; "" for a tool that is not ours.
+
+        Whoever offers a tool chooses its name, so a name alone says nothing.
+        """
+        invoker = self._invokers[invoker] if isinstance(invoker, str) else invoker
+        ensemble = invoker.ensemble
+        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name == RESULTS)
+        return single_action(invoker.name, arguments or {}) if is_ours else ""
 
     def is_free(self, invoker: Invoker) -> bool:
         """Whether no call of the tool is asked about."""
@@ -83,7 +102,7 @@ class ApprovalPolicy(JobPolicy):
         if outcome is not None and outcome.error:
             self._failing.add(invocation.identifier)
             return "allow"
-        return await self._ask(invocation, why, outcome.diff if outcome else "")
+        return await self._ask(invocation, why, outcome.changes if outcome else ())
 
     async def before_call(self, invocation: InvocationCanister) -> ResultCanister | None:
         """The result of an edit that fails, which need not run; by now it may not fail, and is asked about."""
@@ -96,20 +115,29 @@ class ApprovalPolicy(JobPolicy):
             # The error may show lines of the file, which the model has read then.
             self._workspace.seen = outcome.seen
             return outcome.result
-        if await self._ask(invocation, f"may {invocation.name} run", outcome.diff) == "allow":
+        if await self._ask(invocation, f"may {invocation.name} run", outcome.changes) == "allow":
             return None
         return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: the answer was no")
 
-    async def _ask(self, invocation: InvocationCanister, why: str, diff: str) -> Verdict:
+    async def _ask(self, invocation: InvocationCanister, why: str, changes: Sequence[ChangedFile]) -> Verdict:
         invoker = self._invokers[invocation.name]
+        pattern = _pattern(invoker, invocation)
+        if not self.action_of(invoker, invocation.arguments):
+            pattern = _foreign_pattern(invoker)
         if self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return "allow"
         self._on_question(f"asks whether {invocation.name} may run")
         try:
-            return await self._ask_person(invocation, why, diff=diff, pattern=_pattern(invoker, invocation))
+            return await self._ask_person(invocation, why, changes=changes, pattern=pattern)
         finally:
             self._on_question("")
+
+
+def _foreign_pattern(invoker: Invoker) -> str:
+    """The pattern of a tool of somebody else's: with its ensemble, so that it allows no tool of ours of that name."""
+    names = (invoker.ensemble.name if invoker.ensemble else "", invoker.name)
+    return "/".join(names) if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 
 
 def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -32,10 +32,18 @@ MAX_MATCHED: Final = 2000
 """Lines between the first and the last change of a file that are compared one by one; that takes their square."""
 
 
-class DryRun(msgspec.Struct, frozen=True):
-    """The outcome: the `diff` of all files, the `result` that the model would read, and what it would have `seen`."""
+class ChangedFile(msgspec.Struct, frozen=True):
+    """What becomes of one file: its path from the root, its bytes, and those that replace them. None: there is no file."""
 
-    diff: str
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """The outcome: what the edit would change, the `result` that the model would read, and what it would have `seen`."""
+
+    changes: tuple[ChangedFile, ...]
     result: ResultCanister
     seen: ReadTracker
 
@@ -62,7 +70,7 @@ async def dry_run_edit(invoker: Invoker, invocation: InvocationCanister) -> DryR
         on_error="feedback",
         timeout=invoker.timeout,
     )
-    return DryRun(overlay.overlay_files.diff(), result, overlay.seen)
+    return DryRun(overlay.overlay_files.changes, result, overlay.seen)
 
 
 class _OverlayWorkspace(Workspace):
@@ -117,9 +125,10 @@ class OverlayFiles(ConfinedDirectory):
             _check(place, path)
             self._written[place.path] = None
 
-    def diff(self) -> str:
-        """What was written, as a unified diff; of binary files it says only that they differ."""
-        return "".join([part for path, data in self._written.items() for part in _diff(path, self._before(path), data)])
+    @property
+    def changes(self) -> tuple[ChangedFile, ...]:
+        """What was written."""
+        return tuple([ChangedFile(path, self._before(path), data) for path, data in self._written.items()])
 
     def _before(self, path: str) -> bytes | None:
         try:
@@ -132,6 +141,11 @@ def _check(place: ResolvedPath, path: str) -> None:
     """Raises OSError for a path that leads to nothing, or to a directory."""
     if stat.S_ISDIR(os.stat(place.name, dir_fd=place.parent, follow_symlinks=False).st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def diff_of(changes: Iterable[ChangedFile]) -> str:
+    """The changes as a unified diff; of binary files it says only that they differ."""
+    return "".join([part for each in changes for part in _diff(each.path, each.before, each.after)])
 
 
 def unified_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

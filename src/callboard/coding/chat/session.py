@@ -7,7 +7,7 @@ the user has been told that there is none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
@@ -18,6 +18,9 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approval_policy import ChatApprover
 from callboard.coding.chat.checkpoints import Checkpoints, restored_note
+from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.chat.mcp_servers import connect_servers
+from callboard.coding.chat.observed_directory import ObservedDirectory
 from callboard.coding.chat.turn_agent import TurnAgent
 from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput, JobState
 from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_steps
@@ -25,12 +28,14 @@ from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.coding.jobs.store import JobStore
 from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.coding.workspace.run_command import make_confinement
-from callboard.coding.workspace.workspace import Workspace
+from callboard.coding.workspace.workspace import READ_ONLY, Workspace
+from callboard.configuration import DescribedServer, disconnect_ensembles
 from callboard.configuration.coding import Access
-from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, RolledBack, Usage
+from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, PictureContent, RolledBack, Usage
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.programs import exclude_repository
+from callboard.tools import Ensemble
 
 
 class ChatSession:
@@ -48,6 +53,8 @@ class ChatSession:
         show: Callable[[Step], None],
         approver: ChatApprover,
         history: Iterable[Canister] = (),
+        results: KeptResults,
+        ensembles: Iterable[Ensemble] = (),
     ) -> None:
         self.job = job
         """Its record as it is on disk."""
@@ -66,8 +73,9 @@ class ChatSession:
             request,
             model,
             workspace,
-            KeptResults(folder / "results"),
+            results,
             approver,
+            ensembles=ensembles,
             on_question=self._wait_for,
             before_change=self._begin_checkpoint,
         )
@@ -79,17 +87,18 @@ class ChatSession:
 
     # What the user does
 
-    async def turn(self, prompt: str) -> RunResult:
+    async def turn(self, prompt: str, pictures: Sequence[PictureContent] = ()) -> RunResult:
         """One prompt, and all that follows from it. Cancelling ends it, and the chat can go on.
 
         Raises what the agent's run raises: CallboardError, OSError.
         """
         self._label = prompt[:100]
-        self._emit(PromptSent(prompt))
+        self._emit(PromptSent(prompt, tuple(pictures)))
         self._update(state="running", reason="", description=self.job.description or prompt)
         notes, self._notes = self._notes, []
         notice = self.workspace.notice
-        run = self._turn_agent.agent(self.access).stream("\n\n".join([*notes, prompt]), history=self._history)
+        content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
+        run = self._turn_agent.agent(self.access).stream(content, history=self._history)
         try:
             async with run:
                 async for event in run:
@@ -124,6 +133,15 @@ class ChatSession:
     def tools(self) -> list[tuple[str, str, bool]]:
         """The model's tools: the name, what it does, and whether all of it runs without asking."""
         return self._turn_agent.tools(self.access)
+
+    def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
+        """The own name of what a call of the model does, such as `read_file`; "" for a tool that is not ours."""
+        return self._turn_agent.action_of(name, arguments)
+
+    def use_model(self, model: Model) -> None:
+        """From the next turn on, another model answers. Who gave it closes it."""
+        self._turn_agent.use_model(model)
+        self._update(model=model.name)
 
     def notify(self, text: str) -> None:
         """Shows and records a notice."""
@@ -204,8 +222,20 @@ async def open_chat(
     approver: ChatApprover,
     *,
     resume: Job | None = None,
+    servers: Iterable[DescribedServer] = (),
+    on_change: Callable[[ChangedFile], None] | None = None,
 ) -> AsyncIterator[ChatSession]:
-    """A chat, for as long as it is entered; `resume` is an earlier one that goes on. Raises CallerError.
+    """A chat, for as long as it is entered. Raises CallerError.
+
+    Args:
+        request: What is wanted.
+        model: Answers.
+        jobs: Where it is recorded.
+        show: Gets each step.
+        approver: Asks the user.
+        resume: An earlier chat that goes on.
+        servers: MCP servers whose tools the model gets too. One that cannot be connected is told of.
+        on_change: Gets each file that a tool of ours writes or deletes, in the thread that does it.
 
     At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
     removed if there was no turn.
@@ -222,6 +252,10 @@ async def open_chat(
             prefer="none" if request.without_sandbox else "",
             confinement=make_confinement(request.settings.coding, request.directory, folder),
         )
+        if on_change is not None:
+            workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, on_change)
+        results = KeptResults(folder / "results")
+        ensembles: list[Ensemble] = []
         chat = ChatSession(
             request,
             model,
@@ -232,9 +266,12 @@ async def open_chat(
             show=show,
             approver=approver,
             history=history,
+            results=results,
+            ensembles=ensembles,
         )
         try:
             await workspace.connect()
+            ensembles += await connect_servers(servers, results, chat.notify)
             chat.wait()
             yield chat
             await chat.close("completed")
@@ -245,7 +282,10 @@ async def open_chat(
             await chat.close("failed", str(error), str(error))
             raise
         finally:
-            await workspace.disconnect()
+            try:
+                await finish_despite_cancellation(disconnect_ensembles(ensembles))
+            finally:
+                await workspace.disconnect()
 
 
 @contextmanager

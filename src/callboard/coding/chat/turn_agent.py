@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from callboard.agent import Agent
 from callboard.coding.agents.job_request import JobRequest
@@ -12,7 +12,7 @@ from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, ChatApprover
-from callboard.coding.tools import make_ensemble, purpose_of, single_action
+from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import InvocationCanister, Model, ResultCanister
@@ -40,6 +40,7 @@ class TurnAgent:
         workspace: The user's own tree.
         results: Holds what was truncated for the model.
         approver: Asks the user.
+        ensembles: Tools of others, which the model gets unless it may only look. Who made them connects them.
         on_question: Gets what is asked, and "" when it is answered.
         before_change: Called before a call that may change files.
     """
@@ -52,17 +53,24 @@ class TurnAgent:
         results: KeptResults,
         approver: ChatApprover,
         *,
+        ensembles: Iterable[Ensemble] = (),
         on_question: Callable[[str], None],
         before_change: Callable[[], Awaitable[None]],
     ) -> None:
-        context, plan = request.settings.coding.context, get_plan(model)
         self._request = request
-        self._model = model
         self._workspace = workspace
         self._results = results
         self._approver = approver
+        self._further = ensembles
         self._on_question = on_question
         self._before_change = before_change
+        self._last_policy: ApprovalPolicy | None = None
+        self.use_model(model)
+
+    def use_model(self, model: Model) -> None:
+        """From the next turn on, another model answers."""
+        context, plan = self._request.settings.coding.context, get_plan(model)
+        self._model = model
         self._cache_watch = CacheWatch()
         self._single = plan.coding == "short"
         self._context_window = ContextWindow(
@@ -80,9 +88,11 @@ class TurnAgent:
         ensembles = self._ensembles(access)
         policy = self._policy(ensembles, access)
 
+        self._last_policy = policy
+
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
-            if result is None and single_action(invocation.name, invocation.arguments or {}) not in _CHANGES_NO_FILE:
+            if result is None and policy.action_of(invocation.name, invocation.arguments) not in _CHANGES_NO_FILE:
                 await self._before_change()
             return result
 
@@ -111,10 +121,18 @@ class TurnAgent:
         invokers = [invoker for each in ensembles for invoker in each.invokers.values()]
         return [(each.name, purpose_of(each), policy.is_free(each)) for each in invokers]
 
+    def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
+        """The own name of what a call does, such as `read_file`; "" for a tool that is not ours."""
+        policy = self._last_policy or self._policy(self._ensembles("full"), "full")
+        return policy.action_of(name, arguments)
+
     def _ensembles(self, access: Access) -> list[Ensemble]:
         names = _FEW if self._single else _ALL
-        offered = [name for name in names if access != "read-only" or name in FREE]
-        return [make_ensemble(self._workspace, offered, single=self._single), self._results.ensemble()]
+        may_change = access != "read-only"
+        offered = [name for name in names if may_change or name in FREE]
+        # What a tool of others does is known from its own words alone.
+        further = [*self._further] if may_change else []
+        return [make_ensemble(self._workspace, offered, single=self._single), self._results.ensemble(), *further]
 
     def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:
         return ApprovalPolicy(

@@ -24,6 +24,7 @@ from callboard.core import (
     Event,
     InvocationEnded,
     InvocationIncomplete,
+    PictureContent,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
@@ -61,10 +62,11 @@ class Notice(msgspec.Struct, frozen=True, tag_field="type", tag="notice"):
     text: str
 
 
-class PromptSent(msgspec.Struct, frozen=True, tag_field="type", tag="prompt_sent"):
-    """The model was sent a prompt: a task, or what is missing."""
+class PromptSent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="prompt_sent"):
+    """The model was sent a prompt: a task, or what is missing; `pictures` are what a person showed with it."""
 
     text: str
+    pictures: tuple[PictureContent, ...] = ()
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tree_snapshot"):

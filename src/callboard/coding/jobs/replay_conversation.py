@@ -17,6 +17,7 @@ from callboard.core import (
     DocumentCanister,
     Fold,
     InvocationCanister,
+    PictureContent,
     ReplyEnded,
     ReplyFailed,
     ResultCanister,
@@ -58,19 +59,22 @@ class _Replay:
         """What is whole of a reply that is not."""
         self._prompts: list[str] = []
         """Those that no round has begun with yet."""
+        self._pictures: list[PictureContent] = []
+        """What was shown with them."""
         self._calls: dict[str, None] = {}
         """Those without a result."""
 
     def feed(self, step: Step | Canister) -> None:
         match step:
-            case PromptSent(text=text):
+            case PromptSent(text=text, pictures=pictures):
                 self.end_run()
                 self._prompts.append(text)
+                self._pictures += pictures
             case RoundStarted():
                 self.add_prompt()
             case RolledBack(to=to):
                 self.end_run()
-                self._prompts.clear()
+                self._forget_prompts()
                 del self.canisters[to:]
             case ReplyEnded(reason="retry") | Resumed():
                 self._fold.finish()
@@ -109,14 +113,18 @@ class _Replay:
 
     def add_prompt(self) -> None:
         if self._prompts:
-            self.canisters.append(UserCanister(contents("\n\n".join(self._prompts))))
-            self._prompts.clear()
+            self.canisters.append(UserCanister(contents(("\n\n".join(self._prompts), *self._pictures))))
+            self._forget_prompts()
+
+    def _forget_prompts(self) -> None:
+        self._prompts.clear()
+        self._pictures.clear()
 
     def _add(self, canister: Canister) -> None:
         match canister:
             case UserCanister():
                 # It is the prompt itself.
-                self._prompts.clear()
+                self._forget_prompts()
             case InvocationCanister(identifier=identifier):
                 self._calls[identifier] = None
             case ResultCanister(invocation_id=identifier):

@@ -64,6 +64,11 @@ def action_names(name: str) -> tuple[str, ...]:
     return tuple(each for each in (*singles, *also) if each != name)
 
 
+def tool_names() -> frozenset[str]:
+    """The names of the seven tools and of all single actions."""
+    return frozenset((*_tools(), *_single_tools()))
+
+
 @cache
 def _tools() -> Mapping[str, Tool[..., Any]]:
     from callboard.coding.tools.bash import bash  # noqa: PLC0415  # tools import this package

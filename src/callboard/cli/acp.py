@@ -1,0 +1,119 @@
+"""`callboard chat --acp`: the chats of the terminal, for an editor."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from callboard.cli import interrupt
+from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
+
+if TYPE_CHECKING:
+    from callboard.coding.chat.session import ChatSession
+    from callboard.coding.jobs.job import Job
+    from callboard.servers.acp.chats import PreparedChat
+
+_MAX_ANSWER: Final = 200_000
+"""Characters of what a command shows."""
+
+
+class _Collector:
+    """Collects the lines that a command shows."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, line: str, color: str = "") -> None:  # an editor chooses its own
+        self.lines.append(line)
+
+
+class EditorChats:
+    """Prepares chats with the options of the command line; see `callboard.servers.acp.chats.Chats`.
+
+    Args:
+        options: Those of JobRequest.
+        without_sandbox: Whether commands run unconfined.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, without_sandbox: bool) -> None:
+        from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
+
+        self.jobs = JobStore()
+        self.commands = {name: (each.arguments, each.summary) for name, each in COMMANDS.items() if name != QUIT}
+        self._options = dict(options)
+        self._without_sandbox = without_sandbox
+
+    async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
+        """A chat; see `Chats`."""
+        from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415  # as above
+        from callboard.cli.settings import settings_in  # noqa: PLC0415
+        from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
+        from callboard.servers.acp.chats import PreparedChat  # noqa: PLC0415
+
+        options: dict[str, Any] = dict(self._options)
+        if earlier is not None:
+            options = {name: value or earlier.input.get(name, "") for name, value in options.items()}
+        settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
+        models = _list_models(settings.model, has_url=bool(settings.base_url))
+        if model:
+            settings = settings_in(
+                directory, {**{name: options[name] for name in ("base_url", "mode")}, "model": model}
+            )
+        request = JobRequest(
+            kind="chat", directory=directory, settings=settings, without_sandbox=self._without_sandbox, **options
+        )
+        # In a thread: a local model that is not here is pulled, with an event loop of its own.
+        opened = await asyncio.to_thread(open_model, settings, _tell, UNGATED)
+        try:
+            await check_reachable(opened, _tell)
+        except BaseException:
+            await opened.aclose()
+            raise
+        return PreparedChat(request, opened, models)
+
+    async def run_command(self, chat: ChatSession, line: str) -> str | None:
+        """A command; see `Chats`."""
+        command = parse_command(line)
+        if command is None:
+            return None
+        collector = _Collector()
+        await run_command(chat, *command, collector)
+        text = "\n".join(collector.lines)[:_MAX_ANSWER]
+        fence = "```"
+        while fence in text:
+            fence += "`"
+        return f"{fence}\n{text}\n{fence}\n"
+
+
+def serve_editor(options: Mapping[str, str], *, root: Path | None, without_sandbox: bool) -> None:
+    """Serves one editor on standard input and output until it is gone. Raises CallerError."""
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
+
+    require_extra("acp")
+    from callboard.servers.acp.serve import serve_client  # noqa: PLC0415  # the extra's
+    from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    chats = EditorChats(options, without_sandbox=without_sandbox)
+    with claim_stdio() as wire, redirect_stdout(sys.stderr):
+        interrupt.run(serve_client(wire, chats, root=root))
+
+
+def _list_models(own: str, *, has_url: bool) -> tuple[str, ...]:
+    """The model of the settings, and those of this machine that are here: prompts go nowhere else."""
+    from callboard.providers.local import shipped_catalogue  # noqa: PLC0415  # not for --help
+    from callboard.providers.local.model_files import Place  # noqa: PLC0415
+
+    names = [] if has_url else [each.name for each in shipped_catalogue().models if Place(each).file.exists()]
+    return tuple(dict.fromkeys([own, *(f"local:{name}" for name in names)]))
+
+
+def _tell(line: str, _color: str = "") -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,262 @@
+"""What an ACP client can ask of the agent: the methods of the protocol's version 1, for any number of sessions.
+
+Law: nothing happens before `initialize`, and nothing in a directory that the user did not allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from acp.meta import PROTOCOL_VERSION
+from acp.schema import (
+    AgentCapabilities,
+    AuthenticateRequest,
+    CancelNotification,
+    CloseSessionRequest,
+    CloseSessionResponse,
+    Implementation,
+    InitializeRequest,
+    InitializeResponse,
+    ListSessionsRequest,
+    ListSessionsResponse,
+    LoadSessionRequest,
+    LoadSessionResponse,
+    McpCapabilities,
+    NewSessionRequest,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptRequest,
+    PromptResponse,
+    ResumeSessionRequest,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionConfigOptionSelectRequest,
+    SetSessionModeRequest,
+    SetSessionModeResponse,
+)
+from pydantic import BaseModel
+
+from callboard import __version__
+from callboard.coding.jobs.job import Job
+from callboard.errors import CallerError
+from callboard.servers.acp.chats import Chats
+from callboard.servers.acp.mcp_servers import ClientServer, describe_servers
+from callboard.servers.acp.options import MODE, MODEL, config_options, mode_state
+from callboard.servers.acp.prompt import read_prompt
+from callboard.servers.acp.session import Ask, ClientSession, Send
+from callboard.text.display import collapse
+
+MAX_SESSIONS: Final = 32
+"""Sessions that are open at once."""
+_PAGE: Final = 50
+"""Sessions of one answer to `session/list`."""
+_MAX_TITLE: Final = 80
+
+
+class Method(NamedTuple):
+    """A method: what its parameters are, and what answers it."""
+
+    parameters: type[BaseModel]
+    run: Callable[[Any], Awaitable[BaseModel | None]]
+
+
+class AcpAgent:
+    """The sessions of one client.
+
+    Args:
+        chats: Makes the chats.
+        send: Sends an update of a session.
+        ask: Asks the user of a session.
+        root: The directory that sessions work in or beneath; None for any.
+    """
+
+    def __init__(self, chats: Chats, send: Send, ask: Ask, *, root: Path | None = None) -> None:
+        self._chats = chats
+        self._send = send
+        self._ask = ask
+        self._root = root
+        self._is_initialized = False
+        self._opened: set[ClientSession] = set()
+        self._sessions: dict[str, ClientSession] = {}
+        self.requests = {
+            "initialize": Method(InitializeRequest, self._initialize),
+            "authenticate": Method(AuthenticateRequest, self._authenticate),
+            "session/new": Method(NewSessionRequest, self._new),
+            "session/load": Method(LoadSessionRequest, self._load),
+            "session/resume": Method(ResumeSessionRequest, self._resume),
+            "session/list": Method(ListSessionsRequest, self._list),
+            "session/close": Method(CloseSessionRequest, self._close),
+            "session/prompt": Method(PromptRequest, self._prompt),
+            "session/set_mode": Method(SetSessionModeRequest, self._set_mode),
+            "session/set_config_option": Method(SetSessionConfigOptionSelectRequest, self._set_option),
+        }
+        self.notifications = {"session/cancel": Method(CancelNotification, self._cancel)}
+
+    def check_order(self, method: str) -> None:
+        """Raises CallerError for a request that comes too early."""
+        if not self._is_initialized and method != "initialize":
+            raise CallerError(f"{method} comes too early", hint="the first request is initialize")
+
+    async def aclose(self) -> None:
+        """Ends all sessions."""
+        await asyncio.gather(*[each.close() for each in self._opened], return_exceptions=True)
+
+    # The connection
+
+    async def _initialize(self, _request: InitializeRequest) -> InitializeResponse:
+        self._is_initialized = True
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="callboard", title="Callboard", version=__version__),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=False),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(), resume=SessionResumeCapabilities(), close=SessionCloseCapabilities()
+                ),
+            ),
+            auth_methods=[],
+        )
+
+    async def _authenticate(self, request: AuthenticateRequest) -> None:
+        hint = "keys of models are in the environment, as for callboard chat"
+        raise CallerError(f"no login {request.method_id!r}: none is needed", path="methodId", hint=hint)
+
+    # Sessions begin and end
+
+    async def _new(self, request: NewSessionRequest) -> NewSessionResponse:
+        directory = self._check_directory(request.cwd, request.additional_directories)
+        session = await self._open(directory, request.mcp_servers)
+        return NewSessionResponse(
+            session_id=session.identifier, modes=mode_state(session.chat.access), config_options=self._options(session)
+        )
+
+    async def _load(self, request: LoadSessionRequest) -> LoadSessionResponse:
+        session = await self._reopen(request)
+        session.replay()
+        return LoadSessionResponse(modes=mode_state(session.chat.access), config_options=self._options(session))
+
+    async def _resume(self, request: ResumeSessionRequest) -> ResumeSessionResponse:
+        session = await self._reopen(request)
+        return ResumeSessionResponse(modes=mode_state(session.chat.access), config_options=self._options(session))
+
+    async def _list(self, request: ListSessionsRequest) -> ListSessionsResponse:
+        directory = None if request.cwd is None else str(self._check_directory(request.cwd))
+        chats = [each for each in self._chats.jobs.all() if self._is_listed(each, directory)]
+        if request.cursor:
+            chats = [each for each in chats if each.id < request.cursor]
+        page, further = chats[:_PAGE], chats[_PAGE:]
+        sessions = [
+            SessionInfo(
+                session_id=each.id,
+                cwd=each.directory,
+                title=collapse(each.description, _MAX_TITLE),
+                updated_at=(each.completed_at or each.created_at).isoformat(),
+            )
+            for each in page
+        ]
+        return ListSessionsResponse(sessions=sessions, next_cursor=page[-1].id if further else None)
+
+    async def _close(self, request: CloseSessionRequest) -> CloseSessionResponse:
+        session = self._find(request.session_id)
+        del self._sessions[request.session_id]
+        self._opened.discard(session)
+        await session.close()
+        return CloseSessionResponse()
+
+    # In a session
+
+    async def _prompt(self, request: PromptRequest) -> PromptResponse:
+        session = self._find(request.session_id)
+        prompt = read_prompt(request.prompt, session.directory)
+        return PromptResponse(stop_reason=await session.prompt(prompt))
+
+    async def _cancel(self, notification: CancelNotification) -> None:
+        if (session := self._sessions.get(notification.session_id)) is not None:
+            session.cancel()
+
+    async def _set_mode(self, request: SetSessionModeRequest) -> SetSessionModeResponse:
+        self._find(request.session_id).set_access(request.mode_id)
+        return SetSessionModeResponse()
+
+    async def _set_option(self, request: SetSessionConfigOptionSelectRequest) -> SetSessionConfigOptionResponse:
+        session = self._find(request.session_id)
+        match request.config_id:
+            case "mode":
+                session.set_access(request.value)
+            case "model":
+                await session.set_model(request.value)
+            case other:
+                raise CallerError(f"no option {other!r}", path="configId", hint=f"there are {MODE} and {MODEL}")
+        return SetSessionConfigOptionResponse(config_options=self._options(session))
+
+    # Helpers
+
+    def _check_directory(self, text: str, further: Sequence[str] | None = None) -> Path:
+        """The directory of a session. Raises CallerError."""
+        directory = Path(text)
+        if further:
+            hint = "open a session for each"
+            raise CallerError("a session works in one directory", path="additionalDirectories", hint=hint)
+        if not directory.is_absolute() or "\0" in text or not directory.is_dir():
+            raise CallerError(
+                f"{text!r} is no directory", path="cwd", hint="give an absolute path of one that is there"
+            )
+        directory = directory.resolve()
+        if self._root is not None and not directory.is_relative_to(self._root):
+            hint = "start callboard chat --acp without --directory, or with another one"
+            raise CallerError(f"{text!r} is not beneath {self._root}", path="cwd", hint=hint)
+        return directory
+
+    def _find(self, identifier: str) -> ClientSession:
+        session = self._sessions.get(identifier)
+        if session is None:
+            hint = "session/new opens one, session/load an earlier one"
+            raise CallerError(f"no session {collapse(identifier)!r} is open", path="sessionId", hint=hint)
+        return session
+
+    def _is_listed(self, job: Job, directory: str | None) -> bool:
+        is_here = job.directory == directory if directory is not None else self._root is None
+        is_beneath = self._root is not None and directory is None and Path(job.directory).is_relative_to(self._root)
+        return job.type == "chat" and bool(job.description) and (is_here or is_beneath)
+
+    async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> ClientSession:
+        directory = self._check_directory(request.cwd, request.additional_directories)
+        earlier = self._chats.jobs.load(request.session_id)
+        if earlier.type != "chat" or earlier.id != request.session_id:
+            raise CallerError("no chat has this id", path="sessionId", hint="session/list shows those there are")
+        if Path(earlier.directory) != directory:
+            raise CallerError(f"this chat is in {earlier.directory}", path="cwd", hint="load it there")
+        return await self._open(directory, request.mcp_servers, earlier)
+
+    async def _open(
+        self, directory: Path, servers: Sequence[ClientServer] | None, earlier: Job | None = None
+    ) -> ClientSession:
+        if len(self._opened) >= MAX_SESSIONS:
+            raise CallerError(f"{MAX_SESSIONS} sessions are open", hint="close one with session/close")
+        prepared = await self._chats.prepare(directory, earlier=earlier)
+        described = describe_servers(servers or (), prepared.request.settings)
+        session = ClientSession(self._chats, prepared, self._send, self._ask, servers=described, earlier=earlier)
+        self._opened.add(session)
+        try:
+            await session.open()
+        except BaseException:
+            self._opened.discard(session)
+            raise
+        self._sessions[session.identifier] = session
+        # Behind the answer, for the client knows the session by that.
+        asyncio.get_running_loop().call_soon(session.announce)
+        return session
+
+    @staticmethod
+    def _options(session: ClientSession) -> list[Any]:
+        return [*config_options(session.chat.access, session.model, session.models)]

@@ -1,0 +1,269 @@
+"""One session of an ACP client: a chat, and the turn that is under way in it.
+
+The chat is entered and left in a task of its own, whichever request opened it. Laws: there is one turn at a time; a
+cancelled turn ends with its model call and its commands before it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from acp.helpers import update_agent_message_text
+from acp.schema import (
+    AvailableCommandsUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
+    PermissionOption,
+    RequestPermissionResponse,
+    SessionInfoUpdate,
+    StopReason,
+    ToolCallUpdate,
+)
+
+from callboard.agent.run import RunResult
+from callboard.coding.agents.job_request import parse_access
+from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.coding.chat.session import ChatSession, open_chat
+from callboard.coding.jobs.job import Job
+from callboard.coding.jobs.log import Step, replay_steps
+from callboard.configuration import DescribedServer
+from callboard.configuration.coding import CHAT_ROUNDS
+from callboard.core import ReplyEnded, ReplyFailed
+from callboard.errors import CallerError, ProviderError
+from callboard.modes import get_plan
+from callboard.providers.registry import PlannedModel
+from callboard.servers.acp.chats import Chats, PreparedChat
+from callboard.servers.acp.options import MODEL, available_commands, config_options
+from callboard.servers.acp.permissions import ClientApprover
+from callboard.servers.acp.prompt import Prompt
+from callboard.servers.acp.updates import Update, UpdateEncoder
+from callboard.text.display import collapse
+
+AnyUpdate: TypeAlias = Update | AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeUpdate | SessionInfoUpdate
+Send: TypeAlias = Callable[[str, AnyUpdate], None]
+"""Sends an update of a session."""
+Ask: TypeAlias = Callable[[str, ToolCallUpdate, list[PermissionOption]], Awaitable[RequestPermissionResponse]]
+"""Asks the user of a session."""
+
+_STOP_REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "refusal": "refusal", "filter": "refusal"}
+"""Why a turn ended, by the reason for which its last reply did."""
+_MAX_TITLE: Final = 80
+_log = logging.getLogger("callboard.acp")
+
+
+class ClientSession:
+    """A session. `open` opens it, and `announce` tells the client what it could not read before it knew the session.
+
+    Args:
+        chats: Makes the chat.
+        prepared: The chat.
+        send: Sends an update.
+        ask: Asks the user.
+        servers: The MCP servers of the client.
+        earlier: The chat that goes on.
+    """
+
+    def __init__(
+        self,
+        chats: Chats,
+        prepared: PreparedChat,
+        send: Send,
+        ask: Ask,
+        *,
+        servers: Iterable[DescribedServer] = (),
+        earlier: Job | None = None,
+    ) -> None:
+        self.chat: ChatSession
+        self.models = prepared.models
+        self.model = prepared.models[0]
+        """The one that answers."""
+        self._chats = chats
+        self._prepared = prepared
+        self._opened_models: list[PlannedModel] = [prepared.model]
+        self._send = send
+        self._ask = ask
+        self._servers = servers
+        self._earlier = earlier
+        root = prepared.request.directory
+        self._encoder = UpdateEncoder(
+            root,
+            self._action_of,
+            context_tokens=get_plan(prepared.model).context_tokens,
+        )
+        saved = SavedApprovals(root, chats.jobs.directory.parent / FILE)
+        self._approver = ClientApprover(saved, self._encoder, root, self._ask_client, self._show)
+        self._withheld: list[AnyUpdate] | None = []
+        self._turn: asyncio.Task[StopReason] | None = None
+        self._closing = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
+        self._last_reply: ReplyEnded | ReplyFailed | None = None
+
+    @property
+    def identifier(self) -> str:
+        return self.chat.job.id
+
+    @property
+    def directory(self) -> Path:
+        return self._prepared.request.directory
+
+    # Its life
+
+    async def open(self) -> None:
+        """Opens the chat. Raises CallboardError, OSError."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._life = asyncio.create_task(self._live(opened))
+        await opened
+
+    async def _live(self, opened: asyncio.Future[None]) -> None:
+        prepared = self._prepared
+        try:
+            async with open_chat(
+                prepared.request,
+                prepared.model,
+                self._chats.jobs,
+                self._show_step,
+                self._approver,
+                resume=self._earlier,
+                servers=self._servers,
+                on_change=self._encoder.add_change,
+            ) as self.chat:
+                opened.set_result(None)
+                await self._closing.wait()
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+        finally:
+            for each in self._opened_models:
+                await each.aclose()
+
+    def replay(self) -> None:
+        """Shows the conversation so far. Raises CallerError."""
+        self._withheld = None
+        encoder = UpdateEncoder(self.directory, self._encoder.action_of, replays=True)
+        for step in replay_steps(self._chats.jobs.folder(self.identifier)):
+            for update in encoder.feed(step):
+                self._show(update)
+        for update in encoder.finish():
+            self._show(update)
+
+    def announce(self) -> None:
+        """Tells the client of the commands, and what it could not be told yet."""
+        withheld, self._withheld = self._withheld or [], None
+        for update in (available_commands(self._chats.commands), *withheld):
+            self._show(update)
+
+    async def close(self) -> None:
+        """Ends the turn and the chat."""
+        self.cancel()
+        if self._turn is not None:
+            await asyncio.wait([self._turn])
+        self._closing.set()
+        if self._life is not None:
+            with suppress(asyncio.CancelledError):
+                await self._life
+
+    # What the user does
+
+    async def prompt(self, prompt: Prompt) -> StopReason:
+        """One turn, or one command. Raises CallboardError, OSError."""
+        if self._turn is not None:
+            hint = "wait until it has ended, or send session/cancel"
+            raise CallerError("a turn is under way", path=self.identifier, hint=hint)
+        self._turn = task = asyncio.create_task(self._run(prompt))
+        try:
+            await asyncio.wait([task])
+            return "cancelled" if task.cancelled() else task.result()
+        finally:
+            self._turn = None
+            if not task.done():  # the connection ends
+                task.cancel()
+                await asyncio.wait([task])
+
+    def cancel(self) -> None:
+        """Ends the turn that is under way, if there is one."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def set_access(self, name: str) -> None:
+        """What the model may do from the next turn on. Raises CallerError."""
+        self.chat.access = parse_access(name, "modeId")
+        self._show_options()
+
+    async def set_model(self, name: str) -> None:
+        """The model that answers from the next turn on. Raises CallboardError."""
+        if name not in self.models:
+            raise CallerError(f"no model {name!r} is offered", path=MODEL, hint=f"there are {', '.join(self.models)}")
+        request = self._prepared.request
+        model = (await self._chats.prepare(request.directory, earlier=self._earlier, model=name)).model
+        self._opened_models.append(model)
+        self.chat.use_model(model)
+        self.model = name
+        self._encoder.context_tokens = get_plan(model).context_tokens
+        self._show_options()
+
+    # A turn
+
+    async def _run(self, prompt: Prompt) -> StopReason:
+        try:
+            access = self.chat.access
+            answer = None if prompt.pictures else await self._chats.run_command(self.chat, prompt.text.strip())
+            if answer is not None:
+                self._show(update_agent_message_text(answer))
+                if self.chat.access != access:
+                    self._show_options()
+                return "end_turn"
+            if not self.chat.job.description:
+                title = collapse(prompt.text, _MAX_TITLE)
+                self._show(SessionInfoUpdate(session_update="session_info_update", title=title))
+            self._last_reply = None
+            return self._stop_reason(await self.chat.turn(prompt.text, prompt.pictures))
+        finally:
+            for update in self._encoder.finish():
+                self._show(update)
+
+    def _stop_reason(self, result: RunResult) -> StopReason:
+        """Raises ProviderError for a turn that failed."""
+        last = self._last_reply
+        if isinstance(last, ReplyFailed) and result.state == "failed":
+            raise ProviderError(last.message, code=last.code, path=last.path, hint=last.hint)
+        if result.state == "failed":
+            raise ProviderError(result.why or "the turn failed", hint="its log says more: callboard replay")
+        if result.state == "cancelled":
+            return "cancelled"
+        if result.state == "completed" or (isinstance(last, ReplyEnded) and last.reason in _STOP_REASONS):
+            return _STOP_REASONS.get(last.reason, "end_turn") if isinstance(last, ReplyEnded) else "end_turn"
+        self.chat.notify(f"incomplete: {result.why}")
+        limit = self._prepared.request.max_rounds or CHAT_ROUNDS
+        return "max_turn_requests" if result.rounds >= limit else "end_turn"
+
+    # To the client
+
+    def _show_step(self, step: Step) -> None:
+        if isinstance(step, (ReplyEnded, ReplyFailed)):
+            self._last_reply = step
+        for update in self._encoder.feed(step):
+            self._show(update)
+
+    def _show(self, update: AnyUpdate) -> None:
+        if self._withheld is None:
+            self._send(self.identifier, update)
+        else:
+            self._withheld.append(update)
+
+    def _show_options(self) -> None:
+        mode = CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.chat.access)
+        options = config_options(self.chat.access, self.model, self.models)
+        self._show(mode)
+        self._show(ConfigOptionUpdate(session_update="config_option_update", config_options=options))
+
+    async def _ask_client(self, call: ToolCallUpdate, options: list[PermissionOption]) -> RequestPermissionResponse:
+        return await self._ask(self.identifier, call, options)
+
+    def _action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
+        return self.chat.action_of(name, arguments)

@@ -1,0 +1,124 @@
+"""How a call of the chat looks in an editor: its kind, its title, the files it is about, and what came of it.
+
+Law: what a model or a file wrote is shown as code, so it cannot draw a link, a picture or a question of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os.path
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from acp.helpers import image_block, text_block, tool_content, tool_diff_content
+from acp.schema import ContentToolCallContent, FileEditToolCallContent, ToolCallLocation, ToolKind
+
+from callboard.coding.agents.phases import actions_of_groups
+from callboard.coding.chat.dry_run import ChangedFile, diff_of
+from callboard.coding.workspace.text_file import NotText, decode
+from callboard.core import PictureContent, ResultCanister
+from callboard.execution.result_store import READ_RESULT
+from callboard.text.display import collapse, strip_controls
+from callboard.text.truncate import truncate
+
+ToolContent: TypeAlias = ContentToolCallContent | FileEditToolCallContent
+
+MAX_TEXT: Final = 100_000
+"""Characters of a result that are shown."""
+MAX_FILE: Final = 2_000_000
+"""Bytes of a file that an editor gets whole, before and after; of a longer one it gets the changed lines."""
+_MAX_TITLE: Final = 200
+_SUBJECTS: Final = ("command", "path", "query", "pattern", "name", "branch", "message")
+"""Arguments that say what a call is about, the first that is there."""
+
+_KINDS: Final[Mapping[str, ToolKind]] = {
+    **dict.fromkeys(actions_of_groups(("look", "history")), "read"),
+    READ_RESULT: "read",
+    **dict.fromkeys(("grep", "find_files", "find_definition", "find_in_file"), "search"),
+    **dict.fromkeys((*actions_of_groups(("edit",)), "put_code"), "edit"),
+    "delete_file": "delete",
+    **dict.fromkeys(actions_of_groups(("commit", "git_checkout", "git_branch", "check")), "execute"),
+}
+
+
+def kind_of(action: str) -> ToolKind:
+    """The kind of an action of ours by its own name; that of anything else is not known."""
+    return _KINDS.get(action, "other")
+
+
+def title_of(name: str, arguments: Mapping[str, Any] | None) -> str:
+    """A call in one line: the tool, and what the call is about."""
+    values = arguments or {}
+    action = values.get("action")
+    subject = next((text for key in _SUBJECTS if isinstance(text := values.get(key), str) and text), "")
+    words = collapse(name, 80) + (f" {collapse(action, 40)}" if isinstance(action, str) and action else "")
+    return f"{words} {_code_span(collapse(subject, _MAX_TITLE))}" if subject else words
+
+
+def locations_of(root: Path, arguments: Mapping[str, Any] | None) -> list[ToolCallLocation]:
+    """The file that a call is about, and its line, if it is beneath the root."""
+    values = arguments or {}
+    path = values.get("path")
+    if not isinstance(path, str) or not path or "\0" in path:
+        return []
+    place = os.path.normpath(root / path)
+    if not Path(place).is_relative_to(root):
+        return []
+    line = next((at for key in ("line", "start_line") if type(at := values.get(key)) is int and at > 0), None)
+    return [ToolCallLocation(path=place, line=line)]
+
+
+def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolContent]:
+    """All of a call's arguments, to be looked at before it runs."""
+    command = (arguments or {}).get("command")
+    text = command if isinstance(command, str) else raw
+    if arguments is not None and not isinstance(command, str):
+        text = json.dumps(arguments, ensure_ascii=False, indent=2)
+    return [_block(_fence(text))]
+
+
+def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolContent]:
+    """What becomes of files, as diffs."""
+    return [_describe_change(root, each) for each in changes if each.before is not None or each.after is not None]
+
+
+def describe_result(result: ResultCanister) -> list[ToolContent]:
+    """What came of a call."""
+    contents: Sequence[ToolContent] = [
+        tool_content(image_block(base64.b64encode(part.data).decode("ascii"), part.mime_type))
+        for part in result.content
+        if isinstance(part, PictureContent) and part.data
+    ]
+    text = result.error.message if result.error else result.text
+    return [*([_block(_fence(truncate(text, MAX_TEXT)))] if text else []), *contents]
+
+
+def _describe_change(root: Path, change: ChangedFile) -> ToolContent:
+    try:
+        if max(len(data or b"") for data in (change.before, change.after)) <= MAX_FILE:
+            before, after = (None if data is None else decode(data).text for data in (change.before, change.after))
+            return tool_diff_content(str(root / change.path), after or "", before)
+    except NotText:
+        pass
+    return _block(_fence(diff_of([change])))
+
+
+def _block(text: str) -> ContentToolCallContent:
+    return tool_content(text_block(text))
+
+
+def _code_span(text: str) -> str:
+    ticks = "`" * (_longest_ticks(text) + 1)
+    return f"{ticks}{text}{ticks}" if len(ticks) == 1 else f"{ticks} {text} {ticks}"
+
+
+def _fence(text: str) -> str:
+    ticks = "`" * max(3, _longest_ticks(text) + 1)
+    return f"{ticks}\n{strip_controls(text)}\n{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,0 +1,128 @@
+"""Standard input and output as a wire to one client (POSIX).
+
+Law: nothing but the protocol reaches the descriptors: what tools and their children print goes to standard error, and
+their standard input is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple, Protocol
+
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes of one message."""
+_PARENT_CHECK_SECONDS: Final = 1.0
+"""Seconds between two looks at the parent."""
+
+
+class StdioDescriptors(NamedTuple):
+    """File descriptors."""
+
+    read: int
+    write: int
+
+
+@contextmanager
+def claim_stdio() -> Generator[StdioDescriptors]:
+    """Standard input and output as they were; while it is entered, they are nothing and standard error."""
+    sys.stdout.flush()
+    wire = StdioDescriptors(os.dup(0), os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield wire
+    finally:
+        sys.stdout.flush()
+        for private, standard in zip(wire, (0, 1), strict=True):
+            os.set_blocking(private, True)  # other holders of the file expect that
+            os.dup2(private, standard)
+            os.close(private)
+
+
+async def wait_for_orphaning() -> None:
+    """Until the parent is another one: who started us has gone, and somebody else may hold the other end of the wire."""
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
+        await asyncio.sleep(_PARENT_CHECK_SECONDS)
+
+
+async def open_reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
+    """A reader of the descriptor, and a function that closes it."""
+    reader = asyncio.StreamReader(limit=MAX_LINE)
+    if _is_pollable(descriptor):
+        protocol = asyncio.StreamReaderProtocol(reader)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(os.dup(descriptor), "rb", 0))
+        return reader, transport.close
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        reader.feed_data(file.read())
+    reader.feed_eof()
+    return reader, lambda: None
+
+
+class Writer(Protocol):
+    """Text to a client. `post` and `write` never wait for it, `flush` does."""
+
+    def post(self, text: str) -> None: ...
+    async def write(self, text: str) -> Any: ...
+    async def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+async def open_writer(descriptor: int) -> Writer:
+    """A writer to the descriptor."""
+    if not _is_pollable(descriptor):
+        return _ToFile(descriptor)
+    transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(os.dup(descriptor), "wb", 0)
+    )
+    return _ToPipe(asyncio.StreamWriter(transport, protocol, None, asyncio.get_running_loop()))
+
+
+class _ToPipe:
+    def __init__(self, stream: asyncio.StreamWriter) -> None:
+        self._stream = stream
+
+    def post(self, text: str) -> None:
+        self._stream.write(text.encode("utf-8", "replace"))
+
+    async def write(self, text: str) -> None:
+        self.post(text)
+
+    async def flush(self) -> None:
+        with suppress(ConnectionError):  # nobody reads any more; the end of the input follows
+            await self._stream.drain()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _ToFile:
+    """A regular file, which is never waited for."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = os.fdopen(os.dup(descriptor), "wb", 0)
+
+    def post(self, text: str) -> None:
+        self._file.write(text.encode("utf-8", "replace"))
+
+    async def write(self, text: str) -> None:
+        self.post(text)
+
+    async def flush(self) -> None: ...
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _is_pollable(descriptor: int) -> bool:
+    """Whether the event loop can wait for it: a pipe, a socket or a terminal, not a file."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,0 +1,146 @@
+"""An editor: the client side of the package `acp`, over pipes to our connection in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+from acp import connect_to_agent
+from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+
+from callboard.cli.acp import EditorChats
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.jobs.store import JobStore
+from callboard.configuration import load_settings
+from callboard.servers.acp.chats import PreparedChat
+from callboard.servers.acp.serve import ClientConnection
+from callboard.servers.acp.transport import LineTransport
+from callboard.servers.stdio import open_reader, open_writer
+from callboard.testing import Call, ScriptedModel
+
+CODE = "def add(a, b):\n    return a - b\n"
+EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
+READ = Call("file", {"action": "read", "path": "calc.py"})
+
+
+class Model(ScriptedModel):
+    """A scripted model that is closed."""
+
+    closed = False
+
+    async def aclose(self):
+        self.closed = True
+
+
+class ScriptedChats(EditorChats):
+    """The chats of the command line, with scripted models."""
+
+    def __init__(self, jobs, models, access=""):
+        super().__init__({"access": access}, without_sandbox=True)
+        self.jobs = jobs
+        self.models = models
+        self.prepared = []
+
+    async def prepare(self, directory, *, earlier=None, model=""):
+        settings = load_settings({}, directory, {})
+        request = JobRequest(
+            kind="chat", directory=directory, settings=settings, without_sandbox=True, access=self._options["access"]
+        )
+        names = [*self.models]
+        answering = self.models[model or names[0]]
+        self.prepared.append(answering)
+        return PreparedChat(request, answering, tuple(names))
+
+
+class Editor:
+    """Keeps the updates of all sessions, and answers questions with `answers`, by default once."""
+
+    def __init__(self, *answers):
+        self.updates = []
+        self.questions = []
+        self.answers = [*answers]
+        self.news = asyncio.Event()
+
+    def on_connect(self, agent):
+        pass
+
+    async def session_update(self, session_id, update, **_):
+        self.updates.append(update)
+        self.news.set()
+
+    async def request_permission(self, session_id, tool_call, options, **_):
+        self.questions.append((tool_call, options))
+        self.news.set()
+        answer = self.answers.pop(0) if self.answers else "once"
+        if answer == "never":
+            await asyncio.Future()
+        if answer == "dismissed":
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=answer))
+
+    async def until(self, condition):
+        while not condition():
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 20)
+
+    def of(self, kind):
+        return [each for each in self.updates if each.session_update == kind]
+
+    @property
+    def text(self):
+        return "".join([each.content.text for each in self.of("agent_message_chunk")])
+
+
+@pytest.fixture
+def place(tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "calc.py").write_text(CODE)
+    return folder
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    return JobStore(tmp_path / "data" / "jobs")
+
+
+@pytest.fixture
+def connected(jobs):
+    """An editor and its agent; `replies` are those of one model, or models by their names."""
+
+    @asynccontextmanager
+    async def connected(replies, editor=None, *, access="", root=None, initialize=True):
+        editor = editor or Editor()
+        models = replies if isinstance(replies, dict) else {"scripted": Model(replies)}
+        chats = ScriptedChats(jobs, models, access)
+        (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
+        reader, close = await open_reader(ours_read)
+        connection = ClientConnection(LineTransport(reader, await open_writer(ours_write)), chats, root=root)
+        for each in (ours_read, ours_write):
+            os.close(each)
+        serving = asyncio.create_task(connection.run())
+        client_reader, client_close = await open_reader(theirs_read)
+        loop = asyncio.get_running_loop()
+        pipe, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(theirs_write, "wb", 0)
+        )
+        os.close(theirs_read)
+        client_writer = asyncio.StreamWriter(pipe, protocol, None, loop)
+        agent = connect_to_agent(editor, client_writer, client_reader, use_unstable_protocol=True)
+        if initialize:
+            await agent.initialize(protocol_version=1)
+        try:
+            yield SimpleNamespace(
+                agent=agent, editor=editor, chats=chats, raw=client_writer, model=next(iter(models.values()))
+            )
+        finally:
+            client_writer.close()
+            await asyncio.wait_for(serving, 20)
+            await agent.close()
+            client_close()
+            close()
+
+    return connected

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from acp import RequestError, text_block
+from acp.helpers import image_block, resource_block, resource_link_block
+from acp.schema import EnvVariable, McpServerStdio, TextResourceContents
+from tests.servers.acp.conftest import CODE, EDIT, READ, Editor, Model
+
+from callboard.cli.chat_commands import COMMANDS
+from callboard.core import PictureContent, ReplyEnded, ReplyFailed, TextPiece
+from callboard.testing import Call
+
+PICTURE = "iVBORw0KGgo="
+SERVER = Path(__file__).parents[2] / "mcp/servers/small.py"
+
+
+def refusal(raised):
+    return raised.value.code, str(raised.value)
+
+
+def test_an_edit_is_shown_asked_about_and_made(place, jobs, connected):
+    async def scenario():
+        async with connected([["Let me look.", READ], EDIT, "Done."]) as room:
+            agent, editor = room.agent, room.editor
+            session = await agent.new_session(cwd=str(place))
+            assert session.modes.current_mode_id == "edit"
+            assert [each.id for each in session.config_options] == ["mode", "model"]
+            answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
+            assert answer.stop_reason == "end_turn"
+            return editor, session.session_id
+
+    editor, identifier = asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE.replace("a - b", "a + b")
+    assert editor.text == "Let me look.Done."
+    (commands,) = editor.of("available_commands_update")
+    assert {each.name for each in commands.available_commands} == {*COMMANDS} - {"quit"}
+    assert editor.of("session_info_update")[0].title == "mend add"
+    read, edit = editor.of("tool_call")
+    assert (read.kind, read.status, edit.status) == ("other", "pending", "pending")
+    ends = [each for each in editor.of("tool_call_update") if each.status == "completed"]
+    assert [each.tool_call_id for each in ends] == [read.tool_call_id, edit.tool_call_id]
+    kinds = {each.tool_call_id: each.kind for each in editor.of("tool_call_update") if each.kind}
+    assert kinds == {read.tool_call_id: "read", edit.tool_call_id: "edit"}
+    assert "return a - b" in ends[0].content[0].content.text
+    ((question, options),) = editor.questions
+    for shown in (question, ends[1]):
+        (diff,) = shown.content
+        assert (diff.type, diff.path) == ("diff", str(place / "calc.py"))
+        assert (diff.old_text, diff.new_text) == (CODE, CODE.replace("a - b", "a + b"))
+    assert question.tool_call_id == edit.tool_call_id
+    assert question.locations[0].path == str(place / "calc.py")
+    assert question.raw_input == EDIT.arguments
+    assert [each.kind for each in options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
+    (job,) = jobs.all()
+    assert (job.id, job.state, job.output.files) == (identifier, "completed", ("calc.py",))
+
+
+@pytest.mark.parametrize("answer", ["reject", "dismissed", "an option that was not offered"])
+def test_only_an_answer_that_was_offered_lets_a_call_run(place, connected, answer):
+    async def scenario():
+        async with connected([EDIT, "A pity."], Editor(answer)) as room:
+            session = await room.agent.new_session(cwd=str(place))
+            await room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
+            return room.editor
+
+    editor = asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE
+    assert [each.status for each in editor.of("tool_call_update")][-1] == "failed"
+
+
+@pytest.mark.parametrize(("answer", "later"), [("once", 2), ("session", 1), ("good", 1)])
+def test_what_is_allowed_for_longer_is_not_asked_again(place, connected, answer, later):
+    back = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
+
+    async def scenario():
+        async with connected([EDIT, back, "Done.", EDIT, "Done."], Editor(answer)) as room:
+            for prompt in ("one", "two")[: 2 if answer == "good" else 1]:
+                (place / "calc.py").write_text(CODE)
+                session = await room.agent.new_session(cwd=str(place))
+                await room.agent.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
+            return len(room.editor.questions)
+
+    assert asyncio.run(scenario()) == later
+
+
+def test_a_command_is_shown_whole_before_it_runs(place, connected):
+    command = "echo one\n" + "echo '```'\n" + "x" * 5000
+
+    async def scenario():
+        async with connected([Call("bash", {"command": command}), "Fine."], Editor("reject")) as room:
+            session = await room.agent.new_session(cwd=str(place))
+            await room.agent.prompt(session_id=session.session_id, prompt=[text_block("run it")])
+            return room.editor.questions
+
+    ((question, options),) = asyncio.run(scenario())
+    assert question.kind == "execute"
+    assert question.content[0].content.text == f"````\n{command}\n````"
+    assert [each.option_id for each in options] == ["once", "reject"]  # several programs are no pattern
+
+
+def test_cancelling_ends_a_command_and_the_session_goes_on(place, connected):
+    sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
+
+    async def scenario():
+        async with connected([sleep, "Still here."]) as room:
+            session = await room.agent.new_session(cwd=str(place))
+            turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
+            while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            with pytest.raises(RequestError, match="a turn is under way"):
+                await room.agent.prompt(session_id=session.session_id, prompt=[text_block("and this")])
+            await room.agent.cancel(session_id=session.session_id)
+            assert (await turn).stop_reason == "cancelled"
+            with pytest.raises(ProcessLookupError):
+                os.kill(int((place / "pid").read_text()), 0)
+            assert room.editor.of("tool_call_update")[-1].status == "failed"
+            answer = await room.agent.prompt(session_id=session.session_id, prompt=[text_block("there?")])
+            assert answer.stop_reason == "end_turn"
+            assert room.editor.text.endswith("Still here.")
+
+    asyncio.run(scenario())
+
+
+def test_cancelling_ends_a_question(place, connected):
+    async def scenario():
+        async with connected([EDIT, "Well."], Editor("never")) as room:
+            session = await room.agent.new_session(cwd=str(place))
+            turn = asyncio.create_task(
+                room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
+            )
+            await room.editor.until(lambda: room.editor.questions)
+            await room.agent.cancel(session_id=session.session_id)
+            assert (await turn).stop_reason == "cancelled"
+
+    asyncio.run(scenario())
+    assert (place / "calc.py").read_text() == CODE
+
+
+def test_a_session_is_listed_loaded_and_resumed(place, tmp_path, jobs, connected):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    async def first():
+        async with connected([EDIT, "Done."]) as room:
+            session = await room.agent.new_session(cwd=str(place))
+            blocks = [text_block("mend add"), image_block(PICTURE, "image/png")]
+            await room.agent.prompt(session_id=session.session_id, prompt=blocks)
+            await room.agent.new_session(cwd=str(place))  # without a turn, it leaves nothing
+            with pytest.raises(RequestError, match="running already"):
+                await room.agent.load_session(cwd=str(place), session_id=session.session_id)
+            return session.session_id
+
+    async def second(identifier):
+        async with connected(["It was wrong."]) as room:
+            listing = await room.agent.list_sessions(cwd=str(place))
+            assert [(each.session_id, each.title) for each in listing.sessions] == [(identifier, "mend add")]
+            assert (await room.agent.list_sessions(cwd=str(elsewhere))).sessions == []
+            with pytest.raises(RequestError, match="this chat is in"):
+                await room.agent.load_session(cwd=str(elsewhere), session_id=identifier)
+            await room.agent.load_session(cwd=str(place), session_id=identifier)
+            said = [each.content for each in room.editor.of("user_message_chunk")]
+            assert [each.type for each in said] == ["text", "image"]
+            assert (said[0].text, said[1].data) == ("mend add", PICTURE)
+            assert room.editor.text == "Done."
+            assert room.editor.of("tool_call_update")[-1].status == "completed"
+            await room.agent.prompt(session_id=identifier, prompt=[text_block("why?")])
+            history = room.model.requests[-1].canisters
+            assert [each.text for each in history if each.__class__.__name__ == "UserCanister"] == ["mend add", "why?"]
+            assert (
+                PictureContent(b"\x89PNG\r\n\x1a\n", "image/png")
+                in history[1 if history[0].text != "mend add" else 0].content
+            )
+            await room.agent.close_session(session_id=identifier)
+            with pytest.raises(RequestError, match="session/load"):
+                await room.agent.prompt(session_id=identifier, prompt=[text_block("there?")])
+
+    async def third(identifier):
+        async with connected(["Yes."]) as room:
+            await room.agent.resume_session(cwd=str(place), session_id=identifier)
+            await room.agent.prompt(session_id=identifier, prompt=[text_block("sure?")])
+            assert room.editor.of("user_message_chunk") == []
+            assert room.editor.text == "Yes."
+
+    identifier = asyncio.run(first())
+    asyncio.run(second(identifier))
+    asyncio.run(third(identifier))
+    assert [job.id for job in jobs.all()] == [identifier]
+
+
+def test_modes_commands_and_models(place, connected):
+    models = {"one": Model(["First."], name="one"), "two": Model([EDIT, "Second."], name="two")}
+
+    async def scenario():
+        async with connected(models) as room:
+            agent, editor = room.agent, room.editor
+            session = (await agent.new_session(cwd=str(place))).session_id
+            await agent.prompt(session_id=session, prompt=[text_block("hello")])
+            await agent.prompt(session_id=session, prompt=[text_block("/mode full")])
+            assert editor.of("current_mode_update")[-1].current_mode_id == "full"
+            with pytest.raises(RequestError, match="there are one, two"):
+                await agent.set_config_option(config_id="model", session_id=session, value="three")
+            changed = await agent.set_config_option(config_id="model", session_id=session, value="two")
+            assert [each.current_value for each in changed.config_options] == ["full", "two"]
+            await agent.prompt(session_id=session, prompt=[text_block("mend add")])
+            assert editor.questions == []
+            (diff,) = [each for each in editor.of("tool_call_update") if each.status == "completed"][-1].content
+            assert diff.new_text == CODE.replace("a - b", "a + b")
+            await agent.prompt(session_id=session, prompt=[text_block("/undo")])
+            assert (place / "calc.py").read_text() == CODE
+            await agent.set_session_mode(session_id=session, mode_id="read-only")
+            with pytest.raises(RequestError, match="there are read-only, edit, full"):
+                await agent.set_session_mode(session_id=session, mode_id="yolo")
+            await agent.prompt(session_id=session, prompt=[text_block("/mode")])
+            return editor.text
+
+    text = asyncio.run(scenario())
+    assert "taken back: calc.py" in text
+    assert "access: read-only" in text
+    assert all(each.closed for each in models.values())
+
+
+def test_what_a_prompt_may_hold(place, connected):
+    blocks = [
+        text_block("look at "),
+        resource_link_block("calc.py", (place / "calc.py").as_uri()),
+        resource_block(TextResourceContents(uri="file:///elsewhere/b.py", text="x = 1")),
+        image_block(PICTURE, "image/png"),
+    ]
+
+    async def scenario():
+        async with connected(["I see."]) as room:
+            session = (await room.agent.new_session(cwd=str(place))).session_id
+            await room.agent.prompt(session_id=session, prompt=blocks)
+            for wrong, why in (
+                ([image_block("???", "image/png")], "not base64"),
+                ([image_block(PICTURE, "text/html")], "no picture of the type"),
+                ([text_block(" ")], "nothing in it"),
+                ([text_block("x" * 2_000_001)], "more than 2000000"),
+            ):
+                with pytest.raises(RequestError, match=why):
+                    await room.agent.prompt(session_id=session, prompt=wrong)
+            return room.model.requests[-1].canisters[-1]
+
+    message = asyncio.run(scenario())
+    assert message.text == 'look at calc.py\n<file path="file:///elsewhere/b.py">\nx = 1\n</file>\n'
+    assert message.content[-1] == PictureContent(b"\x89PNG\r\n\x1a\n", "image/png")
+
+
+@pytest.mark.parametrize(
+    ("reply", "stop_reason"),
+    [
+        ([TextPiece("Once"), ReplyEnded("length")], "max_tokens"),
+        ([TextPiece("No."), ReplyEnded("refusal")], "refusal"),
+        ([TextPiece("Yes."), ReplyEnded("stop")], "end_turn"),
+    ],
+)
+def test_why_a_turn_ends(place, connected, reply, stop_reason):
+    async def scenario():
+        async with connected([reply]) as room:
+            session = (await room.agent.new_session(cwd=str(place))).session_id
+            return await room.agent.prompt(session_id=session, prompt=[text_block("go")])
+
+    assert asyncio.run(scenario()).stop_reason == stop_reason
+
+
+def test_a_failure_of_the_provider_is_an_error_with_its_words(place, connected):
+    failed = ReplyFailed("provider", "unreachable", "nobody listens there", hint="start the server")
+
+    async def scenario():
+        async with connected([[failed], "Here."]) as room:
+            session = (await room.agent.new_session(cwd=str(place))).session_id
+            with pytest.raises(RequestError) as raised:
+                await room.agent.prompt(session_id=session, prompt=[text_block("go")])
+            assert (await room.agent.prompt(session_id=session, prompt=[text_block("go")])).stop_reason == "end_turn"
+            return refusal(raised)
+
+    code, text = asyncio.run(scenario())
+    assert code == -32603
+    assert "nobody listens there" in text
+    assert "start the server" in text
+
+
+def test_the_servers_of_the_client_are_asked_about_as_all_else(place, connected):
+    calls = [Call("echo", {"text": "hi"}), "Done."]
+    server = McpServerStdio(name="small", command=sys.executable, args=[str(SERVER)], env=[])
+
+    async def scenario():
+        async with connected(calls) as room:
+            session = (await room.agent.new_session(cwd=str(place), mcp_servers=[server])).session_id
+            await room.agent.prompt(session_id=session, prompt=[text_block("echo")])
+            for wrong in (
+                server.model_copy(update={"name": "coding"}),
+                server.model_copy(update={"env": [EnvVariable(name="A", value="env:HOME")]}),
+            ):
+                with pytest.raises(RequestError, match=r"name it otherwise|callboard\.toml"):
+                    await room.agent.new_session(cwd=str(place), mcp_servers=[wrong])
+            return room
+
+    room = asyncio.run(scenario())
+    ((question, options),) = room.editor.questions
+    assert question.kind == "other"
+    assert [each.name for each in options][1] == "Allow small/echo in this session"
+
+
+def test_a_client_that_does_everything_wrong(place, tmp_path, connected):
+    async def scenario():
+        async with connected([], initialize=False, root=place) as room:
+            agent = room.agent
+            with pytest.raises(RequestError, match="the first request is initialize"):
+                await agent.new_session(cwd=str(place))
+            await agent.initialize(protocol_version=1)
+            for request, why in (
+                (agent.new_session(cwd="calc"), "absolute path"),
+                (agent.new_session(cwd=str(place / "no")), "absolute path"),
+                (agent.new_session(cwd=str(tmp_path)), "not beneath"),
+                (agent.new_session(cwd=str(place), additional_directories=["/"]), "one directory"),
+                (agent.load_session(cwd=str(place), session_id="../../etc"), "no such job"),
+                (agent.prompt(session_id="nobody", prompt=[text_block("hi")]), "session/new"),
+                (agent.authenticate(method_id="magic"), "none is needed"),
+                (agent.fork_session(session_id="x", cwd=str(place)), "no method 'session/fork'"),
+            ):
+                with pytest.raises(RequestError, match=why):
+                    await request
+            await agent.cancel(session_id="nobody")
+            for line in (
+                b"nonsense\n",
+                b"[]\n",
+                b"17\n",
+                b'{"id": {}, "method": "initialize"}\n',
+                b"[" * 100_000 + b"\n",
+            ):
+                room.raw.write(line)
+            room.raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "session/new", "params": {"cwd": 7}}\n')
+            assert (await agent.list_sessions()).sessions == []
+
+    asyncio.run(scenario())
