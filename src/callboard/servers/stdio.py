@@ -14,8 +14,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, Protocol
 
-MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes of one message."""
 _PARENT_CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at the parent."""
 
@@ -53,9 +51,9 @@ async def wait_for_orphaning() -> None:
         await asyncio.sleep(_PARENT_CHECK_SECONDS)
 
 
-async def open_reader(descriptor: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
-    """A reader of the descriptor, and a function that closes it."""
-    reader = asyncio.StreamReader(limit=MAX_LINE)
+async def open_reader(descriptor: int, limit: int) -> tuple[asyncio.StreamReader, Callable[[], None]]:
+    """A reader of the descriptor, for lines of at most `limit` bytes, and a function that closes it."""
+    reader = asyncio.StreamReader(limit=limit)
     if _is_pollable(descriptor):
         protocol = asyncio.StreamReaderProtocol(reader)
         loop = asyncio.get_running_loop()

@@ -117,12 +117,12 @@ def connected(jobs):
         models = replies if isinstance(replies, dict) else {"scripted": Model(replies)}
         chats = ScriptedChats(jobs, models, access)
         (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
-        reader, close = await open_reader(ours_read)
+        reader, close = await open_reader(ours_read, 2**20)
         connection = ClientConnection(LineTransport(reader, await open_writer(ours_write)), chats, root=root)
         for each in (ours_read, ours_write):
             os.close(each)
         serving = asyncio.create_task(connection.run())
-        client_reader, client_close = await open_reader(theirs_read)
+        client_reader, client_close = await open_reader(theirs_read, 2**24)
         loop = asyncio.get_running_loop()
         pipe, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(theirs_write, "wb", 0)

@@ -26,7 +26,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.servers.acp.agent import AcpAgent
 from callboard.servers.acp.chats import Chats
 from callboard.servers.acp.session import AnyUpdate
-from callboard.servers.acp.transport import LineTransport
+from callboard.servers.acp.transport import MAX_MESSAGE, LineTransport
 from callboard.servers.stdio import StdioDescriptors, open_reader, open_writer, wait_for_orphaning
 from callboard.text.display import collapse
 
@@ -108,7 +108,7 @@ async def serve_client(wire: StdioDescriptors, chats: Chats, *, root: Path | Non
     """Serves one client. Ends when it, or the parent, is gone, and at SIGTERM."""
     loop = asyncio.get_running_loop()
     writer = await open_writer(wire.write)
-    reader, close = await open_reader(wire.read)
+    reader, close = await open_reader(wire.read, MAX_MESSAGE)
     connection = ClientConnection(LineTransport(reader, writer), chats, root=root)
     terminated = asyncio.Event()
     serving = asyncio.create_task(connection.run())

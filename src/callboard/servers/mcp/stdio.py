@@ -17,8 +17,10 @@ from mcp.server.stdio import stdio_server
 
 from callboard.errors import CallerError
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.stdio import MAX_LINE, StdioDescriptors, Writer, open_reader, open_writer, wait_for_orphaning
+from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, wait_for_orphaning
 
+MAX_LINE: Final = 64 * 1024 * 1024
+"""Bytes of one message."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -26,7 +28,7 @@ async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
     """Serves one client until it is gone, or SIGTERM. Raises CallerError for a message of more than MAX_LINE."""
     loop = asyncio.get_running_loop()
     written = await open_writer(wire.write)
-    reader, close = await open_reader(wire.read)
+    reader, close = await open_reader(wire.read, MAX_LINE)
     lines = _Lines(reader, written)
     options = server.protocol.create_initialization_options()
 

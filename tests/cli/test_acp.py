@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+from acp import text_block
+from acp.stdio import spawn_agent_process
+from tests.cli.conftest import COMMAND
+from tests.servers.acp.conftest import Editor
+
+from callboard.coding.jobs.store import JobStore
+from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
+from callboard.testing import FakeBackend, Silence
+
+EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
+
+
+def call(name, arguments):
+    return [
+        ReplyStarted(),
+        InvocationStarted(0, "call_1", name),
+        InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
+        ReplyEnded("invocations"),
+    ]
+
+
+def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
+    """What is not the protocol goes to standard error, and the model's request ends with the turn."""
+    place = tmp_path / "project"
+    place.mkdir()
+    (place / "calc.py").write_text("a - b\n")
+    editor = Editor()
+
+    async def scenario():
+        replies = [call("file", EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")])]
+        async with FakeBackend(replies) as backend:
+            arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--base-url", backend.url)
+            streams = {
+                "env": dict(os.environ),
+                "cwd": place,
+                "transport_kwargs": {"stderr": asyncio.subprocess.PIPE},
+            }
+            async with spawn_agent_process(editor, *COMMAND, *arguments, **streams) as (agent, process):
+                lines = []
+                agent._conn.add_observer(lambda event: lines.append(event.message))
+                started = await agent.initialize(protocol_version=1)
+                assert (started.protocol_version, started.agent_info.name) == (1, "callboard")
+                assert started.agent_capabilities.load_session
+                session = (await agent.new_session(cwd=str(place))).session_id
+                answer = await agent.prompt(session_id=session, prompt=[text_block("mend it")])
+                assert answer.stop_reason == "end_turn"
+                turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("tell a story")]))
+                await editor.until(lambda: editor.text.endswith("Once upon"))
+                await agent.cancel(session_id=session)
+                assert (await turn).stop_reason == "cancelled"
+                await asyncio.wait_for(backend.disconnected.wait(), 20)
+                process.stdin.close()
+                assert await asyncio.wait_for(process.wait(), 20) == 0
+                return lines
+
+    lines = asyncio.run(scenario())
+    assert all(each["jsonrpc"] == "2.0" for each in lines)
+    assert caplog.records == []  # the client's library logs a line that it cannot read
+    assert (place / "calc.py").read_text() == "a + b\n"
+    assert len(editor.questions) == 1
+    (job,) = JobStore().all()
+    assert (job.type, job.state, job.output.files) == ("chat", "completed", ("calc.py",))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["hello"], "the editor says what to begin with"),
+        (["--resume", "20261123"], "the editor says what to begin with"),
+        (["--access", "yolo"], "no access 'yolo'"),
+    ],
+)
+def test_what_the_editor_says_is_no_option(typed, options, why):
+    result = typed("chat", "--acp", *options)
+    assert result.returncode == 2
+    assert why in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.chat.approval_policy import ApprovalPolicy
+from callboard.coding.tools import make_ensemble
+from callboard.coding.workspace.workspace import Workspace
+from callboard.configuration import load_settings
+from callboard.core import InvocationCanister
+from callboard.tools import Ensemble
+
+
+def read_file(path: str) -> str:
+    """Read something."""
+    return path
+
+
+def grep(pattern: str) -> str:
+    """Search something."""
+    return pattern
+
+
+class Person:
+    """Keeps the patterns that it was asked about."""
+
+    def __init__(self):
+        self.patterns = []
+        self.rules = []
+
+    async def __call__(self, invocation, why, *, changes=(), pattern=None):
+        self.patterns.append(pattern)
+        return "deny"
+
+
+@pytest.mark.parametrize("ensemble", ["theirs", "*"])
+def test_the_name_of_a_tool_of_ours_makes_no_other_tool_free(tmp_path, ensemble):
+    workspace, person = Workspace(tmp_path), Person()
+    request = JobRequest(kind="chat", directory=tmp_path, settings=load_settings({}, tmp_path, {}))
+    ours = make_ensemble(workspace, ["read_file", "bash"], single=True)
+    policy = ApprovalPolicy(
+        request,
+        person,
+        access="edit",
+        workspace=workspace,
+        ensembles=[ours, Ensemble(ensemble, [read_file, grep])],
+        on_question=lambda _: None,
+    )
+    own, other = policy._invokers["coding__read_file"], policy._invokers["grep"]
+    assert policy.decide(own, {"path": "a"}).permission == "allow"
+    assert policy.decide(policy._invokers[f"{ensemble}__read_file"], {"path": "a"}).permission == "ask"
+    assert policy.decide(other, {"pattern": "a"}).permission == "ask"
+    assert (policy.action_of(own, {}), policy.action_of("grep", {})) == ("read_file", "")
+    asyncio.run(policy.approve(InvocationCanister("c1", "grep", {"pattern": "a"}, ""), "may grep run"))
+    # A pattern that would allow more than this tool is not offered.
+    assert person.patterns == ["theirs/grep" if ensemble == "theirs" else ""]

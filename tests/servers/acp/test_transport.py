@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from callboard.servers.acp.transport import LineTransport
+
+
+class Client:
+    """What was posted to it."""
+
+    def __init__(self):
+        self.lines = []
+
+    def post(self, text):
+        self.lines.append(text)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def receive():
+    """The messages of these bytes, and what the client was told."""
+
+    def receive(data, **options):
+        async def scenario():
+            reader, client = asyncio.StreamReader(limit=64), Client()
+            reader.feed_data(data)
+            reader.feed_eof()
+            transport = LineTransport(reader, client, **options)
+            messages = []
+            while (message := await transport.receive()) is not None:
+                messages.append(message)
+            return messages, [json.loads(line) for line in client.lines]
+
+        return asyncio.run(scenario())
+
+    return receive
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_line_is_a_message(receive, end):
+    assert receive(b'\n{"id": 1, "method": "a"}\n \n{"id": 2}' + end) == ([{"id": 1, "method": "a"}, {"id": 2}], [])
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "identifier"),
+    [
+        (b"nonsense", -32700, None),
+        (b"\xff\xfe", -32700, None),
+        (b"[" * 100_000, -32700, None),
+        (b"[]", -32600, None),
+        (b'"text"', -32600, None),
+        (b'{"id": [], "result": 1}', -32600, None),
+        (b'{"id": true, "method": "a"}', -32600, None),
+        (b'{"id": "x", "method": ["a"]}', -32600, "x"),
+    ],
+)
+def test_what_is_no_message_is_answered_and_the_next_one_read(receive, line, code, identifier):
+    messages, errors = receive(line + b'\n{"id": 1}\n')
+    assert messages == [{"id": 1}]
+    assert [(each["id"], each["error"]["code"]) for each in errors] == [(identifier, code)]
+
+
+def test_a_message_that_is_too_long_is_refused_and_the_next_one_read(receive):
+    messages, errors = receive(b'{"a": "' + b"x" * 10_000 + b'"}\n{"id": 1}\n', max_message=1000)
+    assert messages == [{"id": 1}]
+    assert "at most 1000 bytes" in errors[0]["error"]["message"]
+
+
+def test_a_long_message_is_read_whole(receive):
+    message = {"text": "x" * 10_000}
+    assert receive(json.dumps(message).encode()) == ([message], [])
