@@ -180,6 +180,26 @@ async def test_an_agent_that_was_made_later_is_not_run_here():
 
 
 @run_async
+async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkeypatch):
+    """Also where the job names the model by its agent alone."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "callboard").mkdir()
+    told = tmp_path / "told"
+    (tmp_path / "callboard" / "callboard.toml").write_text(
+        "[jobs.models.scripted]\nstarts_per_minute = 1\n"
+        f"[[jobs.notify]]\ncommand = ['/bin/sh', '-c', 'cat > {told}.part && mv {told}.part {told}']\n"
+    )
+    await (await jobs.submit(adder, "What is 1 + 2?")).result()
+    second = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
+    while (job := await second.read()).state in {"pending", "running"}:  # noqa: ASYNC110  # DBOS does it
+        await asyncio.sleep(0.01)
+    assert (job.state, job.waits_for, job.model) == ("waiting", "rate_limit", "")
+    while not told.exists():  # noqa: ASYNC110  # another process makes it
+        await asyncio.sleep(0.01)
+    assert '"state":"completed"' in told.read_text()
+
+
+@run_async
 async def test_a_database_that_cannot_be_opened_is_told_each_time(monkeypatch):
     monkeypatch.setenv(VARIABLE, "mysql://elsewhere/jobs")
     for _ in range(2):

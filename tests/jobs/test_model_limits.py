@@ -25,6 +25,9 @@ class Kind:
     def find_obstacle(self, _):
         return ""
 
+    def find_model(self, job):
+        return job.input.get("asks", "")
+
     async def describe_interruption(self, _segment, _call):
         return ""
 
@@ -35,24 +38,25 @@ def limits(database):
     return [ModelLimits(database, {MODEL: 6}, clock=lambda: NOW) for _ in range(2)]
 
 
-def make_job(model=MODEL, **fields):
-    return JobSummary(id="a", kind="test", model=model, created_at=NOW, updated_at=NOW, **fields)
+def make_job(**fields):
+    return JobSummary(id="a", kind="test", model=MODEL, created_at=NOW, updated_at=NOW, **fields)
 
 
 @run_async
 async def test_the_starts_of_a_model_are_spaced_whichever_worker_asks(database, limits):
-    pauses = await asyncio.gather(*[limits[at % 2].reserve(make_job()) for at in range(8)])
+    pauses = await asyncio.gather(*[limits[at % 2].reserve(make_job(), MODEL) for at in range(8)])
     assert sorted(pause for pause, _ in pauses) == [0, 10, 20, 30, 40, 50, 60, 70]
     assert pauses[0][1] == "6 of openai:gpt-4o may start a minute"
-    assert (await limits[0].reserve(make_job("openai:gpt-4o-mini")))[0] == 0
+    assert (await limits[0].reserve(make_job(), "openai:gpt-4o-mini"))[0] == 0
     later = ModelLimits(database, {MODEL: 6}, clock=lambda: NOW + timedelta(minutes=5))
-    assert [(await later.reserve(make_job()))[0] for _ in range(2)] == [0, 10]
+    assert [(await later.reserve(make_job(), MODEL))[0] for _ in range(2)] == [0, 10]
 
 
+@pytest.mark.parametrize("fields", [{"model": MODEL}, {"input": {"asks": MODEL}}], ids=["row", "kind"])
 @run_async
-async def test_a_segment_that_has_waited_starts(store, queue, limits):
+async def test_a_segment_that_has_waited_starts(store, queue, limits, fields):
     runner = SegmentRunner(store, [Kind()], limits=limits[0])
-    first, second = [await store.create("test", model=MODEL) for _ in range(2)]
+    first, second = [await store.create("test", **fields) for _ in range(2)]
     for job in (first, second):
         await runner(job.id, 1, SegmentControl("a"))
     assert (await store.get(first.id)).state == "completed"
@@ -67,7 +71,7 @@ async def test_a_segment_that_has_waited_starts(store, queue, limits):
 @run_async
 async def test_a_job_that_was_removed_or_cancelled_waits_for_nothing(store, limits):
     runner = SegmentRunner(store, [Kind()], limits=limits[0])
-    await limits[0].reserve(make_job())
+    await limits[0].reserve(make_job(), MODEL)
     job = await store.create("test", model=MODEL)
     await store.claim(job.id, 1, "dead")
     await store.request_cancel(job.id)

@@ -90,6 +90,10 @@ class RunKind:
             return ""
         return f"the worker that took it works in another directory; start callboard worker in {job.directory}"
 
+    def find_model(self, _job: DurableJob) -> str:
+        """None: a row of the kind says so."""
+        return ""
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)

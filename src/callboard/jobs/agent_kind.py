@@ -74,6 +74,11 @@ class AgentKind:
             return ""
         return f"the worker that took it does not know its agent; start: callboard worker --agents {reference}"
 
+    def find_model(self, job: DurableJob) -> str:
+        """That of its agent: whoever submitted the job may know no more than the agent's reference."""
+        agent = self.agents.get(job.input.get("agent", ""))
+        return agent.model.name if agent is not None else ""
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         job_input = msgspec.convert(segment.job.input, AgentInput)

@@ -7,6 +7,7 @@ may run it as well. Beside PostgreSQL workers run it, on this host or on others.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,7 +17,6 @@ from weakref import WeakKeyDictionary
 
 from callboard.agent import Agent
 from callboard.agent.arguments import read_history
-from callboard.configuration.jobs import QueueSettings
 from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
@@ -28,8 +28,12 @@ from callboard.jobs.references import agent_queue, find_reference, find_referenc
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
 from callboard.jobs.worker import Worker
 from callboard.loop import Limits
+
+
+_log = logging.getLogger("callboard.jobs")
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -168,10 +172,13 @@ class JobClient:
         async with self._starting:
             if not self._agents:
                 # The queues of a worker are those that it began with, so it begins with all agents of the process.
+                settings = await asyncio.to_thread(load_job_settings)
                 self._agents = {**find_references(), reference: agent}
-                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self.streams)
-                queues = {agent_queue(each): QueueSettings() for each in self._agents}
+                limits = model_limits(settings, self._database)
+                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self.streams, limits=limits)
+                queues = queue_settings(settings, [agent_queue(each) for each in self._agents])
                 worker = EmbeddedWorker(partial(Worker, self._engine, self.store, runner, queues=queues))
+                await self._open.enter_async_context(open_services(self.store, settings, queues, _log.warning))
                 await self._open.enter_async_context(worker)
             elif reference not in self._agents:
                 hint = "make all agents before the first job is submitted, or start a worker with --agents"

@@ -125,6 +125,10 @@ class CodingKind:
         """None: what it needs is there, for its queue is served by no other process."""
         return ""
 
+    def find_model(self, _job: DurableJob) -> str:
+        """None: a row of the kind says so."""
+        return ""
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job until it ends, waits, or gives way to the next segment."""
         job = segment.job

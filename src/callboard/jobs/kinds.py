@@ -60,6 +60,10 @@ class JobKind(Protocol):
         """
         ...
 
+    def find_model(self, job: DurableJob) -> str:
+        """The name of the model that a job asks whose row does not say so; empty where none is known."""
+        ...
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job from its conversation and memory. A CallboardError fails it, and its text is the error.
 

@@ -33,20 +33,20 @@ class ModelLimits:
         self._limits = limits
         self._clock = clock
 
-    async def reserve(self, job: JobSummary) -> tuple[float, str]:
-        """How many seconds the job's present segment has to wait, which is about to start, and why."""
-        limit = self._limits.get(job.model)
+    async def reserve(self, job: JobSummary, model: str) -> tuple[float, str]:
+        """How many seconds the job's present segment has to wait, which is about to start and asks a model, and why."""
+        limit = self._limits.get(model)
         if limit is None or (job.state == "waiting" and job.waits_for == "rate_limit"):
             return 0, ""
         now = to_microseconds(self._clock())
 
         def take(connection: Connection) -> int:
-            connection.execute(insert_once(model_starts, connection), {"model": job.model, "next_at": now})
-            row = model_starts.c.model == job.model
+            connection.execute(insert_once(model_starts, connection), {"model": model, "next_at": now})
+            row = model_starts.c.model == model
             start: int = connection.scalar(select(model_starts.c.next_at).where(row).with_for_update()) or now
             start = max(start, now)
             connection.execute(update(model_starts).where(row).values(next_at=start + _MINUTE // limit))
             return start
 
         pause = (await self._database.run(take) - now) / 1e6
-        return pause, f"{limit} of {job.model} may start a minute"
+        return pause, f"{limit} of {model} may start a minute"

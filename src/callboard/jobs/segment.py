@@ -184,7 +184,9 @@ class SegmentRunner:
             job = await self._store.get(identifier)
         except CallerError:  # it was removed, which its claim will say
             return 0, ""
-        return (0, "") if self._find_obstacle(job) else await self._limits.reserve(job)
+        if self._find_obstacle(job):
+            return 0, ""
+        return await self._limits.reserve(job, job.model or self._kinds[job.kind].find_model(job))
 
     async def _run(self, claim: Claim, watch: SegmentWatch) -> None:
         if claim.job.cancel_requested:

@@ -57,6 +57,10 @@ class ResponseKind:
         """None: what it needs is there, for its queue is served by no other process."""
         return ""
 
+    def find_model(self, _job: DurableJob) -> str:
+        """None: a row of the kind says so."""
+        return ""
+
     async def run(self, segment: JobSegment) -> Outcome:
         """Make the response, or keep the one that was made."""
         try:
