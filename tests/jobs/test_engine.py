@@ -12,6 +12,7 @@ import dbos._scheduler
 import dbos._workflow_commands
 import pytest
 import sqlalchemy as sa
+from dbos._sys_db import SystemDatabase
 
 from callboard.coding.jobs.log import Notice
 from callboard.configuration.jobs import QueueSettings
@@ -417,3 +418,6 @@ def test_dbos_reads_what_is_changed_in_it():
         "_STARTUP_FAST_POLL_DURATION_SEC": dbos._scheduler.dynamic_scheduler_loop,
     }
     assert all(name in function.__code__.co_names for name, function in intervals.items())
+    assert "background_job_lock" in dbos._workflow_commands._run_background_jobs.__code__.co_names
+    with SystemDatabase.background_job_lock(None, "any") as is_ours:
+        assert is_ours

@@ -32,7 +32,6 @@ from callboard.jobs.user_settings import load_job_settings, model_limits, open_s
 from callboard.jobs.worker import Worker
 from callboard.loop import Limits
 
-
 _log = logging.getLogger("callboard.jobs")
 
 

@@ -25,6 +25,8 @@ import dbos._workflow_commands
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions
 from dbos._serialization import DBOSPortableJSONSerializer, DefaultSerializer
+from dbos._sys_db import SystemDatabase
+from dbos._sys_db_postgres import PostgresSystemDatabase
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -383,6 +385,9 @@ def _prepare_dbos() -> None:
     pickles: Any = DefaultSerializer
     pickles.deserialize = _refuse_pickle
     dbos._workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = DELAY_SECONDS  # noqa: SLF001  # a second by default
+    # On PostgreSQL one process at a time looks, in a transaction that stays open between two looks. As long as it does, no
+    # old version of any row may go, and each round leaves several. So each process looks, as DBOS has it elsewhere.
+    PostgresSystemDatabase.background_job_lock = SystemDatabase.background_job_lock  # type: ignore[method-assign]
     dbos._scheduler._STARTUP_FAST_POLL_DURATION_SEC = 0  # noqa: SLF001  # of schedules of its own, which we have not
 
 
