@@ -20,6 +20,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "local": ("a model of this machine", ("xllamacpp",)),
     "mcp": ("MCP", ("mcp",)),
     "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
+    "prices": ("the price of a model", ("genai_prices",)),
     "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),
 }
 """What needs each extra, and the modules by which it is known to be installed."""

@@ -194,7 +194,7 @@ def test_seconds_end_a_reply_that_never_comes():
 
 
 def test_usage_and_cost_are_on_the_result():
-    profile = {"price_input": 2.0, "price_output": 10.0}
+    profile = {"prices": {"input": 2.0, "output": 10.0}}
     model = ScriptedModel([["Hi.", Usage(1000, 100)]], profile=profile)
     result = Agent(model).run_sync("?")
     assert (result.usage, result.cost) == (Usage(1000, 100), 0.003)

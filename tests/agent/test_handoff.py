@@ -157,7 +157,7 @@ def test_a_conversation_that_is_handed_round_for_ever_ends_at_the_limit():
 
 def test_usage_and_cost_are_of_all_agents_and_by_the_prices_of_each():
     def model(*replies, price):
-        profile = {"price_input": price, "price_output": 0.0}
+        profile = {"prices": {"input": price, "output": 0.0}}
         return ScriptedModel([[Usage(1_000_000, 10), each] for each in replies], profile=profile)
 
     other = Agent(model("Done.", price=3.0))

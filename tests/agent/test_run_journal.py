@@ -240,7 +240,7 @@ def interrupted(*calls, results=(), **progress):
 class Desk:
     """An agent that books rooms, which wants approval."""
 
-    def __init__(self, replies=("Done.",), **options):
+    def __init__(self, replies=("Done.",), *, profile=None, **options):
         self.booked = []
 
         @tool(approval=True)
@@ -249,7 +249,7 @@ class Desk:
             self.booked.append(room)
             return f"booked {room}"
 
-        self.model = ScriptedModel(replies)
+        self.model = ScriptedModel(replies, profile=profile)
         self.agent = Agent(self.model, [book], **options)
 
     def go_on(self, journal, **options):
@@ -374,13 +374,13 @@ def test_a_journal_is_of_its_kind():
         (Limits(rounds=1), {"rounds": 1}, "no answer within 1 rounds"),
         (Limits(calls=4), {"calls": 3}, "no answer within 4 calls"),
         (Limits(tokens=100), {"usage": Usage(input=90, output=10)}, "100 tokens are used, of 100"),
-        (Limits(cost=2.0), {"cost": 2.5}, "the cost is 2.5, of 2"),
+        (Limits(cost=2.0), {"cost": 2.5}, "the budget is spent: $2.5 of $2"),
         (Limits(seconds=60.0), {"seconds": 61.0}, "60 seconds are over"),
     ],
 )
 def test_limits_count_what_was_used_before_the_interruption(limits, progress, why):
     journal = interrupted(BOOK, results=[ResultCanister("booked 7", invocation_id="c0")], **progress)
-    result = Desk(limits=limits).go_on(journal)
+    result = Desk(limits=limits, profile={"prices": {"input": 1.0, "output": 1.0}}).go_on(journal)
     assert (result.state, result.why) == ("incomplete", why)
 
 

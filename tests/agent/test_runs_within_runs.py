@@ -60,7 +60,8 @@ def result_texts(result):
 
 def priced(*replies, price=1.0):
     return ScriptedModel(
-        [[Usage(1_000_000, 0), each] for each in replies], profile={"price_input": price, "price_output": 0.0}
+        [[Usage(1_000_000, 0), *(each if isinstance(each, list) else [each])] for each in replies],
+        profile={"prices": {"input": price, "output": 0.0}},
     )
 
 
@@ -73,13 +74,26 @@ def test_what_an_inner_run_takes_is_counted_in_the_outer_result():
 
 
 def test_a_cost_that_is_not_known_makes_the_sum_unknown_and_is_no_way_round_a_limit():
-    inner = Agent(ScriptedModel([[TOKENS, "13"]]))
-    outer = [inner.as_tool("ask", "Asks.")]
-    result = Agent(priced(ASK, "Done."), outer, limits=Limits(cost=100)).run_sync("?")
+    def asked():
+        return [Agent(ScriptedModel([[TOKENS, "13"]])).as_tool("ask", "Asks.")]
+
+    result = Agent(priced(ASK, "Done."), asked()).run_sync("?")
     assert (result.state, result.cost) == ("completed", None)
-    inner = Agent(ScriptedModel([[TOKENS, "13"]]))
-    agent = Agent(priced(ASK, ASK), [inner.as_tool("ask", "Asks.")], limits=Limits(cost=0.5))
-    assert agent.run_sync("?").why == "the cost is 1, of 0.5"
+    result = Agent(priced(ASK, "Done."), asked(), limits=Limits(cost=100)).run_sync("?")
+    assert (result.state, result.cost) == ("completed", 2.0)
+    assert result_texts(result)[0].startswith("Error: CallerError: limits.cost: a budget needs the price of scripted")
+    agent = Agent(priced(ASK, ASK), asked(), limits=Limits(cost=0.5))
+    assert agent.run_sync("?").why == "the budget is spent: $1 of $0.5"
+
+
+def test_a_run_within_one_whose_budget_is_spent_asks_for_nothing():
+    inner = Agent(priced("13", "13"))
+    tools = [inner.as_tool("ask", "Asks.")]
+    calls = [Call("ask", {"prompt": "?"}, identifier) for identifier in ("c1", "c2")]
+    agent = Agent(priced(calls, "Done."), tools, limits=Limits(cost=1.5), max_parallel_calls=1)
+    result = agent.run_sync("?")
+    assert (result.state, result.cost, len(inner.model.requests)) == ("incomplete", 2.0, 1)
+    assert "the budget is spent: $2 of $1.5" in result_texts(result)[1]
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def talk(place):
         ("/mode full\n/tools", "bash         free  Runs a command"),
         ("/undo", "there is nothing to take back"),
         ("/diff", "nothing has changed"),
-        ("/cost", "0 tokens in (0 cached), 0 out, 0 rounds\n"),
+        ("/cost", "0 tokens in (0 cached), 0 out, 0 rounds, $0.0000\n"),
         ("/clear", "begins anew"),
     ],
 )

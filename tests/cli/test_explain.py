@@ -85,7 +85,7 @@ def test_every_fact_has_its_source(invoke):
 
 def test_for_people(invoke):
     lines = invoke("explain", "unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M").stdout.splitlines()
-    assert lines[:6] == [
+    assert lines[:7] == [
         "model    unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M (matched as qwen3-coder-30b)",
         "provider none named",
         "mode     native: the endpoint offers tools (default), and the model uses them (family qwen3-coder)",
@@ -93,6 +93,10 @@ def test_for_people(invoke):
         (
             "watched  qwen3_coder: what its text is watched for (family qwen3-coder: it leaves out <tool_call>, so that "
             "servers give its call as text)"
+        ),
+        (
+            'price    it is not known; write [prices."unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M"] with input and output, '
+            "in dollars a million tokens, into callboard.toml"
         ),
         "facts",
     ]
@@ -142,3 +146,19 @@ def test_what_a_person_gets_wrong(invoke, arguments, message):
     assert result.exit_code == 1
     assert isinstance(result.exception, CallerError)
     assert str(result.exception) == message
+
+
+def test_the_price_with_its_source_and_day(invoke, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config" / "callboard").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "config" / "callboard" / "callboard.toml"
+    file.write_text('[prices."gpt-5"]\ninput = 1\noutput = 2\ndate = 2026-11-01\n')
+    shown = invoke("explain", "openai:gpt-5").stdout
+    assert "price    a million tokens: input $1; output $2 (user, as of 2026-11-01)\n" in shown
+    listed = json.loads(invoke("explain", "openai:gpt-4o", "--json").stdout)["price"]
+    assert listed["source"].startswith("genai-prices ")
+    assert listed["prices"]["input"] > 0
+    assert listed["date"] > "2026"
+    assert "price    free (endpoint local)\n" in invoke("explain", "local:x").stdout
+    assert json.loads(invoke("explain", "openai:gpt-5", "--json").stdout)["facts"]["prices"]["value"]["input"] == 1

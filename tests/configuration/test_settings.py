@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from callboard.configuration.setting_keys import KEYS
 from callboard.configuration.settings import Settings
 from callboard.configuration.trust import RESTRICTING
 from callboard.errors import CallerError
-from callboard.profiles import resolve
+from callboard.profiles import Prices, resolve
 from callboard.tools import Invoker
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -305,3 +306,24 @@ def test_what_an_untrusted_project_may_set_is_documented():
     text = DOCUMENTED.read_text("utf-8")
     rows = text.partition("| key | what is made of it |\n| --- | --- |\n")[2].partition("\n\n")[0]
     assert rows.splitlines() == [f"| `{'.'.join(keys)}` | {each.meaning} |" for keys, each in RESTRICTING.items()]
+
+
+def test_prices_of_the_longest_pattern_are_a_fact_of_the_model(load, own):
+    own.write_text(
+        '[prices."gpt"]\ninput = 1\noutput = 2\n[prices."gpt-5"]\ninput = 3\noutput = 4\ncached = 0\ndate = 2026-11-01'
+    )
+    settings = load()
+    prices = resolve("openai:gpt-5", settings.profile("openai:gpt-5")).profile.prices
+    assert prices == Prices(input=3, output=4, cached=0, date=date(2026, 11, 1))
+    assert resolve("openai:gpt-4o", settings.profile("openai:gpt-4o")).profile.prices == Prices(input=1, output=2)
+    assert settings.profile("openai:o3") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [("input = -1\noutput = 2", "prices"), ("input = 1", "output"), ("input = 1\noutput = 2\ninptu = 3", "inptu")],
+)
+def test_a_mistake_in_prices_is_told_with_its_line(load, own, line, complaint):
+    own.write_text(f'[prices."gpt-5"]\n{line}')
+    with pytest.raises(CallerError, match=rf"callboard.toml:\d+: .*{complaint}"):
+        load()

@@ -68,10 +68,12 @@ HOSTILE = [
             "key_variable = 'GITHUB_TOKEN'",
             "wire = 'messages'",
             "context_tokens = 1000000",
-            "price_input = 0",
+            "max_tokens = 1",
         )
     ),
     "max_rounds = 1000000000",
+    "budget = 1000000000.0",
+    "[prices.'*']\ninput = 0\noutput = 0",
     "[coding.limits]\nmax_inference_runs = 1000000000",
     "[coding.limits]\nmax_task_duration_minutes = 1e300",
     "[coding.limits]\ncommand_seconds = inf",
@@ -97,6 +99,7 @@ HOSTILE = [
 OWN = """
 model = "openai:gpt-4o"
 max_rounds = 10
+budget = 1.0
 [permissions]
 deny = ["secret"]
 [mcp.known]
@@ -338,5 +341,5 @@ def test_every_key_of_an_untrusted_projects_file_is_in_the_table_or_told(project
 
 
 def test_no_fact_of_a_profile_and_no_new_key_is_taken_by_default():
-    assert {keys[0] for keys in RESTRICTING} == {"model", "max_rounds", "permissions", "coding"}
+    assert {keys[0] for keys in RESTRICTING} == {"model", "max_rounds", "budget", "permissions", "coding"}
     assert not {keys[-1] for keys in RESTRICTING} & {*Profile.__struct_fields__}

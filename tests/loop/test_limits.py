@@ -14,6 +14,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop, LoopRules
+from callboard.loop.limits import Budget
 from callboard.profiles import Prices
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
 
@@ -93,7 +94,7 @@ def test_a_success_forgives_the_errors_before_it():
     ("limits", "prices", "why"),
     [
         (Limits(tokens=30), None, "30 tokens are used, of 30"),
-        (Limits(cost=0.04), Prices(input=1000, output=2000), "the cost is 0.04, of 0.04"),
+        (Limits(cost=0.04), Prices(input=1000, output=2000), "the budget is spent: $0.04 of $0.04"),
     ],
 )
 def test_when_tokens_or_money_are_used_up_nothing_more_is_asked(limits, prices, why):
@@ -109,9 +110,36 @@ def test_when_the_seconds_are_over_nothing_more_is_asked():
     assert run.round() == Finish("incomplete", "", "60 seconds are over")
 
 
-def test_cached_tokens_have_their_own_price():
-    assert Prices(input=2, output=10, cached=1).cost(Usage(1_000_000, 100_000, 500_000)) == 2.5
-    assert Prices(input=2, output=10).cost(Usage(1_000_000, 0, 500_000)) == 2.0
+class Unlisted:
+    """A price that nobody knows."""
+
+    def cost(self, usage, now):
+        return None
+
+
+def budget_after(usages, prices, *, limit=1.0):
+    budget = Budget(Limits(cost=limit), prices)
+    for usage in usages:
+        budget.add(usage, prices, NOW)
+    return budget
+
+
+def test_an_unknown_cost_is_none_and_nothing_more_is_asked_under_a_budget():
+    prices = Prices(input=1, output=1)
+    for usages, pricing in (([Usage(1, 1)], Unlisted()), ([Usage(1, 1), Usage()], prices)):
+        budget = budget_after(usages, pricing)
+        assert budget.cost is None
+        assert budget.exhaustion_reason() == "the cost is not known any more, and there is a budget of $1"
+
+
+def test_tokens_that_nobody_counted_are_free_where_all_are():
+    assert budget_after([Usage()], Prices(input=0, output=0)).cost == 0.0
+
+
+def test_an_unknown_cost_of_an_inner_run_makes_that_of_the_outer_one_unknown():
+    outer = Budget(Limits(), Prices(input=1, output=1))
+    Budget(Limits(), Unlisted(), outer).add(Usage(1, 1), Unlisted(), NOW)
+    assert (outer.cost, outer.usage, outer.is_bounded) == (None, Usage(1, 1), False)
 
 
 @pytest.mark.parametrize("bound", [{"rounds": 0}, {"cost": -1.0}, {"seconds": 0}])

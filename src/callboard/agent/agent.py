@@ -267,6 +267,11 @@ class Agent(Generic[OutputT_co]):
         if not (canisters or question.content or results or approvals):
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
         now = settings.clock()
+        bounds = limits or settings.limits
+        if (bounds is not None and bounds.cost is not None) or (outer is not None and outer.budget.is_bounded):
+            from callboard.profiles.prices import require_price  # noqa: PLC0415  # of few runs
+
+            require_price(active.rules.prices, active.model.name, now, path="limits.cost")
         progress = journal.progress if journal is not None else None
         added: list[Canister] = []
         resumption: Resumption | None = None
@@ -284,9 +289,7 @@ class Agent(Generic[OutputT_co]):
             )
             if not (added or resumption) and ends_with_model(canisters):
                 added = [UserCanister(contents(GO_ON), timestamp=now)]
-        loop = active.loop(
-            [*canisters, *added], limits=limits or settings.limits, outer=outer.budget if outer is not None else None
-        )
+        loop = active.loop([*canisters, *added], limits=bounds, outer=outer.budget if outer is not None else None)
         return Run(
             RunSettings(
                 loop=loop,

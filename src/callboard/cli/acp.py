@@ -59,7 +59,7 @@ class EditorChats:
 
         options: dict[str, Any] = dict(self._options)
         if earlier is not None:
-            options = {name: value or earlier.input.get(name, "") for name, value in options.items()}
+            options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
         models = _list_models(settings.model, has_url=bool(settings.base_url))
         if model:

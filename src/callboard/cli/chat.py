@@ -19,6 +19,7 @@ from callboard.cli import complete
 from callboard.cli.chat_commands import QUIT, parse_command, run_command
 from callboard.cli.job_commands import BaseUrl, Directory, Model, NoSandbox, Verbose
 from callboard.cli.line_editor import Interrupted
+from callboard.cli.options import Budget
 
 if TYPE_CHECKING:
     from callboard.cli.jobs import JobDisplay
@@ -52,6 +53,7 @@ def chat(
         str,
         typer.Option(help="read-only, edit (asks before each change), or full (asks nothing).", show_default="edit"),
     ] = "",
+    budget: Budget = None,
     no_sandbox: NoSandbox = False,
     resume: Annotated[
         str,
@@ -75,17 +77,17 @@ def chat(
     from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
 
-    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access}
+    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access, "budget": budget}
     if acp:
         _serve_editor(options, directory, prompt or resume, without_sandbox=no_sandbox)
         return
     jobs = JobStore()
     earlier = _load_chat(jobs, resume) if resume else None
     if earlier is not None:
-        options = {name: value or earlier.input.get(name, "") for name, value in options.items()}
+        options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         directory = Path(earlier.directory)
     directory = directory.resolve()
-    settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
+    settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode", "budget")})
     request = JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=no_sandbox, **options)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     accessed = open_model(settings, display.tell, UNGATED)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from callboard.cli.approvals import HasTell
     from callboard.coding.chat.session import ChatSession
+    from callboard.core import Model
 
 _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -50,9 +52,20 @@ async def _undo(chat: ChatSession, _rest: str, display: HasTell) -> None:
     display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
 
 
+def _unknown_cost(model: Model) -> str:
+    """Why the cost is not known, and what to do about it."""
+    from callboard.modes import get_plan  # noqa: PLC0415  # not for --help
+    from callboard.profiles.prices import describe_pricing  # noqa: PLC0415  # as above
+
+    price = describe_pricing(get_plan(model).prices, model.name, datetime.now(UTC))
+    return f"; what it cost is not known: {price.why or 'not every reply said how many tokens it took'}" + (
+        f" ({price.hint})" if price.hint else ""
+    )
+
+
 async def _cost(chat: ChatSession, _rest: str, display: HasTell) -> None:
     usage = chat.usage
-    cost = "" if chat.cost is None else f", cost {chat.cost:.4f}"
+    cost = _unknown_cost(chat.model) if chat.cost is None and chat.rounds else f", ${chat.cost or 0.0:.4f}"
     display.tell(f"{usage.input} tokens in ({usage.cached} cached), {usage.output} out, {chat.rounds} rounds{cost}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +14,7 @@ from callboard.cli import complete
 from callboard.cli.settings import settings_here
 from callboard.modes import Plan, make_plan
 from callboard.profiles import Examination, Resolution, normalise, resolve
+from callboard.profiles.prices import PriceDescription, describe_pricing
 from callboard.text.display import display
 
 
@@ -32,7 +35,8 @@ def explain(
         mode=mode
     )  # as `callboard run` reads them: a mode in a file or a variable holds for all models
     resolution = resolve(model, settings.profile(model))
-    decided = make_plan(resolution, settings.mode)
+    url = settings.base_url or os.environ.get(resolution.profile.url_variable or "-", "")
+    decided = make_plan(resolution, settings.mode, base_url=url)
     facts = {fact: getattr(resolution.profile, fact) for fact in resolution.sources}
     why = resolution.mode_reason
     if settings.mode:
@@ -48,8 +52,9 @@ def explain(
             "dialect": decided.dialect.name,
             "watched": decided.watched.name if decided.watched else None,
             "watched_why": _watch_reason(decided, resolution),
+            "price": msgspec.to_builtins(_price(decided, resolution)),
             "examined": msgspec.to_builtins(resolution.examined),
-            "facts": {fact: _make_fact(resolution, fact, value) for fact, value in facts.items()},
+            "facts": {fact: _make_fact(resolution, fact, msgspec.to_builtins(value)) for fact, value in facts.items()},
         }
         typer.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
@@ -58,13 +63,33 @@ def explain(
     typer.echo(f"mode     {decided.mode.name}: {display(why)}")
     typer.echo(f"dialect  {decided.dialect.name}: how calls are spelled where the tools stand in the prompt")
     typer.echo(f"watched  {display(_describe_watched(decided, resolution))}")
+    typer.echo(f"price    {display(_describe_price(_price(decided, resolution)))}")
     if resolution.examined is not None:
         typer.echo(f"examined {_describe_examined(resolution.examined)}")
     typer.echo("facts")
     width = max(map(len, facts))
     for fact, value in facts.items():
         source = resolution.sources[fact] if fact == "watch" else resolution.known_from(fact)  # it is told above
-        typer.echo(f"  {fact:<{width}} {value!r:<30}{display(source)}")
+        typer.echo(f"  {fact:<{width}} {msgspec.to_builtins(value)!r:<30}{display(source)}")
+
+
+def _price(decided: Plan, resolution: Resolution) -> PriceDescription:
+    """What the model's tokens cost; who writes prices down is the source of them."""
+    price = describe_pricing(decided.prices, resolution.model, datetime.now(UTC))
+    if price.source or not price.prices:
+        return price
+    return msgspec.structs.replace(price, source=resolution.sources["prices"])
+
+
+def _describe_price(price: PriceDescription) -> str:
+    if not price.prices:
+        return f"{price.why}; {price.hint}"
+    if not any(price.prices.values()):
+        return f"free ({price.source})"
+    named = "; ".join(
+        [f"{name} ${each if isinstance(each, str) else f'{each:g}'}" for name, each in price.prices.items()]
+    )
+    return f"a million tokens: {named} ({price.source}{f', as of {price.date}' if price.date else ', no date'})"
 
 
 def _make_fact(resolution: Resolution, fact: str, value: Any) -> dict[str, Any]:

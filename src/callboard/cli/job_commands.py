@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 import typer
 
 from callboard.cli import complete
-from callboard.cli.options import Background, Wait
+from callboard.cli.options import Background, Budget, Wait
 
 if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
@@ -62,6 +62,7 @@ class JobOptions:
         int | None,
         typer.Option(min=1, help="Replies of the whole job; else as many as its phases have.", show_default=False),
     ] = None
+    budget: Budget = None
     access: Annotated[
         str, typer.Option(help="read-only, edit (files and tests), or full (commands too).", show_default="full")
     ] = ""
@@ -215,7 +216,7 @@ def _run(
 
     jobs = JobStore()
     directory = options.directory.resolve()
-    flags = {"model": options.model, "base_url": options.base_url, "max_rounds": options.max_rounds}
+    flags = {name: getattr(options, name) for name in ("model", "base_url", "max_rounds", "budget")}
     settings = settings_in(directory, flags)
     verbose = options.verbose or settings.coding.debug.enabled
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=options.as_json)
@@ -234,6 +235,7 @@ def _run(
         access=options.access,  # type: ignore[arg-type]  # JobRequest checks it, and the next
         workflow=options.workflow,  # type: ignore[arg-type]
         rounds=options.max_rounds,
+        budget=options.budget,
         without_sandbox=options.no_sandbox,
         allow_weaker_sandbox=options.allow_weaker_sandbox,
         keep_tree=options.keep,

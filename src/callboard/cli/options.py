@@ -15,6 +15,14 @@ import typer
 
 Options = TypeVar("Options")
 
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        help="US dollars that it may cost: then nothing more is asked for.",
+        show_default=False,
+        callback=lambda value: _check_budget(value),  # noqa: PLW0108  # it stands below
+    ),
+]
 Wait = Annotated[
     bool,
     typer.Option("--wait", help="Let a worker run it as with --background, and show it; ctrl-C leaves it running."),
@@ -25,6 +33,12 @@ Background = Annotated[
         "--background", help="Print the job's id, and let a worker run it; what needs your approval waits for it."
     ),
 ]
+
+
+def _check_budget(value: float | None) -> float | None:
+    if value is not None and not value > 0:
+        raise typer.BadParameter("a budget is above zero")
+    return value
 
 
 def takes_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:

@@ -14,7 +14,7 @@ import typer
 from callboard.cli import complete, interrupt, mcp_servers
 from callboard.cli.display import Display
 from callboard.cli.line_editor import read_line
-from callboard.cli.options import Background, Wait, takes_options
+from callboard.cli.options import Background, Budget, Wait, takes_options
 from callboard.core import InvocationCanister, Model, RunState, Verdict, encode_line
 from callboard.errors import CallerError
 
@@ -70,6 +70,7 @@ class RunCommandOptions:
     max_rounds: Annotated[
         int | None, typer.Option(min=1, help="Replies that may call tools.", show_default=str(MAX_ROUNDS))
     ] = None
+    budget: Budget = None
     latest: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the conversation that was begun last.")
     ] = False
@@ -112,6 +113,7 @@ def run(options: RunCommandOptions) -> None:
         ensembles=options.ensembles,
         mode=options.mode,
         max_rounds=options.max_rounds,
+        budget=options.budget,
     )
     # An argument or a file may have bytes that are no text.
     prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
@@ -200,7 +202,7 @@ def _make_agent(
         model,
         ensembles=ensembles,
         instructions=settings.instructions,
-        limits=Limits(rounds=settings.max_rounds),
+        limits=Limits(rounds=settings.max_rounds, cost=settings.budget),
         policy=settings.policy,
         approve=approve,
         store=conversation,

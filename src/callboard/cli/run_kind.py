@@ -47,6 +47,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mcp: list[str] | None = None
     mode: str = ""
     max_rounds: int | None = None
+    budget: float | None = None
 
 
 def run_queue(directory: str) -> str:
@@ -110,7 +111,7 @@ class RunKind:
                     model,
                     ensembles=ensembles,
                     instructions=settings.instructions,
-                    limits=Limits(rounds=settings.max_rounds),
+                    limits=Limits(rounds=settings.max_rounds, cost=settings.budget),
                     policy=settings.policy,
                 )
                 return await AgentKind({"": agent}).run(segment)

@@ -10,6 +10,7 @@ import msgspec
 from callboard.configuration.coding import CodingSettings
 from callboard.configuration.jobs import JobSettings
 from callboard.loop import Limits
+from callboard.profiles import Prices
 from callboard.tools import Policy
 
 Strings: TypeAlias = tuple[str, ...]
@@ -63,11 +64,20 @@ KEYS = (
         "CALLBOARD_MAX_ROUNDS",
         "--max-rounds",
     ),
+    SettingKey(
+        "budget",
+        Annotated[float, msgspec.Meta(gt=0)] | None,
+        None,
+        "US dollars that a run, a job or a chat may cost",
+        "CALLBOARD_BUDGET",
+        "--budget",
+    ),
     SettingKey("tools", Strings, (), "Python tools: `module:attribute` or `file.py`", "", "--tools"),
     SettingKey("ensembles", Strings, (), "directories of ensembles, or built-in ones", "", "--ensembles"),
     SettingKey("mcp", dict[str, dict[str, Any]], {}, "MCP servers, by name"),
     SettingKey("instructions", str, "", "what the model is told before the prompt", "CALLBOARD_INSTRUCTIONS"),
     SettingKey("profiles", dict[str, dict[str, Any]], {}, "facts of models, by pattern"),
+    SettingKey("prices", dict[str, Prices], {}, "what a million tokens cost in US dollars, by patterns of models"),
     SettingKey("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
     SettingKey("coding", CodingSettings, {}, "the coding agents"),
     SettingKey("jobs", JobSettings, JobSettings(), "durable jobs; in your own file only"),

@@ -22,7 +22,7 @@ from callboard.configuration.setting_keys import BY_NAME, KEYS, Permissions
 from callboard.configuration.toml import Document, read_document
 from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
-from callboard.profiles import Profile, facts_for
+from callboard.profiles import Prices, Profile, facts_for, prices_for
 from callboard.profiles.remarks import merge_rows, remark_kind, select_facts
 from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
@@ -46,11 +46,13 @@ class Settings(msgspec.Struct, frozen=True):
     base_url: str
     mode: str
     max_rounds: int
+    budget: float | None
     tools: tuple[str, ...]
     ensembles: tuple[str, ...]
     mcp: Mapping[str, DescribedServer]
     instructions: str
     profiles: Mapping[str, Mapping[str, Any]]
+    prices: Mapping[str, Prices]
     permissions: Permissions
     coding: CodingSettings
     jobs: JobSettings
@@ -59,8 +61,8 @@ class Settings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     def profile(self, model: str) -> dict[str, Any]:
-        """The facts of all patterns that match the model's name; a longer pattern wins."""
-        return facts_for(model, self.profiles)
+        """The facts and prices of all patterns that match the model's name; a longer pattern wins."""
+        return {**facts_for(model, self.profiles), **prices_for(model, self.prices)}
 
     @property
     def policy(self) -> Policy:
@@ -189,6 +191,11 @@ def _validate(document: Document) -> dict[str, Any]:
             servers = read_servers(value, place, base=Path(document.path).parent, mistake=CallerError)
             valid[name] = {each.settings.name: each for each in servers}
             continue
+        if name == "prices" and isinstance(value, Mapping):
+            valid[name] = {
+                each: convert_table(Prices, table, below(place, each), CallerError) for each, table in value.items()
+            }
+            continue
         to_kind = convert_table if kind is Permissions and isinstance(value, Mapping) else convert
         valid[name] = to_kind(kind, value, place, CallerError)
         if name == "coding":
@@ -220,6 +227,7 @@ def _merge_permissions(lower: Permissions, higher: Permissions) -> Permissions:
 
 _MERGERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "mcp": lambda lower, higher: {**lower, **higher},
+    "prices": lambda lower, higher: {**lower, **higher},
     "coding": merge_tables,
     "profiles": _merge_profiles,
     "permissions": _merge_permissions,

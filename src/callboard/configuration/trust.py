@@ -41,6 +41,10 @@ def _take_fewer_runs(users: int | None, projects: int) -> int:
     return min(projects, CHAT_ROUNDS if users is None else users)
 
 
+def _take_lower_budget(users: float | None, projects: float) -> float:
+    return projects if users is None else min(users, projects)
+
+
 def _keep_known_models(users: str, projects: str) -> str:
     """Prompts go only where the user's own settings send them: each model's name must be literally one of theirs."""
     try:
@@ -58,6 +62,7 @@ ONLY_TRUE: Final = Restriction("only `true`", lambda users, projects: users or p
 RESTRICTING: Final[Mapping[Keys, Restriction]] = {
     ("model",): NAMED,
     ("max_rounds",): LOWER,
+    ("budget",): Restriction(LOWER.meaning, _take_lower_budget),
     ("permissions", "deny"): ADDED,
     ("permissions", "ask"): ADDED,
     ("coding", "limits", "max_task_duration_minutes"): LOWER,

@@ -24,6 +24,7 @@ from callboard.core.canisters import (
     result_contents,
 )
 from callboard.core.events import (
+    TOKEN_KINDS,
     ApprovalAnswered,
     ApprovalAsked,
     ArgumentsPiece,
@@ -90,6 +91,7 @@ from callboard.core.stage import Pipe, Stage, Why, pipe
 __all__ = [
     "CUSTOM_KEY",
     "CUSTOM_SCHEMA",
+    "TOKEN_KINDS",
     "Allow",
     "Answer",
     "ApprovalAnswered",

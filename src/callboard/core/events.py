@@ -134,12 +134,18 @@ class InvocationIncomplete(_Event, frozen=True, tag="invocation_incomplete"):
 
 
 class Usage(_Event, frozen=True, tag="usage"):
-    """Tokens. `input` holds the `cached` ones, `output` the `reasoning` ones."""
+    """Tokens. `input` holds the `cached` ones and those of `cache_write`, `output` the `reasoning` ones."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
     reasoning: int = 0
+    cache_write: int = 0
+    """Tokens that the provider put into its cache."""
+    cache_write_1h: int = 0
+    """Those of them that it keeps for an hour, at a price of their own."""
+    model: str = ""
+    """The model that counted them, where one of several answered; a sum has none."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -147,7 +153,22 @@ class Usage(_Event, frozen=True, tag="usage"):
             self.output + other.output,
             self.cached + other.cached,
             self.reasoning + other.reasoning,
+            self.cache_write + other.cache_write,
+            self.cache_write_1h + other.cache_write_1h,
         )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage.from_counts({name: getattr(self, name) - getattr(other, name) for name in TOKEN_KINDS})
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int]) -> Usage:
+        """The usage of `counts`."""
+        return cls(**{name: counts[name] for name in TOKEN_KINDS if name in counts})  # type: ignore[arg-type]
+
+    def counts(self) -> dict[str, int]:
+        """The counts by name; those of writing to a cache where there are any."""
+        counts = {name: getattr(self, name) for name in TOKEN_KINDS}
+        return {name: count for name, count in counts.items() if count or not name.startswith("cache_")}
 
 
 class Note(_Event, frozen=True, tag="note"):
@@ -263,6 +284,9 @@ class RunEnded(_Event, frozen=True, tag="run_ended"):
     usage: Usage = Usage()
     cost: float | None = None
 
+
+TOKEN_KINDS = ("input", "output", "cached", "reasoning", "cache_write", "cache_write_1h")
+"""The kinds of tokens that a Usage counts."""
 
 ReplyEvent: TypeAlias = (
     ReplyStarted

@@ -82,7 +82,7 @@ class JobHandle:
             str(output.get("text", "")),
             job.error or job.reason,
             job.rounds,
-            Usage(**job.usage),
+            Usage.from_counts(job.usage),
             job.cost,
             self._agent,
         )

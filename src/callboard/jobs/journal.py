@@ -33,7 +33,6 @@ from callboard.jobs.segment import JobSegment
 
 _DIGITS: Final = 16
 """Of a digest: nobody forges one, it only tells calls apart."""
-_COUNTS: Final = ("input", "output", "cached", "reasoning")
 
 
 class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,7 +155,7 @@ class JobJournal:
         return Changes(
             rounds=before.rounds + progress.rounds,
             calls=before.calls + progress.calls,
-            usage={name: getattr(usage, name) for name in _COUNTS},
+            usage=usage.counts(),
             cost=before.cost + progress.cost if before.is_priced and progress.is_priced else None,
             memory={**job.memory, self._name: msgspec.to_builtins(notes)},
         )
@@ -181,7 +180,7 @@ def _subtract(
 ) -> RunProgress:
     """What a job has used besides the run that goes on."""
     start = start or RunProgress()
-    used = Usage(**{name: usage.get(name, 0) - getattr(start.usage, name) for name in _COUNTS})
+    used = Usage.from_counts(usage) - start.usage
     return RunProgress(
         rounds=rounds - start.rounds,
         calls=calls - start.calls,

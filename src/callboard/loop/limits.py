@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 import msgspec
 
 from callboard.core import RunProgress, Usage
 from callboard.errors import CallerError
-from callboard.profiles import Prices
+from callboard.profiles import Pricing
+
+_ONE_EACH = Usage(input=1, output=1)
 
 MAX_DEPTH = 16
 """Runs within runs; an agent may, through others, be a tool of itself."""
@@ -30,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tokens: int | None = None
     """Tokens of input and output together."""
     cost: float | None = None
-    """The cost, in the currency of the profile's prices."""
+    """The cost in US dollars. It needs a model whose price is known."""
     seconds: float | None = None
     """The time from the run's start."""
     output_retries: int = 1
@@ -51,14 +54,15 @@ class Budget:
     where the limits of one are reached. Raises CallerError where too many runs are within one another.
     """
 
-    def __init__(self, limits: Limits, prices: Prices | None, outer: Budget | None = None) -> None:
+    def __init__(self, limits: Limits, pricing: Pricing | None, outer: Budget | None = None) -> None:
         self.limits = limits
         self.usage = Usage()
         self.calls = 0
         """Calls that were run."""
         self._outer = outer
-        self._earlier = RunProgress()
-        self._by_prices: dict[Prices | None, Usage] = {prices: Usage()}
+        self.spent = 0.0
+        """The cost of the replies whose cost is known."""
+        self._is_priced = pricing is not None
         self.depth: int = outer.depth + 1 if outer else 0
         if self.depth > MAX_DEPTH:
             raise CallerError(f"more than {MAX_DEPTH} runs stand in one another", hint="answer without this agent")
@@ -66,20 +70,31 @@ class Budget:
     @property
     def cost(self) -> float | None:
         """The cost so far, None where the price of some of it is not known."""
-        return None if None in self._by_prices or not self._earlier.is_priced else self.spent
+        return self.spent if self._is_priced else None
 
-    def add(self, usage: Usage, prices: Prices | None) -> None:
-        """Count the usage of a reply."""
-        if usage != Usage():
-            self.usage += usage
-            self._by_prices[prices] = self._by_prices.get(prices, Usage()) + usage
-            if self._outer is not None:
-                self._outer.add(usage, prices)
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the cost has a bound, that of this run or of one that it is within."""
+        return self.limits.cost is not None or (self._outer is not None and self._outer.is_bounded)
+
+    def add(self, usage: Usage, pricing: Pricing | None, now: datetime) -> None:
+        """Count the usage of a reply. Tokens that nobody counted make the cost unknown, unless they are free."""
+        cost = pricing.cost(usage, now) if pricing is not None else None
+        if pricing is not None and usage == Usage() and pricing.cost(_ONE_EACH, now) != 0:
+            cost = None
+        self._add(usage, cost)
+
+    def _add(self, usage: Usage, cost: float | None) -> None:
+        self.usage += usage
+        self.spent += cost or 0.0
+        self._is_priced &= cost is not None
+        if self._outer is not None:
+            self._outer._add(usage, cost)  # noqa: SLF001  # of the same class
 
     def go_on(self, progress: RunProgress) -> None:
         """Count what the run had taken before it was interrupted."""
-        self._earlier = progress
         self.usage, self.calls = progress.usage, progress.calls
+        self.spent, self._is_priced = progress.cost, self._is_priced and progress.is_priced
 
     def add_calls(self, count: int) -> None:
         """Count calls that are run."""
@@ -100,11 +115,7 @@ class Budget:
         if limits.tokens is not None and used >= limits.tokens:
             return f"{used} tokens are used, of {limits.tokens}"
         if limits.cost is not None and self.spent >= limits.cost:
-            return f"the cost is {self.spent:.4g}, of {limits.cost:.4g}"
+            return f"the budget is spent: ${self.spent:.4g} of ${limits.cost:.4g}"
+        if limits.cost is not None and not self._is_priced:
+            return f"the cost is not known any more, and there is a budget of ${limits.cost:.4g}"
         return self._outer.exhaustion_reason() if self._outer is not None else ""
-
-    @property
-    def spent(self) -> float:
-        """The cost of the tokens whose price is known."""
-        priced = [prices.cost(usage) for prices, usage in self._by_prices.items() if prices is not None]
-        return self._earlier.cost + sum(priced)

@@ -87,7 +87,7 @@ from callboard.core import (
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import PendingCalls
-from callboard.profiles import Prices
+from callboard.profiles import Pricing
 from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_reason
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class LoopRules(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Policy = Policy()
     """Which calls run, which are denied, and which a person is asked about."""
-    prices: Prices | None = None
+    prices: Pricing | None = None
     """Make the cost of the tokens; without them it is unknown."""
     answer_after: AnswerAfter = "model"
     """When the last reply is asked for."""
@@ -258,6 +258,9 @@ class Loop:
     def start(self, now: datetime) -> list[Action]:
         """The first actions of the run."""
         self._set_deadline(now)
+        # A run within another one may find that one's limits used up.
+        if exhausted := self._exhaustion_reason(now):
+            return self._move([Finish("incomplete", "", exhausted)])
         return self._move([self._call_model()])
 
     def resume(
@@ -425,11 +428,11 @@ class Loop:
             case Note(code="format", text=text):
                 self._format_complaint = f"Error: {text}"
             case ReplyEnded(reason="retry"):
-                self._count_usage()
+                self._count_usage(now)
                 self._reply = []
                 self._has_hallucinated, self._format_complaint = False, ""
             case ReplyEnded(reason=reason):
-                return self._decide(self._keep_reply(now), reason, now)
+                return self._decide(self._keep_reply(now, is_whole=True), reason, now)
             case ReplyFailed(message=message):
                 text = self._keep_reply(now)
                 self._settle_calls("the reply failed before the call could run", now)
@@ -438,13 +441,15 @@ class Loop:
                 pass
         return []
 
-    def _count_usage(self) -> None:
-        self.budget.add(self._reply_usage, self._rules.prices)
+    def _count_usage(self, now: datetime, *, is_whole: bool = False) -> None:
+        """Count what the reply took. One that did not come whole may have cost nothing."""
+        if is_whole or self._reply_usage != Usage():
+            self.budget.add(self._reply_usage, self._rules.prices, now)
         self._reply_usage = Usage()
 
-    def _keep_reply(self, now: datetime) -> str:
+    def _keep_reply(self, now: datetime, *, is_whole: bool = False) -> str:
         """The reply goes into the transcript. Its text."""
-        self._count_usage()
+        self._count_usage(now, is_whole=is_whole)
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         reply = _separate_identifiers(reply)
         self.transcript += reply

@@ -10,7 +10,7 @@ import msgspec
 
 from callboard.dialects import JSON, Dialect, ToolForm, dialect_of, get_dialect
 from callboard.errors import CallerError
-from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Prices, Resolution
+from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Pricing, Resolution
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class Plan(msgspec.Struct, frozen=True):
     context_tokens: int = 0
     max_tools: int = 0
     cache_seconds: float = 300.0
-    prices: Prices | None = None
+    prices: Pricing | None = None
 
     @property
     def thinks_first(self) -> bool:
@@ -84,8 +84,17 @@ def get_mode(name: str) -> Mode:
     return MODES[name]
 
 
-def make_plan(resolution: Resolution, mode: str = "") -> Plan:
-    """The plan of a resolved model; `mode` overrides its own. Raises CallerError for one there is not."""
+def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> Plan:
+    """The plan of a resolved model.
+
+    Args:
+        resolution: What is known of the model.
+        mode: Overrides its own.
+        base_url: The address that is asked, where it is not the endpoint's own: who is asked sets the price.
+
+    Raises:
+        CallerError: There is no such mode.
+    """
     row = get_mode(mode or resolution.mode)
     profile = resolution.profile
     own = _own_dialect(profile.response_template) if profile.response_template and not row.dialect else None
@@ -117,8 +126,17 @@ def make_plan(resolution: Resolution, mode: str = "") -> Plan:
         context_tokens=profile.context_tokens,
         max_tools=profile.max_tools,
         cache_seconds=profile.cache_seconds,
-        prices=profile.prices,
+        prices=profile.prices or _find_prices(base_url or profile.base_url, resolution.model),
     )
+
+
+def _find_prices(url: str, model: str) -> Pricing | None:
+    """Those of the list. Without an address of the web, nobody charges whom the list could know."""
+    if not url.startswith("https://"):
+        return None
+    from callboard.profiles.prices import ListPrices  # noqa: PLC0415  # where a provider is asked
+
+    return ListPrices(url, model)
 
 
 def _own_dialect(response_template: Mapping[str, Any]) -> Dialect:

@@ -1,9 +1,9 @@
 """The facts about models and endpoints, and how they are put together."""
 
 from callboard.profiles.model_names import matches, model_names, normalise, split_provider
-from callboard.profiles.profile import GateKind, ModeName, OnRepeatedCall, Prices, Profile
+from callboard.profiles.profile import GateKind, ModeName, OnRepeatedCall, Prices, Pricing, Profile
 from callboard.profiles.remarks import Examination
-from callboard.profiles.resolution import Resolution, facts_for, providers, resolve
+from callboard.profiles.resolution import Resolution, facts_for, prices_for, providers, resolve
 
 __all__ = [
     "Examination",
@@ -11,12 +11,14 @@ __all__ = [
     "ModeName",
     "OnRepeatedCall",
     "Prices",
+    "Pricing",
     "Profile",
     "Resolution",
     "facts_for",
     "matches",
     "model_names",
     "normalise",
+    "prices_for",
     "providers",
     "resolve",
     "split_provider",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,18 +27,60 @@ GrammarFormat: TypeAlias = Literal["", "gbnf", "structural_tag"]
 """A form of grammar that endpoints constrain replies with."""
 
 
-class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a million tokens cost. `cached` are input tokens that the provider had seen before."""
+Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+"""US dollars."""
+_MILLION = 1_000_000
 
-    input: float = 0.0
-    output: float = 0.0
-    cached: float | None = None
 
-    def cost(self, usage: Usage) -> float:
-        """The cost of the usage, in the prices' currency."""
-        cached = self.input if self.cached is None else self.cached
-        fresh = usage.input - usage.cached
-        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1_000_000
+class Pricing(Protocol):
+    """What makes the cost of a model's tokens, in US dollars."""
+
+    def cost(self, usage: Usage, now: dt.datetime) -> float | None:
+        """The cost of one reply at a time, None where it is unknown."""
+        ...
+
+    def is_known(self, now: dt.datetime) -> bool:
+        """Whether the cost of replies is known."""
+        ...
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a million tokens of a model cost, in US dollars."""
+
+    input: Dollars
+    output: Dollars
+    cached: Dollars | None = None
+    """Of input that the provider had seen before; None is the price of other input."""
+    cache_write: Dollars | None = None
+    """Of input that the provider puts into its cache; None is the price of other input."""
+    cache_write_1h: Dollars | None = None
+    """Of input that it keeps for an hour; None is the price of `cache_write`."""
+    date: dt.date | None = None
+    """The day on which these were the prices."""
+
+    def cost(self, usage: Usage, now: dt.datetime) -> float | None:
+        """The cost of one reply."""
+        parts = split_input(usage)
+        written = _first(self.cache_write, self.input)
+        prices = (self.input, _first(self.cached, self.input), written, _first(self.cache_write_1h, written))
+        input_cost = sum(count * price for count, price in zip(parts, prices, strict=True))
+        return (input_cost + usage.output * self.output) / _MILLION
+
+    def is_known(self, now: dt.datetime) -> bool:
+        """Whether the cost of replies is known."""
+        return True
+
+
+def split_input(usage: Usage) -> tuple[int, int, int, int]:
+    """The input's tokens: plain ones, those read from the cache, those put into it, and those put there for an hour."""
+    cached = min(usage.cached, usage.input)
+    written = min(usage.cache_write, usage.input - cached)
+    written_1h = min(usage.cache_write_1h, written)
+    return usage.input - cached - written, cached, written - written_1h, written_1h
+
+
+def _first(price: float | None, otherwise: float) -> float:
+    return otherwise if price is None else price
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -152,21 +195,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     temperature: float | None = None
     """For requests that set none, as `max_tokens` (of a reply)."""
     max_tokens: int | None = None
-    price_input: float | None = None
-    """Prices are those of a million tokens, in whatever currency."""
-    price_output: float | None = None
-    price_cached: float | None = None
-    """None: as `price_input`."""
+    prices: Prices | None = None
+    """None: those that genai-prices lists for the endpoint's address (see `prices`)."""
 
     @property
     def watched(self) -> tuple[str, ...]:
         """The dialects of `watch`, none for none."""
         names = (self.watch,) if isinstance(self.watch, str) else self.watch
         return tuple([name for name in names if name])
-
-    @property
-    def prices(self) -> Prices | None:
-        """What a million tokens cost, None where it is not known."""
-        if self.price_input is None or self.price_output is None:
-            return None
-        return Prices(input=self.price_input, output=self.price_output, cached=self.price_cached)

@@ -14,7 +14,7 @@ import msgspec
 from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.profiles.model_names import matches, normalise, split_provider
-from callboard.profiles.profile import ModeName, Profile
+from callboard.profiles.profile import ModeName, Prices, Profile
 from callboard.profiles.remarks import EVIDENCE, EXAMINED, Examination, merge_rows, remark_kind
 
 _FACTS = Profile.__struct_fields__
@@ -119,6 +119,11 @@ def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str
         if matches(pattern.lower(), plain):
             facts = merge_rows(facts, profiles[pattern])
     return facts
+
+
+def prices_for(model: str, prices: Mapping[str, Prices]) -> dict[str, Any]:
+    """The prices of the longest pattern that matches the model's name, as a fact; none where none matches."""
+    return facts_for(model, {pattern: {"prices": each} for pattern, each in prices.items()})
 
 
 def providers() -> tuple[str, ...]:

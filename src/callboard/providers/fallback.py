@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 
+import msgspec
+
 from callboard.core import Event, Note, ReplyFailed, ReplyStarted, Request, Usage
 from callboard.errors import CallerError
 from callboard.providers.registry import PlannedModel
@@ -40,6 +42,13 @@ async def first_reply(
         yield [*events[:-1], Note("alert", text)]
 
 
+async def _name_usage(batches: AsyncGenerator[list[Event]], model: str) -> AsyncGenerator[list[Event]]:
+    """The batches, whose usage says which model counted it: each has its own prices."""
+    async with aclosing(batches):
+        async for events in batches:
+            yield [msgspec.structs.replace(each, model=model) if type(each) is Usage else each for each in events]
+
+
 class FallbackModel:
     """A Model that asks the first of `models` whose provider does not fail.
 
@@ -50,7 +59,11 @@ class FallbackModel:
         if not models:
             raise CallerError("a fallback needs at least one model", path="models")
         self.models = tuple(models)
-        self.plan = models[0].plan
+        from callboard.profiles.prices import FallbackPrices  # noqa: PLC0415  # where there are several
+
+        first = models[0].plan
+        prices = FallbackPrices(tuple([(model.name, model.plan.prices) for model in models]))
+        self.plan = msgspec.structs.replace(first, prices=prices) if len(models) > 1 else first
 
     @property
     def name(self) -> str:
@@ -65,7 +78,8 @@ class FallbackModel:
             nonlocal failing
             while rest:
                 failing = rest.pop(0)
-                yield failing.batches(request)
+                batches = failing.batches(request)
+                yield batches if failing is self.models[0] else _name_usage(batches, failing.name)
 
         def on_failure(failed: ReplyFailed) -> str:
             return f"{failing.name} failed: {failed.message}; {rest[0].name} is asked" if rest else ""

@@ -58,7 +58,9 @@ def open_model(
     Raises NoSuchModel or CallerError, before anything is sent.
     """
     resolution = resolve(name, profile)
-    decided = make_plan(resolution, mode)
+    facts = resolution.profile
+    url = base_url or _variable(facts.url_variable) or facts.base_url
+    decided = make_plan(resolution, mode, base_url=url)
     open_endpoint = partial(
         model_class(decided),
         resolution,
@@ -82,8 +84,6 @@ def open_model(
         if added.name == resolution.provider:
             model: PlannedModel = added.access(resolution, decided, base_url=base_url, api_key=api_key)
             return _judge(model, decided)
-    facts = resolution.profile
-    url = base_url or _variable(facts.url_variable) or facts.base_url
     if not url:
         raise CallerError("no provider is named", path=name, hint=_provider_hint(name))
     key = api_key or _variable(facts.key_variable)

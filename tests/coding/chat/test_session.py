@@ -508,7 +508,7 @@ def test_long_results_are_cut_and_read_on(place, chatting):
 
 def test_usage_and_cost_are_sums(chatting):
     replies = [["One.", Usage(input=10, output=2, cached=4)], ["Two.", Usage(input=20, output=3)]]
-    model = ScriptedModel(replies, profile={"price_input": 1_000_000.0, "price_output": 2_000_000.0})
+    model = ScriptedModel(replies, profile={"prices": {"input": 1_000_000.0, "output": 2_000_000.0}})
 
     async def scenario():
         async with chatting(model) as chat:
@@ -518,7 +518,7 @@ def test_usage_and_cost_are_sums(chatting):
 
     chat = asyncio.run(scenario())
     assert (chat.usage, chat.rounds, chat.cost) == (Usage(input=30, output=5, cached=4), 2, 40.0)
-    assert chat.job.usage == {"input": 30, "output": 5, "cached": 4}
+    assert chat.job.usage == {"input": 30, "output": 5, "cached": 4, "reasoning": 0}
 
 
 def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):

@@ -27,7 +27,7 @@ _BLOCK = 64 * 1024
 _BLOCKS = 1024
 _INPUT: Final = (
     *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
-    *("model", "base_url", "mode", "access", "workflow", "rounds", "without_sandbox", "allow_weaker_sandbox"),
+    *("model", "base_url", "mode", "access", "workflow", "rounds", "budget", "without_sandbox", "allow_weaker_sandbox"),
     "keep_tree",
 )
 
@@ -64,6 +64,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     workflow: Workflow | Literal[""] = ""
     """By default that of the model's profile."""
     rounds: int | None = None
+    budget: float | None = None
+    """By default that of the settings; see `max_cost`."""
     without_sandbox: bool = False
     allow_weaker_sandbox: bool = False
     keep_tree: bool = False
@@ -96,6 +98,11 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         coding = self.settings.coding
         mode = coding.modes.get(self.kind)
         return self.rounds or (mode and mode.rounds) or coding.limits.max_inference_runs
+
+    @property
+    def max_cost(self) -> float | None:
+        """What the job may cost, in US dollars; None where nothing bounds it."""
+        return self.budget or self.settings.budget
 
     def branch_of(self, identifier: str) -> str:
         """The name of the branch of the job that is made of the request."""

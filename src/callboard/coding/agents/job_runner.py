@@ -245,8 +245,9 @@ class JobRunner:
                     await runner.run(phases)
                 finally:
                     self.pending = runner.pending
-                    usage = {name: getattr(runner.usage, name) for name in ("input", "output", "cached")}
-                    self._update(rounds=runner.rounds, calls=runner.calls, usage=usage)
+                    self._update(
+                        rounds=runner.rounds, calls=runner.calls, usage=runner.usage.counts(), cost=runner.cost
+                    )
                     if not self._stays_open:
                         await finish_despite_cancellation(self._deliver(tree, runner, workspace))
             if not (runner.missing or self._stays_open):

@@ -44,6 +44,7 @@ from callboard.core import (
     ResultReady,
     RoundStarted,
     RunProgress,
+    Usage,
 )
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
@@ -116,6 +117,7 @@ class PhaseRunner:
         self.rounds = past.rounds
         self.calls = past.calls
         self.usage = past.usage
+        self._spent, self._is_priced = past.cost, past.is_priced
         self._request = request
         self._task = task
         self._settings = request.settings.coding
@@ -298,6 +300,10 @@ class PhaseRunner:
             rounds = min(rounds, self._request.max_rounds - self.rounds)
         if rounds <= 0:
             self.missing = (*self.missing, "no rounds are left")
+        elif (budget := self._request.max_cost) is not None and self._spent >= budget:
+            self.why = f"the budget is spent: ${self._spent:.4g} of ${budget:.4g}"
+            self.missing = (*self.missing, self.why)
+            return 0
         return max(rounds, 0)
 
     def _is_over(self) -> bool:
@@ -311,7 +317,7 @@ class PhaseRunner:
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
-        start = None if prompt else self._find_start(len(history))
+        start, past_usage = None if prompt else self._find_start(len(history)), self._past.usage_of_run
         journal = self._record.open_journal(name, start)
         earlier = journal.progress if journal is not None else None
         approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
@@ -320,6 +326,8 @@ class PhaseRunner:
         )
         await self._follow(run, prompt)
         if earlier is None:
+            if not prompt and past_usage != Usage():
+                self._add_cost(self._price(past_usage))
             return (*history, *run.result.canisters)
         # The run's result holds what it took before too.
         self.calls -= self._past.calls_of_run
@@ -330,11 +338,14 @@ class PhaseRunner:
         past = self._past
         if not past.rounds_of_run or past.run_ended:
             return None
+        cost = self._price(past.usage_of_run)
         return RunProgress(
             history_length=history_length - len(past.attempt),
             rounds=past.rounds_of_run,
             calls=past.calls_of_run,
             usage=past.usage_of_run,
+            cost=cost or 0.0,
+            is_priced=cost is not None,
         )
 
     async def _keep_state(self) -> None:
@@ -363,6 +374,7 @@ class PhaseRunner:
             raise run.failure
         result = run.result
         self.usage += result.usage
+        self._add_cost(result.cost)
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.pending = result.pending
         self.why = self._memory.phase.why = result.why if result.state == "incomplete" else ""
@@ -370,6 +382,19 @@ class PhaseRunner:
         with suppress(NoOutput):
             if not isinstance(result.output, str):
                 self._take_findings(result.output)
+
+    @property
+    def cost(self) -> float | None:
+        """The cost in US dollars, None where that of some of it is not known."""
+        return self._spent if self._is_priced else None
+
+    def _add_cost(self, cost: float | None) -> None:
+        self._spent += cost or 0.0
+        self._is_priced &= cost is not None
+
+    def _price(self, usage: Usage) -> float | None:
+        prices = get_plan(self._model).prices
+        return None if prices is None else prices.cost(usage, self._clock())
 
     def _take_findings(self, findings: list[Finding]) -> None:
         self._facts.findings = self._memory.findings = tuple(findings)
@@ -432,14 +457,19 @@ class PhaseRunner:
     ) -> Agent[str | list[Finding]]:
         """The agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
         seconds = max((self._deadline - self._clock()).total_seconds(), 1.0) + earlier.seconds
-        repository = self._workspace.repository_instructions
+        repository, budget = self._workspace.repository_instructions, self._request.max_cost
         return Agent(
             self._model,
             ensembles=self._workspace.ensembles(phase),
             instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
             output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
-            limits=Limits(rounds=rounds + earlier.rounds, seconds=seconds, errors=None),
+            limits=Limits(
+                rounds=rounds + earlier.rounds,
+                seconds=seconds,
+                errors=None,
+                cost=None if budget is None else budget - self._spent,
+            ),
             policy=self._policy,
             approve=self._approve,
             after_call=self._after_call,

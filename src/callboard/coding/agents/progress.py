@@ -48,6 +48,10 @@ class Progress:
         self.calls_of_run = 0
         """Those of the last run, if it has not ended; `calls` counts them too."""
         self.usage_of_run = Usage()
+        self.cost = 0.0
+        """Of the runs that ended, where it is known."""
+        self.is_priced = True
+        """Whether it is known of all of them."""
         self.prompts = 0
         """Sent in the phase."""
         self.prompt = ""
@@ -94,7 +98,9 @@ class Progress:
                 self._end_reply(is_whole=not (isinstance(step, ReplyEnded) and step.reason == "retry"))
             case AssistantCanister() | InvocationCanister():
                 self._count_round()
-            case RunEnded(state=state) if state != "pending":
+            case RunEnded(state=state, cost=cost) if state != "pending":
+                self.cost += cost or 0.0
+                self.is_priced &= cost is not None
                 self._count_round()
                 self.run_ended, self.usage_of_run = True, Usage()
             case InvocationEnded(name="put_code", identifier=identifier, arguments=arguments):

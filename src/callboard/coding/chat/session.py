@@ -60,10 +60,12 @@ class ChatSession:
         """Its record as it is on disk."""
         self.access: Access = request.access_level
         self.rounds = job.rounds
-        self.usage = Usage(**job.usage)
-        self.cost = job.output.cost
-        """None where prices are not known."""
+        self.usage = Usage.from_counts(job.usage)
+        self.cost = job.cost
+        """In US dollars, None where it is not known."""
         self.workspace = workspace
+        self.model = model
+        self._request = request
         self._jobs = jobs
         self._log = log
         self._show = show
@@ -92,13 +94,14 @@ class ChatSession:
 
         Raises what the agent's run raises: CallboardError, OSError.
         """
+        budget = self._remaining_budget()
         self._label = prompt[:100]
         self._emit(PromptSent(prompt, tuple(pictures)))
         self._update(state="running", reason="", description=self.job.description or prompt)
         notes, self._notes = self._notes, []
         notice = self.workspace.notice
         content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
-        run = self._turn_agent.agent(self.access).stream(content, history=self._history)
+        run = self._turn_agent.agent(self.access, budget).stream(content, history=self._history)
         try:
             async with run:
                 async for event in run:
@@ -189,21 +192,40 @@ class ChatSession:
             return
         result = run.result
         self._history += result.canisters
-        self.rounds += result.rounds
         self.usage += result.usage
-        self.cost = None if result.cost is None else (self.cost or 0.0) + result.cost
+        self.cost = None if result.cost is None or not self._is_priced else (self.cost or 0.0) + result.cost
+        self.rounds += result.rounds
         calls = sum(isinstance(each, InvocationCanister) for each in result.canisters)
         answers = [each.text for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
         self._update(
             rounds=self.rounds,
             calls=self.job.calls + calls,
-            usage={name: getattr(self.usage, name) for name in ("input", "output", "cached")},
+            usage=self.usage.counts(),
+            cost=self.cost,
             output=replace(self._output(), summary=answers[-1] if answers else self.job.output.summary),
         )
 
+    @property
+    def _is_priced(self) -> bool:
+        """Whether the cost of all turns so far is known."""
+        return self.cost is not None or not self.rounds
+
+    def _remaining_budget(self) -> float | None:
+        """What the next turn may cost, None for anything. Raises CallerError where nothing is left."""
+        budget = self._request.max_cost
+        if budget is None:
+            return None
+        if not self._is_priced:
+            hint = "begin a chat, or leave the budget out"
+            raise CallerError("a budget needs the cost of earlier turns, which is not known", path="budget", hint=hint)
+        if (cost := self.cost or 0.0) >= budget:
+            hint = "go on with a higher one: callboard chat --resume " + self.job.id
+            raise CallerError(f"the budget is spent: ${cost:.4g} of ${budget:.4g}", path="budget", hint=hint)
+        return budget - cost
+
     def _output(self) -> JobOutput:
         checkpoints = self._checkpoints
-        return replace(self.job.output, turns=checkpoints.turns, files=checkpoints.files, cost=self.cost)
+        return replace(self.job.output, turns=checkpoints.turns, files=checkpoints.files)
 
     def _emit(self, step: Step) -> None:
         self._log.add(step)

@@ -80,8 +80,8 @@ class TurnAgent:
             every=context.compact_every_n_rounds or 0,
         )
 
-    def agent(self, access: Access) -> Agent:
-        """The agent of one turn."""
+    def agent(self, access: Access, budget: float | None = None) -> Agent:
+        """The agent of one turn, which may cost so many US dollars."""
         text = ""
         with suppress(OSError):
             text = self._workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
@@ -100,7 +100,7 @@ class TurnAgent:
             self._model,
             ensembles=ensembles,
             instructions=instructions(self._request.settings.coding.project, text),
-            limits=Limits(rounds=self._request.max_rounds or CHAT_ROUNDS, errors=None),
+            limits=Limits(rounds=self._request.max_rounds or CHAT_ROUNDS, errors=None, cost=budget),
             policy=policy,
             approve=policy.approve,
             before_call=before_call,

@@ -72,7 +72,6 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] | None = None
     turns: tuple[Checkpoint, ...] = ()
     """Of a chat: its turns that changed files, the one under way among them."""
-    cost: float | None = None
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +99,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0
     calls: int = 0
     usage: dict[str, int] = {}
+    cost: float | None = None
+    """In US dollars, None where it is not known."""
     created_at: datetime
     started_at: datetime | None = None
     completed_at: datetime | None = None

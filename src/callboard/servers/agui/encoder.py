@@ -179,11 +179,10 @@ class AguiEncoder:
         self._state, self._result, self._usage = event.state, event.output, event.usage
 
     def _take_job(self, job: JobSummary) -> list[AguiEvent]:
-        used = Usage(**{name: job.usage.get(name, 0) for name in Usage.__struct_fields__})
+        used = Usage.from_counts(job.usage)
         if self._used is None:
             self._used = used
-        before = self._used
-        self._usage = Usage(**{name: getattr(used, name) - getattr(before, name) for name in Usage.__struct_fields__})
+        self._usage = used - self._used
         self._model = job.model
         self._state = _JOB_STATES.get(job.state, "pending")
         self._message = job.error or job.reason

@@ -288,7 +288,7 @@ class Backend:
         if assumed:
             resolution = resolve(name, {**facts, **assumed})
         resolution = msgspec.structs.replace(resolution, model=name)
-        plan = make_plan(resolution, mode)
+        plan = make_plan(resolution, mode, base_url=settings.url)
         return model_class(plan)(
             resolution,
             plan,

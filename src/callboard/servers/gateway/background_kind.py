@@ -40,7 +40,6 @@ log = logging.getLogger("callboard.gateway")
 _ENDS: Final = (ReplyEnded, ReplyFailed)
 _TOOLS_RAN: Final = "run"
 """What the journal of rounds has noted in the job's memory; it counts them itself."""
-_COUNTS: Final = ("input", "output", "cached", "reasoning")
 
 
 class ResponseKind:
@@ -160,5 +159,5 @@ def _changes(segment: JobSegment, usage: Usage) -> Changes:
     """What the job's row says of a reply that has ended; the journal counts the rounds of tools."""
     changes = Changes(memory={**segment.job.memory, "completed_at": int(time())})
     if _TOOLS_RAN not in segment.job.memory:
-        changes |= Changes(rounds=1, usage={name: getattr(usage, name) for name in _COUNTS})
+        changes |= Changes(rounds=1, usage=usage.counts())
     return changes

@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
-from callboard.core import Usage
+from callboard.core import TOKEN_KINDS, Usage
 
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -71,7 +71,7 @@ class Metrics:
         self._open.dec()
         self._requests.labels(front, backend, end).inc()
         self._seconds.labels(front).observe(seconds)
-        for kind in ("input", "output", "cached", "reasoning"):
+        for kind in TOKEN_KINDS:
             if count := getattr(usage, kind):
                 self._tokens.labels(backend, kind).inc(count)
 

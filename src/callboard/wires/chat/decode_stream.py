@@ -219,4 +219,5 @@ def _usage(usage: UsageShape) -> Usage:
         count(usage.completion_tokens),
         count(usage.prompt_tokens_details, "cached_tokens"),
         count(usage.completion_tokens_details, "reasoning_tokens"),
+        count(usage.prompt_tokens_details, "cache_write_tokens"),
     )

@@ -174,6 +174,9 @@ def usage_body(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached,
+            **({"cache_write_tokens": usage.cache_write} if usage.cache_write else {}),
+        },
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }

@@ -29,7 +29,7 @@ from callboard.core import (
 )
 from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.errors import EXCERPT
-from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, string
+from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text, parse_arguments
 from callboard.wires.messages.errors import read_error
 from callboard.wires.messages.schema import REDACTED, Block, Delta, Frame, Message, Typed, UsageShape
@@ -278,6 +278,8 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             thinking = usage.output_tokens_details.get("thinking_tokens")
             if type(thinking) is int and thinking >= 0:
                 counts["thinking_tokens"] = thinking
+        if written := count(usage.cache_creation, "ephemeral_1h_input_tokens"):
+            counts["written_for_an_hour"] = written
         self._usage = _usage(counts)
 
     def _unreadable(self, payload: str, error: Exception) -> list[Event]:
@@ -293,5 +295,12 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
 
 def _usage(counts: Mapping[str, int]) -> Usage:
     cached = counts.get("cache_read_input_tokens", 0)
-    prompt = counts.get("input_tokens", 0) + counts.get("cache_creation_input_tokens", 0) + cached
-    return Usage(prompt, counts.get("output_tokens", 0), cached, counts.get("thinking_tokens", 0))
+    written = counts.get("cache_creation_input_tokens", 0)
+    return Usage(
+        counts.get("input_tokens", 0) + written + cached,
+        counts.get("output_tokens", 0),
+        cached,
+        counts.get("thinking_tokens", 0),
+        written,
+        counts.get("written_for_an_hour", 0),
+    )

@@ -155,10 +155,10 @@ def message_body(
 
 
 def usage_body(usage: Usage) -> dict[str, Any]:
-    """The usage as Anthropic writes it: what was read from the cache is not among the input."""
+    """The usage as Anthropic writes it: what was read from the cache, or written to it, is not among the input."""
     return {
-        "input_tokens": max(usage.input - usage.cached, 0),
-        "cache_creation_input_tokens": 0,
+        "input_tokens": max(usage.input - usage.cached - usage.cache_write, 0),
+        "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.output,
         "output_tokens_details": {"thinking_tokens": usage.reasoning},

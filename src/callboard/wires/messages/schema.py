@@ -22,6 +22,8 @@ class UsageShape(msgspec.Struct):
 
     input_tokens: Any = None
     cache_creation_input_tokens: Any = None
+    cache_creation: Any = None
+    """The tokens that were written to the cache, by how long it keeps them."""
     cache_read_input_tokens: Any = None
     output_tokens: Any = None
     output_tokens_details: Any = None

@@ -227,5 +227,6 @@ def _usage(usage: Any) -> Usage | None:
         count(usage.get("output_tokens")),
         count(usage.get("input_tokens_details"), "cached_tokens"),
         count(usage.get("output_tokens_details"), "reasoning_tokens"),
+        count(usage.get("input_tokens_details"), "cache_write_tokens"),
     )
     return None if counted == Usage() else counted

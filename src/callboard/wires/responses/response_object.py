@@ -93,7 +93,7 @@ def usage_body(usage: Usage) -> dict[str, Any]:
     """The usage as OpenAI writes it. A null among its details fails a turn of Codex, so there is none."""
     return {
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.cache_write},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.input + usage.output,
