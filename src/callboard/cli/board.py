@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -76,12 +76,18 @@ def make_parts() -> BoardParts:
     return BoardParts(jobs=_open_jobs if is_extra_installed("jobs") else None, start_worker=_start_worker)
 
 
-def extend_gateway(hosts: Collection[str], _: Services) -> Board:
+def extend_gateway(hosts: Collection[str], services: Services) -> Board:
     """The board of a gateway's worker."""
-    from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
+    from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
+    from callboard.servers.board.app import Board  # noqa: PLC0415
     from callboard.servers.board.login import Login  # noqa: PLC0415
 
-    return Board(make_parts(), Login(), hosts)
+    parts = make_parts()
+    if services.request_log is not None:
+        from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
+
+        parts = replace(parts, traffic=Traffic(services.gateway, services.request_log), keep_test=keep_reply)
+    return Board(parts, Login(), hosts)
 
 
 def _show(options: BoardOptions, url: str, link: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,8 +70,8 @@ def add(options: EvalAddOptions) -> None:
     The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory, to be edited where the reply
     was wrong; `callboard eval MODEL --suite recorded` asks it.
     """
-    from callboard.evaluation.recorded_task import decode_expected, make_task  # noqa: PLC0415  # not for --help
-    from callboard.evaluation.suites import recorded_path  # noqa: PLC0415
+    from callboard.cli.kept_tests import add_task  # noqa: PLC0415  # not for --help
+    from callboard.evaluation.recorded_task import decode_expected, make_task  # noqa: PLC0415
     from callboard.evaluation.task import encode_task  # noqa: PLC0415
 
     recording = read_recording(options.source, options.wire)
@@ -88,8 +87,7 @@ def add(options: EvalAddOptions) -> None:
         identifier=options.name,
     )
     if not options.dry_run:
-        path = recorded_path()
-        _append(path, encode_task(task), task.identifier)
+        path = add_task(task)
         typer.echo(escape(f"{task.identifier} is in {path}: {_describe(task)}"), err=True)
     typer.echo(encode_task(task).decode())
 
@@ -117,19 +115,6 @@ def read_recording(source: str, wire: str) -> Recording:
         hint = "name a file, a conversation, or a job of `callboard jobs list`"
         raise CallerError(f"nothing was recorded under this name ({error.message})", path=source, hint=hint) from None
     return Recording(tuple(replay_conversation(replay_steps(store.folder(job.id)))))
-
-
-def _append(path: Path, line: bytes, name: str) -> None:
-    """Add a task to the file, which its owner alone can read. Raises CallerError where one of this name is there."""
-    from callboard.evaluation.suites import load_file  # noqa: PLC0415  # not for --help
-
-    old = load_file(path) if path.is_file() and path.stat().st_size else []
-    if any(task.identifier == name for task in old):
-        raise CallerError("a task of this name is there already", path=name, hint=f"edit {path}, or give --name")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    ends_with_line = not old or path.read_bytes().endswith(b"\n")
-    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:  # noqa: PTH123  # a descriptor
-        file.write((b"" if ends_with_line else b"\n") + line + b"\n")
 
 
 def _describe(task: Task) -> str:

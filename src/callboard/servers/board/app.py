@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.servers.gateway.traffic_values import KeptReply, KeptTest, TrafficSource
 
 PREFIX: Final = "/board"
 """Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
@@ -58,6 +59,10 @@ class BoardParts:
     """Opens the database of durable jobs."""
     start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
     """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
+    traffic: TrafficSource | None = None
+    """The requests of a gateway."""
+    keep_test: Callable[[KeptReply], KeptTest] | None = None
+    """Makes a test of a reply; it is called in a thread."""
 
 
 class Board:
@@ -81,6 +86,8 @@ class Board:
     async def __aenter__(self) -> Self:
         if self.parts.jobs is not None:
             self._jobs = await self._resources.enter_async_context(self.parts.jobs())
+        if self.parts.traffic is not None:
+            await self._resources.enter_async_context(self.parts.traffic)
         _call_at_signals(self.closing.set)
         return self
 

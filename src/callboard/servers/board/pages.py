@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.routing import BaseRoute
 
-from callboard.servers.board import jobs_page
+from callboard.servers.board import jobs_page, requests_page
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -26,4 +26,7 @@ class BoardPage(NamedTuple):
     part: str
 
 
-PAGES: Final[Sequence[BoardPage]] = (BoardPage("Jobs", "/jobs", jobs_page.routes, "jobs"),)
+PAGES: Final[Sequence[BoardPage]] = (
+    BoardPage("Jobs", "/jobs", jobs_page.routes, "jobs"),
+    BoardPage("Requests", "/requests", requests_page.routes, "traffic"),
+)

@@ -45,6 +45,8 @@ _REPLY_FACTOR: Final = 2
 _EVENT_BYTES: Final = 96
 """What an event takes besides its text."""
 _ENTRY_BYTES: Final = 2048
+_TICK: Final = 1e-6
+"""Seconds between two requests at least, so that their times can be told apart and are cursors."""
 
 
 class CutBytes(msgspec.Struct, eq=False):
@@ -99,7 +101,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     front: str
     client: str = ""
     """What the client calls itself: its User-Agent."""
-    at: float = msgspec.field(default_factory=time.time)
+    at: float
+    """Seconds since 1970, of no two requests of a log the same."""
     began: float = msgspec.field(default_factory=time.monotonic)
     again_of: str = ""
     """The request that this one asks again, from the board."""
@@ -247,6 +250,7 @@ class RequestLog:
         self._max_bytes = max_bytes
         self._entries: dict[str, LoggedRequest] = {}
         self._count = 0
+        self._last_at = 0.0
         self._cost = 0
 
     def __len__(self) -> int:
@@ -260,7 +264,9 @@ class RequestLog:
     def begin(self, front: str, client: str = "", *, again_of: str = "", variant: str = "") -> LoggedRequest:
         """A request has come on this front."""
         self._count += 1
+        self._last_at = max(time.time(), self._last_at + _TICK)
         entry = LoggedRequest(
+            at=self._last_at,
             identifier=f"{self.name}-{self._count}",
             number=self._count,
             front=front,
@@ -277,10 +283,9 @@ class RequestLog:
     def get(self, identifier: str) -> LoggedRequest | None:
         return self._entries.get(identifier)
 
-    def newest(self, before: int | None = None) -> Iterator[LoggedRequest]:
-        """The requests, the newest first; those with a smaller number than `before`."""
-        entries = reversed(self._entries.values())
-        return entries if before is None else (each for each in entries if each.number < before)
+    def newest(self) -> Iterator[LoggedRequest]:
+        """The requests, the newest first."""
+        return reversed(self._entries.values())
 
     def _add_cost(self, entry: LoggedRequest, cost: int) -> None:
         if not entry.is_gone:

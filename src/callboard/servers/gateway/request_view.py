@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from callboard.core import Event, InvocationStarted, Note, ReplyFailed, encode_line
-from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
+from callboard.servers.gateway.failure_labels import label_failures
 from callboard.servers.gateway.redaction import MASK, Redactor
 from callboard.servers.gateway.replay import hides_secret, read_as_dialect, read_events, redact_events
 from callboard.servers.gateway.request_log import LoggedRequest, RecordedReply
+from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView
 from callboard.text.display import escape
 from callboard.text.truncate import truncate
 
@@ -32,80 +33,6 @@ _MAX_NOTE: Final = 500
 _HIDDEN: Final = "(a secret of the gateway's settings comes in pieces here, so these bytes are not shown)"
 _CREDENTIALS: Final = frozenset({"authorization", "headers", "api_key", "x-api-key", "token", "access_token"})
 """Fields of tools in a request's body that hold secrets of the client: those of MCP servers."""
-
-
-class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One request in the list."""
-
-    identifier: str
-    number: int
-    at: float
-    front: str
-    client: str
-    key: str
-    model: str
-    backend: str
-    mode: str = ""
-    dialect: str = ""
-    wire: str = ""
-    end: str
-    """`open`, a reason of ReplyEnded, `failed`, `refused` or `left`."""
-    why: str = ""
-    """Of a failure."""
-    status: int
-    first_seconds: float | None
-    seconds: float
-    input: int = 0
-    output: int = 0
-    dropped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    """What was repaired, and alerts."""
-    repaired: int = 0
-    recovered: int = 0
-    """Calls that were found in text."""
-    labels: tuple[FailureLabel, ...] = ()
-    again_of: str = ""
-    variant: str = ""
-
-    @property
-    def is_open(self) -> bool:
-        return self.end == "open"
-
-    @property
-    def is_failure(self) -> bool:
-        return self.end in {"failed", "refused"}
-
-
-class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a backend."""
-
-    backend: str
-    model: str
-    mode: str
-    dialect: str
-    wire: str
-    status: int
-    content_type: str
-    sent: str
-    """The body that the backend was asked with."""
-    raw: str
-    size: int
-    is_cut: bool
-    events: tuple[str, ...]
-    """Each as a line of JSON."""
-
-
-class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """One request with all that was kept of it."""
-
-    row: RequestRow
-    body: str
-    body_size: int
-    replies: tuple[ReplyView, ...]
-    answer: str
-    answer_size: int
-    can_repeat: bool
-    """Whether the conversation was kept, so that it can be asked again and made a test."""
 
 
 def view_row(entry: LoggedRequest) -> RequestRow:

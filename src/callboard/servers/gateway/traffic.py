@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic
-from typing import Any, Final
+from time import monotonic, time
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, Request, ToolDeclaration
+from callboard.core import Request
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import get_mode
@@ -30,68 +29,31 @@ from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.replay import make_vector, read_canisters, read_events
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
-from callboard.servers.gateway.request_view import RequestRow, RequestView, view_dialect, view_request, view_row
+from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
 from callboard.servers.gateway.response_stream import Message, respond
+from callboard.servers.gateway.traffic_overview import make_overview, select_page
+from callboard.servers.gateway.traffic_values import (
+    PAGE_SIZE,
+    BackendState,
+    KeptReply,
+    Overview,
+    RepeatOrder,
+    RequestRow,
+    RequestView,
+    RowFilter,
+    RowPage,
+)
 
 log = logging.getLogger("callboard.gateway")
 
-PAGE_SIZE: Final = 50
 MAX_REPEATED: Final = 4
 """Requests that are asked again at once."""
 _STEP: Final = 25
 """Rows that are made before other requests have their turn."""
 
 
-class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests are listed; "" is any. `problem` is `failed`, `dropped`, `repaired`, `recovered`, `labels`."""
-
-    model: str = ""
-    backend: str = ""
-    end: str = ""
-    problem: str = ""
-
-
-class RowPage(msgspec.Struct, frozen=True):
-    """Rows, the newest first, and the cursor of those that follow; "" where there are none."""
-
-    rows: tuple[RequestRow, ...]
-    next: str = ""
-
-
-class BackendState(msgspec.Struct, frozen=True):
-    """A backend as it is now."""
-
-    name: str
-    wire: str
-    breaker: str
-    failures: int
-    """In a row, of all clients."""
-    models: tuple[str, ...]
-
-
-class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request is asked again; "" is as it was."""
-
-    model: str = ""
-    backend: str = ""
-    mode: str = ""
-    dialect: str = ""
-
-    def __str__(self) -> str:
-        return ", ".join([f"{name} {value}" for name, value in msgspec.structs.asdict(self).items() if value])
-
-
-class KeptReply(msgspec.Struct, frozen=True):
-    """What a test is made of: a conversation with the reply to it, its tools, and the reply as a vector of its wire."""
-
-    name: str
-    canisters: tuple[Canister, ...]
-    tools: tuple[ToolDeclaration, ...]
-    vector: dict[str, Any]
-
-
 class Traffic:
-    """The traffic of one process."""
+    """The traffic of one process; leaving its `async with` ends what is asked again."""
 
     def __init__(self, gateway: Gateway, request_log: RequestLog) -> None:
         self._gateway = gateway
@@ -102,25 +64,31 @@ class Traffic:
     def name(self) -> str:
         return self._log.name
 
-    async def aclose(self) -> None:
-        """Ends what is asked again."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         for task in self._repeated:
             task.cancel()
         await asyncio.gather(*self._repeated, return_exceptions=True)
 
     async def rows(self) -> list[RequestRow]:
-        """All rows of the log, the newest first."""
-        return [row async for row in self._rows(None)]
+        """The rows of the log, the newest first."""
+        rows: list[RequestRow] = []
+        for count, entry in enumerate(list(self._log.newest()), 1):
+            if not entry.is_gone:
+                rows.append(view_row(entry))
+            if not count % _STEP:
+                await asyncio.sleep(0)
+        return rows
+
+    async def overview(self) -> Overview:
+        """What the log says of the gateway as a whole."""
+        return make_overview(await self.rows(), await self.backends(), time(), [self.name])
 
     async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
-        """A page of the list. `before` is the cursor of the page before."""
-        rows: list[RequestRow] = []
-        async for row in self._rows(int(before) if before.isdecimal() else None):
-            if matches(row, row_filter):
-                if len(rows) == limit:
-                    return RowPage(tuple(rows), str(rows[-1].number))
-                rows.append(row)
-        return RowPage(tuple(rows))
+        """A page of the list; `before` is the cursor of the page before."""
+        return select_page(await self.rows(), row_filter, before, limit)
 
     async def view(self, identifier: str) -> RequestView:
         """One request. Raises CallerError where it is not in the log."""
@@ -134,7 +102,12 @@ class Traffic:
         now = monotonic()
         return [
             BackendState(
-                each.name, each.settings.wire, each.breaker.state(now), each.breaker.failures, each.model_names()[:200]
+                self.name,
+                each.name,
+                each.settings.wire,
+                each.breaker.state(now),
+                each.breaker.failures,
+                each.model_names()[:200],
             )
             for each in self._gateway.backends
         ]
@@ -236,31 +209,6 @@ class Traffic:
         if entry.request is None:
             raise CallerError("the gateway refused this request before it had a conversation", path=entry.identifier)
         return entry.request
-
-    async def _rows(self, before: int | None) -> AsyncGenerator[RequestRow]:
-        for count, entry in enumerate(list(self._log.newest(before))):
-            if count % _STEP == _STEP - 1:
-                await asyncio.sleep(0)
-            if not entry.is_gone:
-                yield view_row(entry)
-
-
-def matches(row: RequestRow, row_filter: RowFilter) -> bool:
-    """Whether a row is one of those that are wanted."""
-    named = (("model", row.model), ("backend", row.backend), ("end", row.end))
-    if any((value := getattr(row_filter, name)) and value != own for name, own in named):
-        return False
-    return not row_filter.problem or bool(
-        row.is_failure if row_filter.problem == "failed" else _problems(row)[row_filter.problem]
-    )
-
-
-def _problems(row: RequestRow) -> dict[str, Any]:
-    return {"dropped": row.dropped, "repaired": row.repaired, "recovered": row.recovered, "labels": row.labels}
-
-
-PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered", "labels")
-"""What a filter of the list may ask for."""
 
 
 def _dialect_name(name: str) -> str:

@@ -1,0 +1,238 @@
+"""The pages of the gateway's requests, on a gateway that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.servers.gateway.conftest import Served, behind
+from tests.servers.gateway.conftest import _serving as serving
+
+from callboard.cli.kept_tests import keep_reply
+from callboard.core import ReplyEnded, TextPiece
+from callboard.evaluation.suites import load_file, recorded_path
+from callboard.servers.board.app import Board, BoardParts
+from callboard.servers.gateway.traffic import Traffic
+from callboard.testing import FakeBackend, StatusReply
+
+HOSTILE = "<script>alert(1)</script>"
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
+ASK = {"model": "gpt-5", "messages": [{"role": "user", "content": f"Hi {HOSTILE}"}], "stream": True}
+CALL = '<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>'
+
+
+class Visitor:
+    """A browser that is logged in at the board of a gateway."""
+
+    def __init__(self, served: Served, login):
+        self._served = served
+        session = login.begin_session()
+        self._headers = {"cookie": f"{login.cookie}={session}", "accept": "text/html"}
+        self._token = login.form_token(login.find_session(session))
+
+    async def get(self, path):
+        """The text of a page. It holds nothing that a browser would run."""
+        answer = await self._served.get(f"/board{path}", **self._headers)
+        assert answer.status == 200, answer
+        assert "<script>alert" not in answer.text
+        return answer.text
+
+    async def post(self, path, token=None, **fields):
+        """What came of a form, and where it leads."""
+        answer = await self._served.client.post(
+            f"{self._served.root}/board{path}",
+            data={"token": self._token if token is None else token, **fields},
+            headers=self._headers,
+            allow_redirects=False,
+        )
+        return answer.status, answer.headers.get("location", "").removeprefix("/board"), await answer.text()
+
+
+@pytest.fixture
+def on_gateway(login):
+    """A gateway with its board, and its visitor."""
+
+    @asynccontextmanager
+    async def run(*backends, **settings):
+        def extend(services):
+            parts = BoardParts(traffic=Traffic(services.gateway, services.request_log), keep_test=keep_reply)
+            return Board(parts, login)
+
+        async with serving(*backends, extend=extend, **settings) as served:
+            yield served, Visitor(served, login)
+
+    return run
+
+
+def links(page):
+    """The requests that a page leads to, in their order."""
+    return re.findall(r'href="/board(/requests/[0-9a-f]+-\d+)"', page)
+
+
+def test_the_list_and_its_figures(on_gateway):
+    async def scenario():
+        replies = ["Hello", StatusReply(429), f"No {HOSTILE}"]
+        async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
+            for model in ("gpt-5", "gpt-5", "qwen"):
+                await served.post("chat", {**ASK, "model": model})
+            pages = [await visitor.get(f"/requests{query}") for query in ("", "?end=failed", "?model=qwen", "?end=x")]
+            return pages, await visitor.get(links(pages[2])[0])
+
+    (every, failed, qwen, none), one = asyncio.run(scenario())
+    assert len(links(every)) == 3
+    assert len(links(failed)) == len(links(qwen)) == 1
+    assert "There are no such requests" in none
+    assert "closed" in every
+    assert "failed: rate_limit" in every
+    assert "What the client got" in one
+
+
+def test_pages_of_the_list_by_cursor(on_gateway):
+    async def scenario():
+        async with FakeBackend(lambda _: "Hello") as backend, on_gateway(backend) as (served, visitor):
+            for _ in range(60):
+                await served.post("chat", {**ASK, "stream": False})
+            first = await visitor.get("/requests?model=gpt-5")
+            older = re.search(r'rel="next" href="/board(/requests\?[^"]+)"', first)[1].replace("&amp;", "&")
+            return links(first), links(await visitor.get(older))
+
+    first, second = asyncio.run(scenario())
+    assert (len(first), len(second)) == (50, 10)
+    assert not set(first) & set(second)
+
+
+def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
+    async def scenario():
+        async with (
+            FakeBackend([f"{HOSTILE} {CALL}"]) as backend,
+            on_gateway(behind(backend, profile={"watch": ""})) as (served, visitor),
+        ):
+            await served.post("chat", {**ASK, "tools": TOOLS})
+            path = links(await visitor.get("/requests"))[0]
+            wrong = await served.get(f"/board{path}?dialect=nothing", **visitor._headers)
+            return await visitor.get(path), await visitor.get(f"{path}?dialect=hermes"), wrong, len(backend.requests)
+
+    plain, replayed, wrong, asked = asyncio.run(scenario())
+    assert "text is not watched for calls" in plain
+    assert "invocation_started" not in plain
+    assert "What hermes would have read" in replayed
+    assert "invocation_started" in replayed
+    assert wrong.status == 404
+    assert "no dialect" in wrong.text
+    assert asked == 2  # its models, and the one request: a replay asks nobody
+
+
+def test_ask_again_in_another_mode(on_gateway):
+    async def scenario():
+        replies = ["I cannot.", f"Let me see. {CALL}"]
+        async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
+            await served.post("chat", {**ASK, "tools": TOOLS})
+            path = links(await visitor.get("/requests"))[0]
+            status, again, _ = await visitor.post(f"{path}/again", mode="validated", dialect="hermes")
+            while "running" in (page := await visitor.get(again)):
+                await asyncio.sleep(0.01)
+            posted = [each.body for each in backend.requests if each.method == "POST"]
+            return status, page, await visitor.get(path), again, posted
+
+    status, page, before, again, (first, second) = asyncio.run(scenario())
+    assert status == 303
+    assert "Side by side" in page
+    assert "mode validated, dialect hermes" in page
+    assert "invocation_ended" in page
+    assert again in before
+    assert "tools" in first
+    assert "tools" not in second
+    assert "weather" in json.dumps(second["messages"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"mode": "wrong"}, "no mode"),
+        ({"dialect": "wrong"}, "no dialect"),
+        ({"model": "../x"}, "model"),
+        ({"backend": "wrong"}, "does not serve"),
+    ],
+)
+def test_what_cannot_be_asked_again_is_said(on_gateway, fields, why):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+            await served.post("chat", ASK)
+            path = links(await visitor.get("/requests"))[0]
+            outcome = await visitor.post(f"{path}/again", **fields)
+            return outcome, len([each for each in backend.requests if each.method == "POST"])
+
+    (status, _, text), asked = asyncio.run(scenario())
+    assert (status, asked) == (409, 1)
+    assert why in text
+
+
+def test_a_clients_key_is_not_there_to_ask_again_with(on_gateway):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+            await served.post("chat", ASK, {"authorization": "Bearer sk-client-0123456789abcdef"})
+            path = links(await visitor.get("/requests"))[0]
+            return await visitor.post(f"{path}/again"), await visitor.get(path)
+
+    (status, _, text), page = asyncio.run(scenario())
+    assert status == 409
+    assert "those are not kept" in text
+    assert "sk-client" not in page + text
+
+
+def test_forms_of_other_sessions_do_nothing(on_gateway):
+    async def scenario():
+        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+            await served.post("chat", ASK)
+            path = links(await visitor.get("/requests"))[0]
+            statuses = [(await visitor.post(f"{path}/{each}", token="x"))[0] for each in ("again", "keep")]
+            answer = await served.get(f"/board{path}", accept="text/html")
+            return statuses, len([each for each in backend.requests if each.method == "POST"]), answer.text
+
+    statuses, asked, page = asyncio.run(scenario())
+    assert statuses == [403, 403]
+    assert asked == 1
+    assert "gpt-5" not in page  # whoever is not logged in
+
+
+def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+    async def scenario():
+        async with FakeBackend([CALL]) as backend, on_gateway(backend) as (served, visitor):
+            await served.post("chat", {**ASK, "tools": TOOLS})
+            path = links(await visitor.get("/requests"))[0]
+            return await visitor.post(f"{path}/keep"), await visitor.post(f"{path}/keep")
+
+    (status, _, page), (second, _, text) = asyncio.run(scenario())
+    assert status == 200
+    [task] = load_file(recorded_path())
+    assert task.identifier in page
+    assert [(call.name, call.arguments) for call in task.steps[0].expected] == [("weather", {"city": ("Rome",)})]
+    assert task.tools[0].schema["required"] == ["city"]
+    [vector] = [json.loads(line) for line in recorded_path().with_name("vectors.jsonl").read_text().splitlines()]
+    assert vector["wire"] == "chat"
+    assert vector["events"][-1] == {"type": "reply_ended", "reason": "stop"}
+    assert second == 409
+    assert "there already" in text
+
+
+def test_a_request_that_is_not_there(on_gateway):
+    async def scenario():
+        async with FakeBackend([[TextPiece("x"), ReplyEnded("stop")]]) as backend, on_gateway(backend) as (_, visitor):
+            return await visitor._served.get("/board/requests/abc-1", **visitor._headers)
+
+    answer = asyncio.run(scenario())
+    assert answer.status == 404
+    assert "not in the log" in answer.text
