@@ -1,0 +1,135 @@
+"""One request of the gateway: side by side what came and what it means, as other dialects read it, and asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from callboard.dialects import DIALECTS
+from callboard.errors import CallerError
+from callboard.modes.mode import MODES
+from callboard.servers.board.live import PageUpdate, send_updates, wait
+from callboard.servers.board.templating import now, render
+from callboard.servers.board.traffic_display import HELPERS, digest, read_value, to_time, traffic_of
+from callboard.servers.gateway.traffic_values import RepeatOrder, RequestView, RowFilter
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board, Form
+
+LOOK_SECONDS: Final = 0.3
+"""Between two looks at a request that is still answered."""
+
+
+def routes(board: Board) -> Sequence[BaseRoute]:
+    """The routes of one request."""
+
+    async def show(request: Request) -> Response:
+        """With `dialect`, as that dialect would have read the `place`th answer."""
+        identifier, dialect = _read_identifier(request), read_value(request.query_params.get("dialect"))
+        traffic = traffic_of(board)
+        view = await traffic.view(identifier)
+        place = _read_place(request.query_params.get("place", ""), view)
+        overview = await traffic.overview()
+        _, markup = await _render_sides(board, board.values(request), view, dialect, place)
+        return board.render(
+            request,
+            "request.html",
+            sides=markup,
+            view=view,
+            row=view.row,
+            dialect=dialect,
+            place=place,
+            again=(await traffic.page(RowFilter(again_of=identifier))).rows,
+            dialects=sorted(DIALECTS),
+            modes=list(MODES),
+            models=sorted({name for each in overview.backends for name in each.models}),
+            backends=sorted({each.name for each in overview.backends}),
+            can_keep=board.parts.keep_test is not None and not view.row.is_open,
+        )
+
+    async def stream(request: Request) -> Response:
+        return send_updates(board, _follow(board, board.values(request), _read_identifier(request)))
+
+    async def ask_again(request: Request, form: Form) -> Response:
+        """Ask the request again, otherwise, and show the new one."""
+        order = RepeatOrder(**{name: read_value(form.get(name)).strip() for name in RepeatOrder.__struct_fields__})
+        repeated = await traffic_of(board).repeat(_read_identifier(request), order)
+        return board.redirect(request, f"/requests/{repeated}")
+
+    async def keep(request: Request, _: Form) -> Response:
+        """Keep the reply as a test."""
+        if board.parts.keep_test is None:
+            raise HTTPException(404)
+        reply = await traffic_of(board).kept_reply(_read_identifier(request))
+        test = await asyncio.to_thread(board.parts.keep_test, reply)
+        return board.render(request, "kept_test.html", test=test, back=f"/requests/{reply.name}")
+
+    path = "/requests/{identifier}"
+    return [
+        Route(path, show),
+        Route(f"{path}/live", stream),
+        Route(f"{path}/again", board.action(ask_again), methods=["POST"]),
+        Route(f"{path}/keep", board.action(keep), methods=["POST"]),
+    ]
+
+
+async def _follow(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
+    """What changes in a request until it has been answered; then the page is loaded anew, with all that can be done."""
+    last = ""
+    while True:
+        view = await traffic_of(board).view(identifier)
+        if not view.row.is_open:
+            yield PageUpdate(event="reload")
+            return
+        key, markup = await _render_sides(board, values, view)
+        if key != last:
+            last = key
+            yield PageUpdate(event="parts", data={"sides": markup})
+        if not await wait(board, LOOK_SECONDS):
+            return
+
+
+async def _render_sides(
+    board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
+) -> tuple[str, Markup]:
+    """All that is known of a request, with a key that changes with it."""
+    traffic = traffic_of(board)
+    fields = {
+        "view": view,
+        "row": view.row,
+        "at": to_time(view.row.at),
+        "dialect": dialect,
+        "place": place,
+        "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
+        "earlier": await _find_earlier(board, view),
+    }
+    key = digest(view)
+    shared = {**values, **HELPERS, "now": now(), "key": key}
+    return key, render("request_sides.html", {**shared, **fields})
+
+
+async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:
+    """The request that this one asks again, where it is still in the log."""
+    if not view.row.again_of:
+        return None
+    try:
+        return await traffic_of(board).view(view.row.again_of)
+    except CallerError:
+        return None
+
+
+def _read_identifier(request: Request) -> str:
+    return read_value(request.path_params["identifier"])
+
+
+def _read_place(text: str, view: RequestView) -> int:
+    """Which of a request's answers is read: by default the last."""
+    last = len(view.replies) - 1
+    return min(int(text), last) if text.isdecimal() and len(text) < 5 else last

@@ -1,0 +1,60 @@
+"""What the pages of the gateway's requests share: where they come from, and how their values are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+
+from callboard.servers.gateway.traffic_values import RequestRow, TrafficSource
+
+if TYPE_CHECKING:
+    from callboard.servers.board.app import Board
+
+_MAX_VALUE: Final = 500
+"""Characters of a value that a browser sends."""
+
+
+def read_value(value: str | None) -> str:
+    """A value that a browser sent, cut."""
+    return (value or "")[:_MAX_VALUE]
+
+
+def traffic_of(board: Board) -> TrafficSource:
+    """Where the board gets the traffic from. Raises HTTPException where there is none."""
+    if board.parts.traffic is None:
+        raise HTTPException(404)
+    return board.parts.traffic
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Seconds with three digits that count; "-" where they are not known."""
+    if seconds is None:
+        return "-"
+    return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
+
+
+def to_time(seconds: float) -> datetime:
+    """The time of so many seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def digest(value: object) -> str:
+    """Changes with the value."""
+    return sha256(msgspec.msgpack.encode(value)).hexdigest()[:16]
+
+
+def list_remarks(row: RequestRow) -> list[str]:
+    """What is worth a look in a row, in words."""
+    counts = (("calls from text", row.recovered), ("repaired", row.repaired), ("lost", len(row.dropped)))
+    labels = dict.fromkeys([label.name for label in row.labels])
+    again = [f"asks {row.again_of} again"] if row.again_of else []
+    return [*[f"{count} {name}" for name, count in counts if count], *labels, *again]
+
+
+HELPERS: Final[Mapping[str, Any]] = {"seconds": format_seconds, "remarks": list_remarks, "to_time": to_time}
+"""Functions that the templates call."""
