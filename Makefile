@@ -94,7 +94,7 @@ conformance-bfcl: $(INSTALLED) $(BFCL)/.installed
 	$(BIN)/python -m bench.bfcl $(OPTIONS)
 
 $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
-	@echo "[clients] $(CLIENTS): Codex, Claude Code, Qwen Code, Gemini CLI, and node for them (about 1.5 GB the first time)"
+	@echo "[clients] $(CLIENTS): Codex, Claude Code, Qwen Code, Gemini CLI, acpx, and node for them (about 1.5 GB the first time)"
 	@rm -rf $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)
 	@$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --requirement tests/clients/requirements.txt
 	@mkdir $(CLIENTS)/node && cp tests/clients/package.json $(CLIENTS)/node
@@ -103,7 +103,7 @@ $(CLIENTS)/.installed: tests/clients/requirements.txt tests/clients/package.json
 		install --prefix $(CLIENTS)/node --loglevel error --no-package-lock --no-audit --no-fund
 	@touch $@
 
-# make test-clients  pass the tests of Codex, Claude Code, Qwen Code and Gemini CLI, which run on this machine alone
+# make test-clients  pass the tests of Codex, Claude Code, Qwen Code, Gemini CLI and acpx, which run on this machine alone
 test-clients: $(INSTALLED) $(CLIENTS)/.installed
 	@echo "[clients] their tools are called, and they answer"
 	@$(BIN)/python -m pytest -q tests/clients

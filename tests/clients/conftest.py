@@ -11,7 +11,9 @@ import asyncio
 import importlib.util
 import json
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -152,6 +154,25 @@ def _printed(printed: str) -> tuple[list[dict[str, Any]], str]:
     return told["calls"], told["answer"]
 
 
+def _updates(printed: str) -> tuple[list[dict[str, Any]], str]:
+    """Of acpx: the messages of the protocol, and the text of the reply."""
+    messages = [json.loads(line) for line in printed.splitlines()]
+    updates = [each["params"]["update"] for each in messages if each.get("method") == "session/update"]
+    said = [each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
+    return messages, "".join(said)
+
+
+def _editor(*options: str) -> Client:
+    """acpx, the editor of the command line, with `callboard chat --acp` of this environment."""
+    agent = f"{shlex.quote(str(Path(sys.executable).parent / 'callboard'))} chat --acp --no-sandbox"
+    return Client(
+        lambda prompt, model: ["acpx", "--agent", agent, "--format", "json", *options, "exec", prompt],
+        lambda url, model: {},
+        lambda url, model: {"CALLBOARD_BASE_URL": url, "CALLBOARD_MODEL": model, "CALLBOARD_MODE": "native"},
+        _updates,
+    )
+
+
 def _configured(command: Callable[[str], list[str]], read: Callable[[str], Any]) -> Client:
     """A client that is told nothing besides what is in its home already."""
     return Client(lambda prompt, model: command(prompt), lambda url, model: {}, lambda url, model: {}, read)
@@ -200,6 +221,9 @@ CLIENTS: Mapping[str, Client] = MappingProxyType(
         "pydantic-ai, google": _program(str(PLACE / "bin" / "python"), "pydantic_ai_google.py"),
         "litellm, gemini": _program(str(PLACE / "bin" / "python"), "litellm_gemini.py"),
         "AI SDK, google": _program(str(NODE), "ai_sdk_google.mjs"),
+        "acpx": _editor("--approve-all"),
+        "acpx, denies": _editor("--deny-all"),
+        "acpx, gives up": _editor("--approve-all", "--timeout", "3"),
         "codex, configured": _configured(
             lambda prompt: [*CODEX_EXEC, "--dangerously-bypass-approvals-and-sandbox", prompt], _codex
         ),
