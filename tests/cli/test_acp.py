@@ -26,6 +26,9 @@ def call(name, arguments):
     ]
 
 
+SLEEP = call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
+
+
 def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     """What is not the protocol goes to standard error, and the model's request ends with the turn."""
     place = tmp_path / "project"
@@ -34,9 +37,10 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     editor = Editor()
 
     async def scenario():
-        replies = [call("file", EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")])]
+        replies = [call("file", EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
         async with FakeBackend(replies) as backend:
-            arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--base-url", backend.url)
+            arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--no-sandbox")
+            arguments = (*arguments, "--base-url", backend.url)
             streams = {
                 "env": dict(os.environ),
                 "cwd": place,
@@ -56,8 +60,13 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
                 await agent.cancel(session_id=session)
                 assert (await turn).stop_reason == "cancelled"
                 await asyncio.wait_for(backend.disconnected.wait(), 20)
-                process.stdin.close()
+                await agent.set_session_mode(session_id=session, mode_id="full")
+                turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("sleep")]))
+                while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+                    await asyncio.sleep(0.01)
+                process.terminate()
                 assert await asyncio.wait_for(process.wait(), 20) == 0
+                turn.cancel()
                 return lines
 
     lines = asyncio.run(scenario())
@@ -65,8 +74,10 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     assert caplog.records == []  # the client's library logs a line that it cannot read
     assert (place / "calc.py").read_text() == "a + b\n"
     assert len(editor.questions) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "pid").read_text()), 0)
     (job,) = JobStore().all()
-    assert (job.type, job.state, job.output.files) == ("chat", "completed", ("calc.py",))
+    assert (job.type, job.state, job.output.files) == ("chat", "completed", ("calc.py", "pid"))
 
 
 @pytest.mark.parametrize(

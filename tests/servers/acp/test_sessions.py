@@ -126,6 +126,22 @@ def test_cancelling_ends_a_command_and_the_session_goes_on(place, connected):
     asyncio.run(scenario())
 
 
+def test_an_editor_that_goes_leaves_nothing_running(place, connected):
+    sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
+
+    async def scenario():
+        async with connected([sleep], access="full") as room:
+            session = await room.agent.new_session(cwd=str(place))
+            turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
+            while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            turn.cancel()
+
+    asyncio.run(scenario())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "pid").read_text()), 0)
+
+
 def test_cancelling_ends_a_question(place, connected):
     async def scenario():
         async with connected([EDIT, "Well."], Editor("never")) as room:

@@ -74,3 +74,11 @@ def test_a_message_that_is_too_long_is_refused_and_the_next_one_read(receive):
 def test_a_long_message_is_read_whole(receive):
     message = {"text": "x" * 10_000}
     assert receive(json.dumps(message).encode()) == ([message], [])
+
+
+def test_what_is_sent_is_json_whatever_a_model_wrote():
+    client = Client()
+    LineTransport(None, client).post({"a": "\ud800\n", "b": [float("nan"), float("inf")]})
+    (line,) = client.lines
+    assert line.endswith("}\n")
+    assert json.loads(line.encode("utf-8", "replace")) == {"a": "?\n", "b": [None, None]}

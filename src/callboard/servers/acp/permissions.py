@@ -20,7 +20,7 @@ from acp.schema import (
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
-from callboard.servers.acp.tool_calls import describe_call, describe_changes, kind_of, locations_of, title_of
+from callboard.servers.acp.tool_calls import describe_call, describe_changes, input_of, kind_of, locations_of, title_of
 from callboard.servers.acp.updates import Update, UpdateEncoder
 from callboard.text.display import escape
 from callboard.tools import Rule
@@ -79,7 +79,7 @@ class ClientApprover:
             title=title_of(invocation.name, invocation.arguments),
             kind=kind_of(self._encoder.action_of(invocation.name, invocation.arguments)),
             locations=locations_of(self._root, invocation.arguments),
-            raw_input=invocation.arguments,
+            raw_input=input_of(invocation.arguments),
             content=[*(describe_changes(self._root, changes) or describe_call(invocation.arguments, invocation.raw))],
         )
         options = [ONCE, *_options_for_later(pattern), REJECT]

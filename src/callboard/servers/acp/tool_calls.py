@@ -30,6 +30,8 @@ MAX_TEXT: Final = 100_000
 """Characters of a result that are shown."""
 MAX_FILE: Final = 2_000_000
 """Bytes of a file that an editor gets whole, before and after; of a longer one it gets the changed lines."""
+MAX_DEPTH: Final = 64
+"""Levels of a call's arguments; deeper ones are shown as the model wrote them."""
 _MAX_TITLE: Final = 200
 _SUBJECTS: Final = ("command", "path", "query", "pattern", "name", "branch", "message")
 """Arguments that say what a call is about, the first that is there."""
@@ -71,13 +73,19 @@ def locations_of(root: Path, arguments: Mapping[str, Any] | None) -> list[ToolCa
     return [ToolCallLocation(path=place, line=line)]
 
 
+def input_of(arguments: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The arguments as programs read them; None where they are nested deeper than most parsers go."""
+    return arguments if arguments is not None and _is_shallow(arguments) else None
+
+
 def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolContent]:
     """All of a call's arguments, to be looked at before it runs."""
-    command = (arguments or {}).get("command")
-    text = command if isinstance(command, str) else raw
-    if arguments is not None and not isinstance(command, str):
-        text = json.dumps(arguments, ensure_ascii=False, indent=2)
-    return [_block(_fence(text))]
+    if arguments is None or not _is_shallow(arguments):
+        return [_block(_fence(raw))]
+    command = arguments.get("command")
+    if isinstance(command, str) and len(arguments) == 1:
+        return [_block(_fence(command))]
+    return [_block(_fence(json.dumps(arguments, ensure_ascii=False, indent=2)))]
 
 
 def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolContent]:
@@ -108,6 +116,17 @@ def _describe_change(root: Path, change: ChangedFile) -> ToolContent:
 
 def _block(text: str) -> ContentToolCallContent:
     return tool_content(text_block(text))
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether a value is nested no deeper than MAX_DEPTH."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [each.values() if isinstance(each, Mapping) else each for each in level]
+        level = [each for values in inner for each in values if isinstance(each, (Mapping, list, tuple)) and each]
+        if not level:
+            return True
+    return False
 
 
 def _code_span(text: str) -> str:

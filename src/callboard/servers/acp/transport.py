@@ -37,7 +37,7 @@ class LineTransport:
 
         What waits is no more than the conversation, which is in memory too.
         """
-        self._writer.post(json.dumps(message, ensure_ascii=False, separators=(",", ":")) + "\n")
+        self._writer.post(_encode(message) + "\n")
 
     async def send(self, message: dict[str, Any]) -> None:
         """Sends a message, and waits while the client is slow to read."""
@@ -101,3 +101,11 @@ class LineTransport:
 
     def _refuse(self, code: int, text: str, identifier: int | str | None = None) -> None:
         self.post({"jsonrpc": "2.0", "id": identifier, "error": {"code": code, "message": text}})
+
+
+def _encode(message: dict[str, Any]) -> str:
+    try:
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number that JSON has not, in the arguments of a call
+        plain = json.loads(json.dumps(message), parse_constant=lambda _: None)
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

@@ -51,6 +51,7 @@ from callboard.core import (
 from callboard.servers.acp.tool_calls import (
     describe_changes,
     describe_result,
+    input_of,
     kind_of,
     locations_of,
     title_of,
@@ -144,7 +145,7 @@ class UpdateEncoder:
             title=title_of(name, arguments),
             kind=kind_of(self.action_of(name, arguments)),
             locations=locations_of(self._root, arguments),
-            raw_input=None if arguments is None else dict(arguments),
+            raw_input=input_of(arguments),
         )
         return [*started, update]
 

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callboard.coding.chat.dry_run import ChangedFile
+from callboard.core import ResultCanister, contents, error_result
+from callboard.servers.acp.tool_calls import (
+    MAX_FILE,
+    MAX_TEXT,
+    describe_call,
+    describe_changes,
+    describe_result,
+    input_of,
+    kind_of,
+    locations_of,
+    title_of,
+)
+
+ROOT = Path("/project")
+
+
+def texts(contents):
+    return [each.content.text for each in contents]
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("read_file", "read"),
+        ("git_diff", "read"),
+        ("grep", "search"),
+        ("replace_in_file", "edit"),
+        ("apply_patch", "edit"),
+        ("delete_file", "delete"),
+        ("bash", "execute"),
+        ("run_tests", "execute"),
+        ("", "other"),
+    ],
+)
+def test_kinds(action, kind):
+    assert kind_of(action) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "title"),
+    [
+        ("file", {"action": "read", "path": "a.py"}, "file read `a.py`"),
+        ("bash", {"command": "echo `date`\n\x1b[2J"}, "bash `` echo `date` [2J ``"),
+        ("think", {"depth": 3}, "think"),
+        ("a\nb", None, "a b"),
+    ],
+)
+def test_a_title_is_one_line(name, arguments, title):
+    assert title_of(name, arguments) == title
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        ({"path": "src/a.py", "start_line": 7}, [("/project/src/a.py", 7)]),
+        ({"path": "/project/a.py", "line": True}, [("/project/a.py", None)]),
+        ({"path": "../a.py"}, []),
+        ({"path": "/etc/passwd"}, []),
+        ({"path": "a\0b"}, []),
+        ({"path": 7}, []),
+        (None, []),
+    ],
+)
+def test_a_location_is_beneath_the_directory(arguments, places):
+    assert [(each.path, each.line) for each in locations_of(ROOT, arguments)] == places
+
+
+def test_all_of_a_call_is_shown():
+    nested = {}
+    for _ in range(1000):
+        nested = {"a": nested}
+    assert texts(describe_call({"command": "a\n```\nb"}, "")) == ["````\na\n```\nb\n````"]
+    assert '"timeout": 9' in texts(describe_call({"command": "a", "timeout": 9}, ""))[0]
+    assert texts(describe_call(None, "{broken")) == ["```\n{broken\n```"]
+    assert texts(describe_call(nested, "raw")) == ["```\nraw\n```"]
+    assert (input_of(nested), input_of({"a": [1]})) == (None, {"a": [1]})
+
+
+def test_a_change_is_a_diff_of_the_whole_file():
+    changes = [
+        ChangedFile("new.py", None, b"x\n"),
+        ChangedFile("old.py", b"x\n", None),
+        ChangedFile("link", None, None),
+        ChangedFile("a.bin", b"\0", b"\0\1"),
+        ChangedFile("large", b"x\n" * MAX_FILE, b"x\n" * MAX_FILE + b"y\n"),
+    ]
+    new, old, binary, large = describe_changes(ROOT, changes)
+    assert (new.path, new.old_text, new.new_text) == ("/project/new.py", None, "x\n")
+    assert (old.path, old.old_text, old.new_text) == ("/project/old.py", "x\n", "")
+    assert "it is no text" in binary.content.text
+    assert large.content.text.endswith(" x\n+y\n\n```")
+
+
+def test_a_result_is_code():
+    hostile = "[click](https://evil.example)\n```\n![x](https://evil.example)"
+    assert texts(describe_result(ResultCanister("c1", contents(hostile)))) == [f"````\n{hostile}\n````"]
+    assert texts(describe_result(error_result("c1", "execution", "it broke"))) == ["```\nit broke\n```"]
+    assert len(texts(describe_result(ResultCanister("c1", contents("x" * (MAX_TEXT + 1)))))[0]) == MAX_TEXT + 8
