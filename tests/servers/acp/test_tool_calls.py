@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.core import ResultCanister, contents, error_result
+from callboard.core import ResultCanister, error_result
 from callboard.servers.acp.tool_calls import (
     MAX_FILE,
     MAX_TEXT,
@@ -100,6 +100,6 @@ def test_a_change_is_a_diff_of_the_whole_file():
 
 def test_a_result_is_code():
     hostile = "[click](https://evil.example)\n```\n![x](https://evil.example)"
-    assert texts(describe_result(ResultCanister("c1", contents(hostile)))) == [f"````\n{hostile}\n````"]
+    assert texts(describe_result(ResultCanister(hostile, invocation_id="c1"))) == [f"````\n{hostile}\n````"]
     assert texts(describe_result(error_result("c1", "execution", "it broke"))) == ["```\nit broke\n```"]
-    assert len(texts(describe_result(ResultCanister("c1", contents("x" * (MAX_TEXT + 1)))))[0]) == MAX_TEXT + 8
+    assert len(texts(describe_result(ResultCanister("x" * (MAX_TEXT + 1), invocation_id="c1")))[0]) == MAX_TEXT + 8
