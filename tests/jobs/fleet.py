@@ -2,52 +2,48 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 
 from sqlalchemy import text
+from tests.jobs import worker_process
+from tests.jobs.forked import ForkedProcess, processes
 
 from callboard.core import ResultCanister
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.store import DurableStore
 
-SCRIPT = Path(__file__).with_name("worker_process.py")
 PATIENCE = 120
 
 
-class WorkerProcess:
+class WorkerProcess(ForkedProcess):
     """One process; `executor` is the id that it works under."""
 
-    def __init__(self, url, effects, seconds, concurrency):
-        command = [sys.executable, SCRIPT, url, effects, str(seconds), str(concurrency)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+    def __init__(self, url, effects, seconds, concurrency, output):
+        self._ready, ready = processes.Pipe(duplex=False)
+        super().__init__(worker_process.main, url, effects, seconds, concurrency, ready, output=output)
+        ready.close()
         self._executor = ""
 
     @property
     def executor(self):
         """Waits until it works."""
         if not self._executor:
-            line = self.process.stdout.readline()
-            assert line.startswith("ready "), line + self.process.stderr.read()
-            self._executor = line.split()[1]
+            try:
+                self._executor = self._ready.recv()
+            except EOFError:
+                raise AssertionError(self.read()) from None
         return self._executor
 
-    def send(self, number):
-        self.process.send_signal(number)
-
     def end(self, number=signal.SIGKILL):
-        """Send a signal and wait for the end; what it wrote to its standard error."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.send_signal(number)
-        return self.process.communicate(timeout=PATIENCE)[1]
+        """Send a signal and wait for the end; what it wrote."""
+        if self.returncode is None:
+            self.send(signal.SIGCONT)
+            self.send(number)
+        self.wait(PATIENCE)
+        return self.read()
 
 
 class Fleet:
@@ -55,6 +51,7 @@ class Fleet:
 
     def __init__(self, url, folder, seconds=0.05, concurrency=2):
         self.url = url
+        self.folder = folder
         self.effects = folder / "effects"
         self.effects.touch()
         self.settings = seconds, concurrency
@@ -65,7 +62,9 @@ class Fleet:
 
     def start(self, count=1):
         """Start processes, and wait until they work."""
-        new = [WorkerProcess(self.url, self.effects, *self.settings) for _ in range(count)]
+        numbers = range(len(self.workers), len(self.workers) + count)
+        outputs = [self.folder / f"output-{number}" for number in numbers]
+        new = [WorkerProcess(self.url, self.effects, *self.settings, output) for output in outputs]
         self.workers += new
         assert all(each.executor for each in new)
         return new

@@ -1,91 +1,27 @@
 """Coding jobs in the store of durable jobs: killed at any step, waiting for a person, cancelled, without their directory."""
 
 import asyncio
-import json
 import signal
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 from tests.coding import conftest as coding
 from tests.coding.agents.test_resume import EDIT, PHASED, RIGHT, SHORT, TRACE
 from tests.coding.conftest import make_request
+from tests.jobs import coding_worker
+from tests.jobs.coding_worker import open_scripted
+from tests.jobs.forked import ForkedProcess
 
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, SupervisorCanister, UserCanister
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, SupervisorCanister
 from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
-from callboard.testing import Call, ScriptedModel
 
+PATIENCE = 120
 repository, faulty, quick_tests = coding.repository, coding.faulty, coding.quick_tests
-
-PROGRAM = """
-import asyncio, json, os, signal, sys, threading, time
-from pathlib import Path
-from types import SimpleNamespace
-from tests.jobs.test_coding_kind import open_scripted
-from callboard.jobs.coding_kind import coding_kinds
-from callboard.jobs.database import Database
-from callboard.jobs.segment import JobSegment, SegmentRunner
-from callboard.jobs.store import DurableStore
-
-folder, told = Path(sys.argv[1]), json.loads(sys.argv[2])
-count = 0
-
-def publish(segment, step):
-    global count
-    count += 1
-    if count == told["after"]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def watch():
-    while not any(each.read_text().endswith(told["sign"]) for each in folder.glob("jobs/*/command-output")):
-        time.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-JobSegment.publish = publish
-if told["sign"]:
-    threading.Thread(target=watch, daemon=True).start()
-
-async def main():
-    with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
-        store = DurableStore(database)
-        runner = SegmentRunner(store, coding_kinds(store, lambda _: open_scripted(told["script"]), folder / "jobs"))
-        (job,) = await store.list()
-        while not job.has_ended and job.state != "waiting":
-            control = SimpleNamespace(executor="x", stopping=asyncio.Event(), cancel_requested=False)
-            await runner(job.id, job.segment, control)
-            job = await store.get(job.id)
-
-asyncio.run(main())
-"""
-
-
-class Scripted(ScriptedModel):
-    async def aclose(self):
-        pass
-
-
-def open_scripted(script):
-    """A model that says what comes next in the script of the phase, by what it is shown to have done."""
-
-    def reply(request):
-        first = next(each.text for each in request.canisters if isinstance(each, UserCanister))
-        part = script[first.rpartition("# Now: ")[2].partition("\n")[0] if "# Now: " in first else ""]
-        results = [each for each in request.canisters if isinstance(each, ResultCanister)]
-        done = sum("interrupted, " not in each.text for each in results) + ("Another answer was not right" in first)
-        chosen = part[min(done, len(part) - 1)]
-        return chosen if isinstance(chosen, str) else Call(*chosen)
-
-    def replies():
-        while True:
-            yield reply
-
-    return Scripted(replies())
 
 
 @pytest.fixture
@@ -108,11 +44,10 @@ def place(repository, tmp_path, monkeypatch):
         return asyncio.run(scenario())
 
     def go(script, *, after=0, sign=""):
-        told = json.dumps({"script": script, "after": after, "sign": sign})
-        arguments = [sys.executable, "-c", PROGRAM, str(tmp_path), told]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, -signal.SIGKILL), done.stderr
-        return done.returncode < 0
+        worker = ForkedProcess(coding_worker.main, tmp_path, script, after, sign, output=tmp_path / "output")
+        code = worker.wait(PATIENCE)
+        assert code in (0, -signal.SIGKILL), worker.read()
+        return code < 0
 
     def ask(work):
         async def scenario():

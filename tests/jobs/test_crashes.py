@@ -32,8 +32,9 @@ def crash_while_rows_are_handed_back(server, folder, rows):
         victim.end(signal.SIGKILL)
         fleet.wait_for(lambda: fleet.owners()[victim.executor] < rows)
         server.crash()
-        errors = [worker.process.communicate(timeout=60)[1] for worker in reapers]
-        assert [worker.process.returncode for worker in reapers] == [EXIT_STATUS] * 2, errors
+        codes = [worker.wait(60) for worker in reapers]
+        errors = [worker.read() for worker in reapers]
+        assert codes == [EXIT_STATUS] * 2, errors
         assert all("Traceback" not in error for error in errors)
         server.start()
         fleet.start(2)

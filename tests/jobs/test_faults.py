@@ -4,9 +4,9 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from multiprocessing import get_context
 
 import pytest
+from tests.jobs.forked import processes
 from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
 from tests.jobs.running import run_async
 
@@ -18,9 +18,6 @@ from callboard.testing import Call, ScriptedModel
 ROUNDS = 2
 effects = Counter()
 requests = Counter()
-
-processes = get_context("forkserver")
-processes.set_forkserver_preload(["tests.jobs.test_faults"])
 
 
 @tool

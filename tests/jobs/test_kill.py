@@ -8,8 +8,8 @@ import os
 import random
 import re
 from collections import Counter, defaultdict
-from multiprocessing import get_context
 
+from tests.jobs.forked import processes
 from tests.jobs.killed_worker import CALLS, LINES, QUEUE, REFERENCE, ROUNDS, serve
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
@@ -23,9 +23,6 @@ KILLS = int(os.environ.get("SOAK_KILLS", "5"))
 SEED = int(os.environ.get("SOAK_SEED", "20261123"))
 PATIENCE = 120
 """Seconds that a worker has for all jobs that are left."""
-
-processes = get_context("forkserver")
-processes.set_forkserver_preload(["tests.jobs.killed_worker"])
 
 
 def run_worker(url, log, lines, seed):

@@ -36,7 +36,7 @@ def test_the_jobs_of_a_killed_worker_are_taken_over(fleet):
     fleet.wait_for_jobs()
     assert len({worker.executor for worker in fleet.workers}) == 3
     assert all("Traceback" not in worker.end(signal.SIGTERM) for worker in others)
-    assert [worker.process.returncode for worker in others] == [0, 0]
+    assert [worker.returncode for worker in others] == [0, 0]
 
 
 def test_a_stopped_worker_goes_on_or_ends_and_nothing_is_done_twice(fleet):
@@ -50,8 +50,7 @@ def test_a_stopped_worker_goes_on_or_ends_and_nothing_is_done_twice(fleet):
     sleeper.send(signal.SIGCONT)
     fleet.wait_for_jobs()
     if not fleet.database.is_sqlite:
-        sleeper.process.wait(60)
-        assert sleeper.process.returncode == EXIT_STATUS
+        assert sleeper.wait(60) == EXIT_STATUS
 
 
 def test_a_worker_that_lost_its_lease_ends_and_its_jobs_are_taken_over(remote_fleet):
@@ -60,8 +59,8 @@ def test_a_worker_that_lost_its_lease_ends_and_its_jobs_are_taken_over(remote_fl
     fleet.create(3, rounds=5)
     fleet.wait_for(fleet.read_lines)
     assert end_sessions(fleet, "callboard lease") == 1
-    assert "callboard: lost its lease: " in victim.process.communicate(timeout=60)[1]
-    assert victim.process.returncode == EXIT_STATUS
+    assert victim.wait(60) == EXIT_STATUS
+    assert "callboard: lost its lease: " in victim.read()
     fleet.start()
     fleet.wait_for_jobs()
 
@@ -71,7 +70,7 @@ def test_a_worker_that_is_told_to_stop_hands_back_at_once(fleet):
     fleet.create(3, rounds=6)
     fleet.wait_for(fleet.read_lines)
     assert first.end(signal.SIGTERM) == ""
-    assert first.process.returncode == 0
+    assert first.returncode == 0
     assert not fleet.owners()
     fleet.start()
     fleet.wait_for_jobs()

@@ -2,16 +2,12 @@
 
 Each job has as many rounds as its input says. A round is a call of a tool that is not idempotent: it takes a while, and
 notes in a file that it was done. A call that was begun and has no result is answered, not made again.
-
-    python worker_process.py URL EFFECTS SECONDS CONCURRENCY
 """
 
 import asyncio
 import os
 import signal
-import sys
 import time
-from pathlib import Path
 
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs.claim import Superseded
@@ -44,7 +40,7 @@ async def run_job(claim, control, effects, seconds):
     await claim.end("completed")
 
 
-async def main(url, effects, seconds, concurrency):
+async def work(url, effects, seconds, concurrency, ready):
     with Database.open(url) as database:
         engine = Engine(database)
         store = DurableStore(database, engine.enqueue)
@@ -58,12 +54,14 @@ async def main(url, effects, seconds, concurrency):
         try:
             async with Worker(engine, store, run, concurrency=concurrency) as worker:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-                sys.stdout.write(f"ready {worker.executor}\n")
-                sys.stdout.flush()
+                ready.send(worker.executor)
                 await worker.run()
         finally:
             engine.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))
+def main(*arguments):
+    """Work until it is told to stop: the database, the file of effects, seconds of a call, jobs at once, and who is told
+    that it works, under which id.
+    """
+    asyncio.run(work(*arguments))

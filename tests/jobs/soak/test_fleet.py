@@ -37,7 +37,7 @@ def test_the_database_is_away_for_30_seconds(server, tmp_path):
         fleet.wait_for(lambda: len(fleet.read_lines()) > JOBS // 2)
         server.crash()
         time.sleep(AWAY_SECONDS)
-        codes = Counter(worker.process.wait(60) for worker in workers)
+        codes = Counter(worker.wait(60) for worker in workers)
         server.start()
         fleet.start(3)
         fleet.wait_for_jobs()

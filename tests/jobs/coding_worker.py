@@ -1,0 +1,70 @@
+"""A worker of coding jobs with a scripted model, in a process that is killed behind a step or when a command printed a sign."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from types import SimpleNamespace
+
+from callboard.core import ResultCanister, UserCanister
+from callboard.jobs.coding_kind import coding_kinds
+from callboard.jobs.database import Database
+from callboard.jobs.segment import JobSegment, SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.testing import Call, ScriptedModel
+
+
+class Scripted(ScriptedModel):
+    async def aclose(self):
+        pass
+
+
+def open_scripted(script):
+    """A model that says what comes next in the script of the phase, by what it is shown to have done."""
+
+    def reply(request):
+        first = next(each.text for each in request.canisters if isinstance(each, UserCanister))
+        part = script[first.rpartition("# Now: ")[2].partition("\n")[0] if "# Now: " in first else ""]
+        results = [each for each in request.canisters if isinstance(each, ResultCanister)]
+        done = sum("interrupted, " not in each.text for each in results) + ("Another answer was not right" in first)
+        chosen = part[min(done, len(part) - 1)]
+        return chosen if isinstance(chosen, str) else Call(*chosen)
+
+    def replies():
+        while True:
+            yield reply
+
+    return Scripted(replies())
+
+
+def main(folder, script, after, sign):
+    """Go on with the only job until it ends or waits; die at the step of this number, and behind this sign, "" is none."""
+    steps = 0
+
+    def publish(_segment, _step):
+        nonlocal steps
+        steps += 1
+        if steps == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch():
+        while not any(each.read_text().endswith(sign) for each in folder.glob("jobs/*/command-output")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    JobSegment.publish = publish
+    if sign:
+        threading.Thread(target=watch, daemon=True).start()
+    asyncio.run(work(folder, script))
+
+
+async def work(folder, script):
+    with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
+        store = DurableStore(database)
+        runner = SegmentRunner(store, coding_kinds(store, lambda _: open_scripted(script), folder / "jobs"))
+        (job,) = await store.list()
+        while not job.has_ended and job.state != "waiting":
+            control = SimpleNamespace(executor="x", stopping=asyncio.Event(), cancel_requested=False)
+            await runner(job.id, job.segment, control)
+            job = await store.get(job.id)

@@ -1,0 +1,52 @@
+"""Processes that have imported what they need when they begin, which is most of what a short one costs."""
+
+import os
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+processes = get_context("forkserver")
+# The server of a process that tests begins with its first use, and this is one list for all tests.
+processes.set_forkserver_preload(
+    ["tests.jobs.killed_worker", "tests.jobs.worker_process", "tests.jobs.coding_worker", "tests.jobs.forked"]
+)
+
+
+class ForkedProcess:
+    """A process that calls a function of a module, with the environment of whoever starts it; it writes to a file."""
+
+    def __init__(self, function, *arguments, output):
+        self._output = Path(output)
+        self._process = processes.Process(target=run, args=(function, arguments, str(output), dict(os.environ)))
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self):
+        """None while it runs."""
+        return self._process.exitcode
+
+    def send(self, number):
+        os.kill(self.pid, number)
+
+    def wait(self, seconds):
+        """Its return code."""
+        self._process.join(seconds)
+        assert self.returncode is not None, "it does not end"
+        return self.returncode
+
+    def read(self):
+        """What it wrote."""
+        return self._output.read_text("utf-8")
+
+
+def run(function, arguments, output, environment):
+    """In the process itself."""
+    os.environ.clear()
+    os.environ.update(environment)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for each in (1, 2):
+        os.dup2(file, each)
+    # What the server has may write to where the tests do.
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    function(*arguments)
