@@ -67,7 +67,7 @@ def stopped_worker(place, name="coding"):
             fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def test_a_worker_runs_the_jobs_and_is_started_once(place, repository):
+def test_a_worker_runs_the_jobs_and_is_started_once(place, repository, typed):
     async def scenario():
         async with FakeBackend([MEND, MEND]) as backend:
             first = await asyncio.to_thread(submit, repository, backend.url, "--background", "--json")
@@ -90,16 +90,16 @@ def test_a_worker_runs_the_jobs_and_is_started_once(place, repository):
     assert repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
     assert log.stat().st_mode & 0o777 == 0o600
     # What is shown of jobs is the same, whoever ran them.
-    listed = run(repository, "jobs", "list").stdout.splitlines()
+    listed = typed("jobs", "list", cwd=repository.root).stdout.splitlines()
     assert [line.split()[0] for line in listed] == [other.id, job.id]
     assert all(" debug   completed " in line for line in listed)
-    shown = run(repository, "jobs", "show", job.id).stdout
+    shown = typed("jobs", "show", job.id).stdout
     assert "tests      pytest: 1 passed" in shown
     assert f"branch     {job.output['branch']}" in shown
-    assert "+    return a + b" in run(repository, "jobs", "show", job.id, "--diff").stdout
-    assert f"{job.id}: completed" in run(repository, "jobs", "cancel", job.id).stdout
-    assert "it cannot be resumed" in run(repository, "jobs", "resume", job.id).stderr
-    assert "is gone" in run(repository, "undo", job.id).stdout
+    assert "+    return a + b" in typed("jobs", "show", job.id, "--diff").stdout
+    assert f"{job.id}: completed" in typed("jobs", "cancel", job.id).stdout
+    assert "it cannot be resumed" in typed("jobs", "resume", job.id).stderr
+    assert "is gone" in typed("undo", job.id).stdout
     assert job.output["branch"] not in repository.git("branch")
 
 
@@ -154,7 +154,7 @@ NOTE = [
 ]
 
 
-def test_a_prompt_is_run_in_its_directory_and_waits_for_an_approval(place, tmp_path):
+def test_a_prompt_is_run_in_its_directory_and_waits_for_an_approval(place, tmp_path, typed):
     work = SimpleNamespace(root=tmp_path / "work")
     work.root.mkdir()
     (work.root / "tools.py").write_text(TOOLS)
@@ -186,12 +186,12 @@ def test_a_prompt_is_run_in_its_directory_and_waits_for_an_approval(place, tmp_p
     assert (work.root / "note.txt").read_text() == "milk"
     assert second.returncode == 0, second.stderr
     assert "Nothing to note." in second.stdout
-    listed = run(work, "jobs", "list").stdout.splitlines()
+    listed = typed("jobs", "list", cwd=work.root).stdout.splitlines()
     assert len(listed) == 2
     assert all(" run     completed " in line for line in listed)
 
 
-def test_a_job_has_a_conversation_of_its_own(place, tmp_path):
-    done = run(SimpleNamespace(root=tmp_path), "run", "Hi", "--background", "--continue")
+def test_a_job_has_a_conversation_of_its_own(place, tmp_path, typed):
+    done = typed("run", "Hi", "--background", "--continue", cwd=tmp_path)
     assert (done.returncode, "callboard jobs fork JOB@ROUND" in done.stderr) == (2, True)
     assert not place.exists()

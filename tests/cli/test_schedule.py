@@ -83,8 +83,8 @@ def make_due():
         (("a", "0 3 * * *", "--", "triage"), "missing 'description'"),
     ],
 )
-def test_what_cannot_be_scheduled(callboard, arguments, message):
-    ended = callboard("schedule", "add", *arguments)
+def test_what_cannot_be_scheduled(typed, arguments, message):
+    ended = typed("schedule", "add", *arguments)
     assert (ended.returncode > 0, ended.stdout) == (True, "")
     assert message in ended.stderr
     assert ended.stderr.count("\n") == 1

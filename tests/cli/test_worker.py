@@ -180,9 +180,9 @@ def test_an_agent_that_is_not_there_is_told_in_one_line(callboard):
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_database_that_is_not_there_is_told_in_one_line(callboard):
-    url = "postgresql://somebody:secret@127.0.0.1:9/jobs"
-    ended = callboard("worker", env={**os.environ, "CALLBOARD_DATABASE_URL": url})
+def test_a_database_that_is_not_there_is_told_in_one_line(typed, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_DATABASE_URL", "postgresql://somebody:secret@127.0.0.1:9/jobs")
+    ended = typed("worker")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "127.0.0.1" in ended.stderr
     assert "secret" not in ended.stderr
