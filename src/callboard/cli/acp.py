@@ -101,6 +101,8 @@ def serve_editor(options: Mapping[str, str], *, root: Path | None, without_sandb
     from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    if sys.stdin.isatty():
+        _tell("an editor starts this, and talks with it here: docs/acp.md has its settings; ctrl-C ends it")
     chats = EditorChats(options, without_sandbox=without_sandbox)
     with claim_stdio() as wire, redirect_stdout(sys.stderr):
         interrupt.run(serve_client(wire, chats, root=root))

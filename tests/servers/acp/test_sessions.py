@@ -12,7 +12,7 @@ from acp.schema import EnvVariable, McpServerStdio, TextResourceContents
 from tests.servers.acp.conftest import CODE, EDIT, READ, Editor, Model
 
 from callboard.cli.chat_commands import COMMANDS
-from callboard.core import PictureContent, ReplyEnded, ReplyFailed, TextPiece
+from callboard.core import PictureContent, ReplyEnded, ReplyFailed, TextPiece, UserCanister
 from callboard.testing import Call
 
 PICTURE = "iVBORw0KGgo="
@@ -172,7 +172,7 @@ def test_a_session_is_listed_loaded_and_resumed(place, tmp_path, jobs, connected
             return session.session_id
 
     async def second(identifier):
-        async with connected(["It was wrong."]) as room:
+        async with connected([READ, "It was wrong."]) as room:
             listing = await room.agent.list_sessions(cwd=str(place))
             assert [(each.session_id, each.title) for each in listing.sessions] == [(identifier, "mend add")]
             assert (await room.agent.list_sessions(cwd=str(elsewhere))).sessions == []
@@ -185,12 +185,11 @@ def test_a_session_is_listed_loaded_and_resumed(place, tmp_path, jobs, connected
             assert room.editor.text == "Done."
             assert room.editor.of("tool_call_update")[-1].status == "completed"
             await room.agent.prompt(session_id=identifier, prompt=[text_block("why?")])
-            history = room.model.requests[-1].canisters
-            assert [each.text for each in history if each.__class__.__name__ == "UserCanister"] == ["mend add", "why?"]
-            assert (
-                PictureContent(b"\x89PNG\r\n\x1a\n", "image/png")
-                in history[1 if history[0].text != "mend add" else 0].content
-            )
+            first, again = room.editor.of("tool_call")
+            assert first.tool_call_id != again.tool_call_id
+            said = [each for each in room.model.requests[0].canisters if isinstance(each, UserCanister)]
+            assert [each.text for each in said] == ["mend add", "why?"]
+            assert said[0].content[1] == PictureContent(b"\x89PNG\r\n\x1a\n", "image/png")
             await room.agent.close_session(session_id=identifier)
             with pytest.raises(RequestError, match="session/load"):
                 await room.agent.prompt(session_id=identifier, prompt=[text_block("there?")])

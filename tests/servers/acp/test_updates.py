@@ -60,8 +60,9 @@ def test_callboards_own_words_are_told_apart():
 def test_a_prompt_is_shown_where_it_was_not_typed():
     step = PromptSent("hello", (PictureContent(b"x"),))
     assert told(step) == []
-    updates, _ = encode(step, replays=True)
-    assert [each.content.type for each in updates] == ["text", "image"]
+    encoder = UpdateEncoder(Path("/project"), lambda name, arguments: name)
+    encoder.replays = True
+    assert [each.content.type for each in encoder.feed(step)] == ["text", "image"]
 
 
 def test_calls_have_one_identifier_each_though_the_model_repeats_its_own():

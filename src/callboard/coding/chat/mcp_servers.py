@@ -1,4 +1,4 @@
-"""Connect the MCP servers that a chat is given besides its own tools.
+"""Connect the MCP servers that a chat is given besides its own tools, and filter what they offer.
 
 Law: a tool of theirs never has the name of one of ours, so what is free for ours, or was allowed once, is not so for
 theirs.
@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from msgspec.structs import replace
-
 from callboard.coding.tools import tool_names
 from callboard.configuration import DescribedServer, prepare_ensembles
 from callboard.errors import CallerError
 from callboard.execution.result_store import READ_RESULT, RESULTS, KeptResults
 from callboard.extras import require_extra
 from callboard.text.display import collapse
-from callboard.tools import Ensemble
+from callboard.tools import Ensemble, filtered
 
 _MAX_WARNING: Final = 1000
 """Characters of a warning, which may quote a server."""
@@ -31,19 +29,14 @@ async def connect_servers(
     So are all of them where the extra `mcp` is not installed.
 
     Args:
-        servers: The servers; tools with the name of one of ours are left out.
+        servers: The servers.
         results: Holds what of their results is too long for the model.
         warn: Called with a line of text.
 
     Raises:
         CallerError: Two servers have one name.
     """
-    ours = (*tool_names(), READ_RESULT)
-    enabled = [
-        each._replace(settings=replace(each.settings, exclude=(*each.settings.exclude, *ours)))
-        for each in servers
-        if each.settings.enabled
-    ]
+    enabled = [each for each in servers if each.settings.enabled]
     if not enabled:
         return []
     try:
@@ -55,3 +48,9 @@ async def connect_servers(
         {"mcp": enabled}, warn=lambda text: warn(collapse(text, _MAX_WARNING)), result_store=results
     )
     return [each for each in ensembles if each.name != RESULTS]
+
+
+def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
+    """The tools that an ensemble has now, without those that have the name of one of ours."""
+    ours = {*tool_names(), READ_RESULT}
+    return filtered(ensemble, lambda invoker: invoker.name not in ours)

@@ -12,6 +12,7 @@ from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, ChatApprover
+from callboard.coding.chat.mcp_servers import without_names_of_ours
 from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
@@ -131,7 +132,7 @@ class TurnAgent:
         may_change = access != "read-only"
         offered = [name for name in names if may_change or name in FREE]
         # What a tool of others does is known from its own words alone.
-        further = [*self._further] if may_change else []
+        further = [without_names_of_ours(each) for each in self._further] if may_change else []
         return [make_ensemble(self._workspace, offered, single=self._single), self._results.ensemble(), *further]
 
     def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:

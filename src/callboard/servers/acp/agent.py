@@ -244,8 +244,12 @@ class AcpAgent:
         if len(self._opened) >= MAX_SESSIONS:
             raise CallerError(f"{MAX_SESSIONS} sessions are open", hint="close one with session/close")
         prepared = await self._chats.prepare(directory, earlier=earlier)
-        described = describe_servers(servers or (), prepared.request.settings)
-        session = ClientSession(self._chats, prepared, self._send, self._ask, servers=described, earlier=earlier)
+        try:
+            described = describe_servers(servers or (), prepared.request.settings)
+            session = ClientSession(self._chats, prepared, self._send, self._ask, servers=described, earlier=earlier)
+        except BaseException:
+            await prepared.model.aclose()
+            raise
         self._opened.add(session)
         try:
             await session.open()

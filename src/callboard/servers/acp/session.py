@@ -7,7 +7,7 @@ cancelled turn ends with its model call and its commands before it is answered.
 from __future__ import annotations
 
 import asyncio
-import logging
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +53,6 @@ Ask: TypeAlias = Callable[[str, ToolCallUpdate, list[PermissionOption]], Awaitab
 _STOP_REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "refusal": "refusal", "filter": "refusal"}
 """Why a turn ended, by the reason for which its last reply did."""
 _MAX_TITLE: Final = 80
-_log = logging.getLogger("callboard.acp")
 
 
 class ClientSession:
@@ -93,6 +92,7 @@ class ClientSession:
         self._encoder = UpdateEncoder(
             root,
             self._action_of,
+            prefix=f"{secrets.token_hex(3)}-",
             context_tokens=get_plan(prepared.model).context_tokens,
         )
         saved = SavedApprovals(root, chats.jobs.directory.parent / FILE)
@@ -144,12 +144,12 @@ class ClientSession:
 
     def replay(self) -> None:
         """Shows the conversation so far. Raises CallerError."""
-        self._withheld = None
-        encoder = UpdateEncoder(self.directory, self._encoder.action_of, replays=True)
+        withheld, self._withheld = self._withheld or [], None
+        self._encoder.replays = True
         for step in replay_steps(self._chats.jobs.folder(self.identifier)):
-            for update in encoder.feed(step):
-                self._show(update)
-        for update in encoder.finish():
+            self._show_step(step)
+        self._encoder.replays = False
+        for update in (*self._encoder.finish(), *withheld):
             self._show(update)
 
     def announce(self) -> None:

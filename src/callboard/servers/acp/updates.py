@@ -73,13 +73,15 @@ class UpdateEncoder:
     Args:
         root: The session's directory.
         action_of: What a call of the model is.
+        prefix: Begins the identifiers of calls, so that they are others where a session goes on in another process.
         context_tokens: How much the model can read, 0 if that is not known.
-        replays: Whether the prompts are shown too: the client of a session that is loaded has not typed them.
     """
 
-    def __init__(self, root: Path, action_of: ActionOf, *, context_tokens: int = 0, replays: bool = False) -> None:
+    def __init__(self, root: Path, action_of: ActionOf, *, prefix: str = "", context_tokens: int = 0) -> None:
         self.context_tokens = context_tokens
-        self.replays = replays
+        self.replays = False
+        """Whether prompts are shown too: the client of a session that is loaded has not typed them."""
+        self._prefix = prefix
         self._root = root
         self._action_of = action_of
         self._identifiers: dict[str, str] = {}
@@ -131,7 +133,7 @@ class UpdateEncoder:
 
     def _identify(self, identifier: str) -> str:
         self._count += 1
-        self._identifiers[identifier] = f"{self._count}-{identifier}"
+        self._identifiers[identifier] = f"call-{self._prefix}{self._count}"
         return self._identifiers[identifier]
 
     def _start(self, identifier: str, name: str) -> Update:
