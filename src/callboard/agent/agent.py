@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from copy import copy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack
 
@@ -155,7 +156,8 @@ class Agent(Generic[OutputT_co]):
             open_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
-        self._running = 0
+        self._runs: set[object] = set()
+        """Those under way, also of agents that were made out of this one: they share its connections."""
         self.cache_watch: CacheWatch | None = None
         """Of this agent's conversations, from the first reply on that tells of cached tokens."""
         local = Ensemble("local", tools)
@@ -398,6 +400,18 @@ class Agent(Generic[OutputT_co]):
             resource=aclosing(owned) if owned else self._keep_open() if model is None else nullcontext(),
         )
 
+    def add_ensemble(self, ensemble: Ensemble) -> Agent[OutputT_co]:
+        """An agent like this one that has the ensemble as well. This one stays as it is.
+
+        Raises:
+            CallerError: A tool of the ensemble has the name of another one.
+        """
+        ensembles = (*self._ensembles, ensemble)
+        refuse_clashes([(each.name, each) for each in ensembles])
+        agent = copy(self)
+        vars(agent).update(_ensembles=ensembles, _registry=InvokerRegistry(ensembles))
+        return agent
+
     def read_output(self, text: str) -> OutputT_co:
         """The output that the last text of a run spells: as its type, where the agent has one.
 
@@ -440,12 +454,13 @@ class Agent(Generic[OutputT_co]):
 
     @asynccontextmanager
     async def _keep_open(self) -> AsyncGenerator[None]:
-        self._running += 1
+        run = object()
+        self._runs.add(run)
         try:
             yield
         finally:
-            self._running -= 1
-            if self._owned is not None and not self._running:
+            self._runs.remove(run)
+            if self._owned is not None and not self._runs:
                 await self._owned.aclose()
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from callboard.cli.agui import HELP
+from callboard.cli.keys import HINT
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.board.app import Board, BoardParts
     from callboard.servers.gateway.endpoints import Services
 
@@ -37,6 +40,18 @@ class BoardOptions:
     link: Annotated[
         bool, typer.Option("--link", help="Only print another link, for the board or gateway that runs there.")
     ] = False
+    agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
+    agui_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"A key that clients of /agui have to send: KEY, NAME=KEY or sha256:DIGEST; {HINT}; repeatable.",
+            envvar="CALLBOARD_AGUI_KEYS",
+            show_default=False,
+        ),
+    ] = None
+    agui_origin: Annotated[
+        list[str] | None, typer.Option(help="A web page that may ask /agui; repeatable.", show_default=False)
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print the address and the link as one line of JSON.")] = False
 
 
@@ -65,7 +80,24 @@ def board(options: BoardOptions) -> None:
         port=options.port,
         url=options.url,
         ready=lambda url, link: _show(options, url, link),
+        extension=_make_agui(options, board_hosts(options.host, options.url)) if options.agui else None,
     )
+
+
+def _make_agui(options: BoardOptions, hosts: Collection[str]) -> AguiExtension:
+    """What serves agents beside the board. Raises CallerError where everybody could ask them."""
+    from callboard.cli.agui import check_agents, extend_board_by_agui  # noqa: PLC0415  # not for --help
+    from callboard.cli.keys import read_keys  # noqa: PLC0415
+    from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415
+    from callboard.servers.listening import is_loopback  # noqa: PLC0415
+
+    agents = options.agui or []
+    check_agents(agents)
+    if (options.url or not is_loopback(options.host)) and not options.agui_key:
+        raise CallerError("beyond this machine everybody could ask", path="--agui", hint="give --agui-key")
+    keys = parse_key_digests(read_keys(options.agui_key))
+    return extend_board_by_agui(agents, keys, options.agui_origin or (), hosts)
 
 
 def make_parts() -> BoardParts:

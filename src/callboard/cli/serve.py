@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callboard.cli import complete
+from callboard.cli.agui import HELP
 from callboard.cli.keys import HINT, read_keys
 from callboard.cli.options import takes_options
 
@@ -122,9 +123,6 @@ class ServeOptions(BackendOptions):
         float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
     ] = None
     max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None
-    budget_per_day: Annotated[
-        float | None, typer.Option(help="US dollars that all requests of a day (UTC) may cost.", show_default=False)
-    ] = None
     store: Annotated[str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)] = (
         ""
     )
@@ -142,6 +140,7 @@ class ServeOptions(BackendOptions):
             show_default=False,
         ),
     ] = ""
+    agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
     strict: Annotated[bool, typer.Option("--strict", help="Refuse requests that would lose something.")] = False
     compat_events: Annotated[
         bool, typer.Option("--compat-events", help="Send older names of the events besides the official ones.")
@@ -180,14 +179,12 @@ def serve(options: ServeOptions) -> None:
     level = logging.getLevelNamesMapping().get(options.log_level.upper())
     if level is None:
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
-    here = settings_here()
     settings = load_gateway_settings(
         options.config,
         {
             "keys": parse_keys(read_keys(options.key)),
             "requests_per_minute": options.requests_per_minute,
             "max_concurrent": options.max_concurrent,
-            "budget_per_day": options.budget_per_day,
             "store": options.store,
             "ensembles": tuple(options.ensembles or ()),
             "strict": options.strict or None,
@@ -195,8 +192,7 @@ def serve(options: ServeOptions) -> None:
             "origins": tuple(options.origin or ()),
             "idle_timeout": options.idle_timeout,
             "heartbeat": options.heartbeat,
-            "profiles": here.profiles,
-            "prices": here.prices,
+            "profiles": settings_here().profiles,
         },
         options.settings(
             model_map=dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
@@ -208,9 +204,7 @@ def serve(options: ServeOptions) -> None:
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
-    if settings.has_budgets and not settings.store:
-        typer.echo("callboard: what requests cost is kept in memory: a restart begins anew; --store keeps it", err=True)
-    extend = _extend_by_board(options) if options.board else None
+    extend = _make_extend(options)
     asyncio.run(_warn_of_backends(settings))
 
     def ready(url: str) -> None:
@@ -227,6 +221,21 @@ def serve(options: ServeOptions) -> None:
         workers=options.workers,
     )
     serve_gateway(settings, address, ready, log_level=level, extend=extend)
+
+
+def _make_extend(options: ServeOptions) -> Extend | None:
+    """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
+    makers = [_extend_by_board(options)] if options.board else []
+    if options.agui:
+        from callboard.cli.agui import check_agents, extend_gateway_by_agui  # noqa: PLC0415  # not for --help
+
+        check_agents(options.agui)
+        makers.append(partial(extend_gateway_by_agui, tuple(options.agui)))
+    if not makers:
+        return None
+    from callboard.cli.extensions import make_group  # noqa: PLC0415  # as above
+
+    return partial(make_group, tuple(makers))
 
 
 def _extend_by_board(options: ServeOptions) -> Extend:

@@ -195,6 +195,7 @@ class SegmentRunner:
         kind = self._kinds[claim.job.kind]
         entries = await self._store.read_entries(claim.job.id)
         segment = JobSegment(claim, watch, entries, self._streams, self._clock)
+        segment.announce()
         try:
             outcome = await self._run_kind(kind, segment)
         except asyncio.CancelledError:

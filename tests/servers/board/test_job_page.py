@@ -184,6 +184,7 @@ def test_pieces_are_shown_until_their_entries_come(run, job_store, browser, foll
     page = browser.get(f"/board/jobs/{claim.job.id}").text
 
     async def say():
+        board.jobs.streams.announce(claim.job.id, claim.job.entries)
         for text in ("It <b>", "ships"):
             board.jobs.streams.publish(claim.job.id, TextPiece(text))
 

@@ -120,6 +120,8 @@ class AgentStream:
         """Of each canister, the message with which it begins."""
         self._has_canisters = False
         """Whether canisters are fed: else the events tell which there are."""
+        self.is_recorded = False
+        """Whether what is said is void where no canister confirms it, as it is of a job."""
         self._spoken = 0
         """The message with which the canister of what is said just now begins; 0 where nothing was."""
         self._reply_begin = canisters
@@ -138,7 +140,7 @@ class AgentStream:
     def close(self) -> _Events:
         """The ends of all that goes on."""
         events = self._add_prompt()
-        events += self._close_reply()
+        events += self._void() if self.is_recorded and self._reply and not self._is_whole else self._close_reply()
         for name in [*self._runs]:
             events += self._end_run(name, "cut")
         for kind in [*self._steps]:
@@ -395,6 +397,8 @@ class AgentStream:
             part, _, started = self._start_call(canister.identifier, canister.name)
             events += started
         self._reply.remove(part)
+        if part.call is not None:
+            self._thread.confirm_call(part.call)
         return events + self._end_call(part, canister.arguments, canister.raw)
 
     def _answer(self, result: ResultCanister) -> _Events:
@@ -454,6 +458,8 @@ class AgentStream:
 
     def _on_rolled_back(self, event: RolledBack) -> _Events:
         events = self._close_reply()
+        if event.to < self._canisters_before:
+            self._thread.cut_earlier()
         if event.to < len(self._marks):
             self._thread.cut(self._marks[event.to])
             del self._marks[event.to :]

@@ -74,11 +74,13 @@ class AguiThread:
         self._messages: dict[str, ThreadMessage] = {}
         self._message_ids = {str(each.get("id")) for each in self._before}
         self._ordinal = 0
+        self._number = 0
+        """In the identifier of the last message."""
         self._call_counts: dict[str, int] = {}
         self._calls: dict[str, ThreadCall] = {}
         """The last call of each identifier that models know."""
         self.unanswered: dict[str, ThreadCall] = {}
-        """Those that began in this run, or were open before it."""
+        """Those that began in this run."""
         self._subagent_counts: dict[str, int] = {}
         self._add_earlier_calls()
 
@@ -90,9 +92,9 @@ class AguiThread:
     def add_message(self, **fields: Any) -> ThreadMessage:
         """A new message, at the end."""
         self._ordinal += 1
-        number = self._ordinal
-        while (identifier := f"{self._prefix}-{number}") in self._message_ids:
-            number += 1
+        self._number += 1
+        while (identifier := f"{self._prefix}-{self._number}") in self._message_ids:
+            self._number += 1
         self._message_ids.add(identifier)
         message = ThreadMessage(identifier, self._ordinal, fields)
         self._messages[identifier] = message
@@ -114,6 +116,10 @@ class AguiThread:
     def find_call(self, source: str) -> ThreadCall | None:
         """The last call that the model knows by this identifier."""
         return self._calls.get(source)
+
+    def confirm_call(self, call: ThreadCall) -> None:
+        """Of several calls that the model gave this identifier, it is the one that results are of."""
+        self._calls[call.source] = call
 
     def answer(self, source: str) -> ThreadCall | None:
         """The call that a result is of, None where it was answered before."""
@@ -158,6 +164,12 @@ class AguiThread:
                 return
             self.remove_message(message)
 
+    def cut_earlier(self) -> None:
+        """Of the client's own messages those are void that follow the user's last one."""
+        while self._before and self._before[-1].get("role") != "user":
+            self._before.pop()
+            self.is_stale = True
+
     def snapshot(self) -> list[Mapping[str, Any]]:
         """All messages; what was void at the client is no more, once it has them."""
         self.is_stale = False
@@ -172,8 +184,6 @@ class AguiThread:
                 call.is_answered = identifier in answered
                 self._call_counts[identifier] = 1
                 self._calls[identifier] = call
-                if not call.is_answered:
-                    self.unanswered[identifier] = call
 
 
 def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:

@@ -78,7 +78,7 @@ _ROWS: Final[Mapping[type, tuple[str, Callable[[Any, AguiThread], _Value]]]] = {
     Note: ("note", lambda event, _: {"kind": event.kind, "code": event.code, "text": event.text}),
     Notice: ("notice", lambda step, _: {"text": step.text}),
     ToolProgress: ("tool_progress", _encode_progress),
-    ApprovalAsked: ("approval_encode_question", _encode_question),
+    ApprovalAsked: ("approval_asked", _encode_question),
     ApprovalAnswered: ("approval_answered", _encode_answer),
     HandedOver: ("handed_over", lambda event, _: {"agent": event.agent}),
     RolledBack: ("rolled_back", lambda event, _: {"to": event.to}),

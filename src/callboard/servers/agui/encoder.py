@@ -62,8 +62,10 @@ class AguiEncoder:
 
     Args:
         thread_id: The conversation, as the client calls it.
-        run_id: The run. Identifiers of messages begin with it, so it is unique in the thread.
+        run_id: The run.
         parent_run_id: The run that began this one.
+        job_id: The job that the run is of: identifiers of messages and interrupts begin with it, by default with the
+            run's, so it is unique in the thread.
         messages: Those that the client has already, as it sent them.
         canisters: How many canisters the conversation has before the first that is fed.
         client_tools: The names of the tools that the client runs itself.
@@ -75,13 +77,15 @@ class AguiEncoder:
         run_id: str,
         *,
         parent_run_id: str = "",
+        job_id: str = "",
         messages: Iterable[Mapping[str, Any]] = (),
         canisters: int = 0,
         client_tools: Collection[str] = (),
     ) -> None:
         self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": run_id}
         self._parent_run_id = parent_run_id
-        self._thread = AguiThread(run_id, messages)
+        self._job_id = job_id or run_id
+        self._thread = AguiThread(self._job_id, messages)
         self._stream = AgentStream(self._thread, canisters=canisters)
         self._client_tools = frozenset(client_tools)
         self._has_started = False
@@ -146,6 +150,7 @@ class AguiEncoder:
 
     def _feed_entry(self, item: Item, number: int) -> list[AguiEvent]:
         events: list[AguiEvent] = []
+        self._stream.is_recorded = True
         if number > self._round:
             self._round = number
             events = self._stream.begin_round(number)
@@ -221,7 +226,8 @@ class AguiEncoder:
             if approval.name in self._client_tools and approval.is_question:
                 continue
             call = self._thread.find_call(approval.call_id)
-            interrupts.append(make_interrupt(approval, approval.call_id if call is None else call.identifier))
+            name = approval.call_id if call is None else call.identifier
+            interrupts.append(make_interrupt(approval, self._job_id, name))
         return interrupts
 
     def _end_success(self) -> AguiEvent:

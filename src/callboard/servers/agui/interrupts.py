@@ -1,6 +1,7 @@
 """Approvals and questions as the interrupts of AG-UI 1.0, and the answers to them.
 
-An interrupt's identifier is that of its call and the digest of what would run, so an answer is about what was shown.
+An interrupt's identifier is that of its job, its call, and the digest of what would run: so an answer finds the job, and
+is about what was shown.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from callboard.errors import CallerError
 from callboard.jobs.job import Approval
 from callboard.servers.agui.events import AguiInterrupt
 
-_SEPARATOR: Final = ":"
 _APPROVAL_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -36,17 +36,27 @@ class InterruptAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     call_id: str
     digest: str
-    verdict: Literal["allow", "deny"]
+    verdict: Literal["allow", "deny"] = "allow"
     reason: str = ""
     text: str = ""
     edited: dict[str, Any] | None = None
 
 
-def make_interrupt(approval: Approval, tool_call_id: str) -> AguiInterrupt:
+def interrupt_id(approval: Approval, job_id: str) -> str:
+    """What an interrupt is called."""
+    return f"{job_id}/{approval.call_id}:{approval.digest}"
+
+
+def job_of_interrupt(identifier: str) -> str:
+    """The job whose interrupt is called so; a text that is none names no job."""
+    return identifier.partition("/")[0]
+
+
+def make_interrupt(approval: Approval, job_id: str, tool_call_id: str) -> AguiInterrupt:
     """The interrupt of an approval or a question; `tool_call_id` is what the client knows its call by."""
     subject = {"name": approval.name, "arguments": approval.arguments, "digest": approval.digest}
     return AguiInterrupt(
-        id=f"{approval.call_id}{_SEPARATOR}{approval.digest}",
+        id=interrupt_id(approval, job_id),
         reason="input_required" if approval.is_question else "tool_call",
         message=approval.why,
         tool_call_id=tool_call_id,
@@ -55,29 +65,34 @@ def make_interrupt(approval: Approval, tool_call_id: str) -> AguiInterrupt:
     )
 
 
-def read_answer(identifier: str, status: str, payload: Any, *, is_question: bool, path: str) -> InterruptAnswer:
+def read_answer(approval: Approval, status: str, payload: Any, path: str) -> InterruptAnswer:
     """The answer of a `resume` entry. Only the value true allows a call.
+
+    Args:
+        approval: What the interrupt asked.
+        status: "resolved", or "cancelled" where nobody answered.
+        payload: The answer.
+        path: The entry, for errors.
 
     Raises:
         CallerError: The payload is none that the interrupt asked for.
     """
-    call_id, _, digest = identifier.rpartition(_SEPARATOR)
+    call_id, digest = approval.call_id, approval.digest
     if status == "cancelled":
         return InterruptAnswer(call_id=call_id, digest=digest, verdict="deny", reason="nobody answered")
-    if is_question:
+    if approval.is_question:
         text = payload.get("text") if isinstance(payload, dict) else payload
         if not isinstance(text, str):
             raise CallerError("an answer is wanted", path=f"{path}.payload", hint='give {"text": "..."}')
-        return InterruptAnswer(call_id=call_id, digest=digest, verdict="allow", text=text)
+        return InterruptAnswer(call_id=call_id, digest=digest, text=text)
     if not isinstance(payload, dict) or not isinstance(payload.get("approved"), bool):
         hint = 'give {"approved": true} or {"approved": false}'
         raise CallerError("whether the call may run is wanted", path=f"{path}.payload", hint=hint)
-    edited = payload.get("editedArgs")
+    edited, reason = payload.get("editedArgs"), payload.get("reason", "")
     if edited is not None and not isinstance(edited, dict):
         raise CallerError("arguments are an object", path=f"{path}.payload.editedArgs")
-    reason = payload.get("reason", "")
     if not isinstance(reason, str):
         raise CallerError("a reason is a text", path=f"{path}.payload.reason")
     if not payload["approved"]:
         return InterruptAnswer(call_id=call_id, digest=digest, verdict="deny", reason=reason)
-    return InterruptAnswer(call_id=call_id, digest=digest, verdict="allow", edited=edited)
+    return InterruptAnswer(call_id=call_id, digest=digest, edited=edited)

@@ -12,7 +12,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType, TracebackType
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.servers.gateway.app import Extension
     from callboard.servers.gateway.traffic_values import KeptReply, KeptTest, TrafficSource
 
 PREFIX: Final = "/board"
@@ -182,15 +183,16 @@ class Board:
         return self.render(request, "error.html", status=status, message=message, hint="", where="")
 
 
-def board_application(board: Board, more_routes: Collection[BaseRoute] = ()) -> Starlette:
-    """The application of the board's own server."""
+def board_application(board: Board, extension: Extension | None = None) -> Starlette:
+    """The application of the board's own server, with the routes of an extension."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with board:
+        async with board, extension or nullcontext():
             yield
 
-    return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more_routes], lifespan=lifespan)
+    more = extension.routes() if extension else ()
+    return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more], lifespan=lifespan)
 
 
 async def read_form(request: Request) -> Form:

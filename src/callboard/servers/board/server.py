@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import closing
 from socket import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 import uvicorn
@@ -17,6 +17,9 @@ from callboard.servers.board.app import PREFIX, Board, BoardParts, board_applica
 from callboard.servers.board.guard import host_name
 from callboard.servers.board.login import Login
 from callboard.servers.listening import is_loopback, listen
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.app import Extension
 
 _SHUTDOWN_SECONDS: Final = 3
 """That open requests have; streams end at once."""
@@ -30,6 +33,7 @@ def serve_board(
     url: str = "",
     ready: Callable[[str, str], None] = lambda url, link: None,
     login: Login | None = None,
+    extension: Extension | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -40,6 +44,7 @@ def serve_board(
         url: Under which others reach the board, such as that of a proxy.
         ready: Called with the board's address and a link that logs in once.
         login: By default that of the user's state directory.
+        extension: More routes.
 
     Raises:
         CallerError: There is no such address, it is taken, or it is wider than this machine without a `url`.
@@ -53,7 +58,7 @@ def serve_board(
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
             config = uvicorn.Config(
-                board_application(Board(parts, login, hosts)),
+                board_application(Board(parts, login, hosts), extension),
                 lifespan="on",
                 access_log=False,
                 proxy_headers=False,

@@ -68,6 +68,11 @@ class BackgroundResponses:
         self._conversations = conversations
         self._jobs = jobs
 
+    @property
+    def jobs(self) -> BackgroundJobs:
+        """Where they are, and what runs them."""
+        return self._jobs
+
     async def exchange(self, request: ReplyRequest) -> Exchange:
         """The exchange of a body: that of a conversation, or the answer that a job was made.
 

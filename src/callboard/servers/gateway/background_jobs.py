@@ -69,9 +69,16 @@ class BackgroundJobs:
         self._settings = settings
         self._responses = responses
         self._make_kind = make_kind
+        self._more_kinds: list[JobKind] = []
+        self._queues = {QUEUE: QueueSettings()}
         self._resources = AsyncExitStack()
         self._opening: asyncio.Task[DurableStore] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def add_kind(self, kind: JobKind, queues: Iterable[str]) -> None:
+        """Run jobs of another kind as well, in the one worker that a process may have. Called before they are opened."""
+        self._more_kinds.append(kind)
+        self._queues |= {name: QueueSettings() for name in queues}
 
     @property
     def is_possible(self) -> bool:
@@ -148,9 +155,8 @@ class BackgroundJobs:
             engine = await asyncio.to_thread(Engine, database)
             resources.push_async_callback(asyncio.to_thread, engine.close)
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-            runner = SegmentRunner(store, [self._make_kind(store)], self.streams)
-            queues = {QUEUE: QueueSettings()}
-            make_worker = partial(Worker, engine, store, runner, queues=queues, concurrency=CONCURRENCY)
+            runner = SegmentRunner(store, [self._make_kind(store), *self._more_kinds], self.streams)
+            make_worker = partial(Worker, engine, store, runner, queues=self._queues, concurrency=CONCURRENCY)
             await resources.enter_async_context(EmbeddedWorker(make_worker))
             self._resources = resources.pop_all()
         if self._responses is not None:

@@ -1,0 +1,137 @@
+"""Serve agents to front-ends that speak AG-UI 1.0: at `/agui` of the gateway and of the board."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from callboard.errors import CallerError
+
+if TYPE_CHECKING:
+    from callboard.agent import Agent
+    from callboard.servers.agui.endpoint import AguiExtension
+    from callboard.servers.gateway.endpoints import Services
+
+HERE: Final = "run"
+"""What names the agent of this directory: the model, tools and instructions of `callboard run`."""
+HELP: Final = (
+    "An agent to serve at /agui: MODULE:NAME or FILE.py:NAME, or run for what callboard run does here; repeatable."
+)
+
+
+def check_agents(references: Sequence[str]) -> None:
+    """Look for the agents before anything is served. Raises CallerError."""
+    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
+
+    require_extra("jobs")
+    from callboard.jobs.references import load_agent  # noqa: PLC0415  # as above
+
+    names = [_name(each) for each in references]
+    for each in references:
+        if names.count(_name(each)) > 1:
+            raise CallerError("two agents would have the same address", path=f"--agui {each}", hint="rename one")
+        if each != HERE:
+            _find_modules()
+            load_agent(each)
+
+
+def extend_gateway_by_agui(references: Sequence[str], services: Services) -> AguiExtension:
+    """What serves these agents at `/agui` of a gateway's worker; who may ask it, may ask them."""
+    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
+    from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
+
+    gateway, jobs = services.gateway, services.background.jobs
+    service = AguiService(
+        _references(references), partial(open_agents, references), jobs if jobs.is_possible else OwnJobs()
+    )
+    return AguiExtension(service, gateway.authenticator, gateway.settings.limits, gateway.request_budget)
+
+
+def extend_board_by_agui(
+    references: Sequence[str], keys: Mapping[str, str], origins: Sequence[str], hosts: Collection[str]
+) -> AguiExtension:
+    """What serves these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
+    from time import monotonic  # noqa: PLC0415
+
+    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
+    from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
+    from callboard.servers.gateway.auth import LOOPBACK, Authenticator  # noqa: PLC0415
+    from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
+    from callboard.servers.gateway.settings import GatewaySettings  # noqa: PLC0415
+
+    rules = GatewaySettings(backends=(), keys=keys, origins=tuple(origins), hosts=(*LOOPBACK, *hosts))
+    service = AguiService(_references(references), partial(open_agents, references), OwnJobs())
+    budget = ByteBudget(rules.limits.held)
+    return AguiExtension(service, Authenticator(rules, monotonic), rules.limits, budget, rules.origins)
+
+
+@asynccontextmanager
+async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, Agent[Any]]]:
+    """The agents by what they are called in jobs. Raises CallerError."""
+    from callboard.jobs.references import load_agent  # noqa: PLC0415  # not for --help
+
+    agents: dict[str, Agent[Any]] = {}
+    async with AsyncExitStack() as resources:
+        for each, reference in zip(references, _references(references).values(), strict=True):
+            if each == HERE:
+                agents[reference] = await resources.enter_async_context(_open_here())
+            else:
+                _find_modules()
+                agents[reference] = load_agent(each)
+        yield agents
+
+
+@asynccontextmanager
+async def _open_here() -> AsyncIterator[Agent[Any]]:
+    """The agent of the settings of this directory."""
+    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
+    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
+    from callboard.cli.mcp_servers import silence_sdk  # noqa: PLC0415
+    from callboard.cli.models import open_model  # noqa: PLC0415
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
+    from callboard.loop import Limits  # noqa: PLC0415
+
+    settings = settings_here()
+    model = open_model(settings, _tell)
+    try:
+        silence_sdk()
+        async with Toolbox.from_settings(settings, _tell, select_servers(settings).values()) as ensembles:
+            yield Agent(
+                model,
+                ensembles=ensembles,
+                instructions=settings.instructions,
+                limits=Limits(rounds=settings.max_rounds),
+                policy=settings.policy,
+            )
+    finally:
+        await model.aclose()
+
+
+def _references(references: Sequence[str]) -> dict[str, str]:
+    """What the agents are called in jobs, by their names in the address."""
+    from callboard.jobs.references import normalize_reference  # noqa: PLC0415  # not for --help
+
+    here = f"{HERE}:{Path.cwd()}"
+    return {_name(each): here if each == HERE else normalize_reference(each) for each in references}
+
+
+def _name(reference: str) -> str:
+    """The last part of an agent's address."""
+    return reference.rpartition(":")[2]
+
+
+def _find_modules() -> None:
+    """A module of this directory is found, and one of ours or of a library comes first."""
+    here = os.getcwd()  # noqa: PTH109  # a text, as the others
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+_tell = partial(typer.echo, err=True)

@@ -1,0 +1,216 @@
+"""What a client of AG-UI 1.0 asks with: a conversation, its own tools, and answers to interrupts.
+
+Fields that are not known are ignored, as the specification has it; what is malformed is refused, with its place.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, field
+
+from callboard.errors import CallerError
+
+MAX_TOOLS: Final = 128
+"""Tools of a client."""
+MAX_CONTEXT: Final = 128
+"""Pieces of context."""
+MAX_ANSWERS: Final = 1000
+"""Interrupts that are answered at once."""
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
+_Metadata: TypeAlias = dict[str, Any] | None
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    pass
+
+
+class _Source(_Shape, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    value: str
+
+
+class _DataSource(_Source, frozen=True, kw_only=True, omit_defaults=True, tag="data"):
+    mime_type: str
+
+
+class _UrlSource(_Source, frozen=True, kw_only=True, omit_defaults=True, tag="url"):
+    mime_type: str | None = None
+
+
+class _FileSource(_Source, frozen=True, kw_only=True, omit_defaults=True, tag="file"):
+    provider: str | None = None
+    mime_type: str | None = None
+
+
+class _Part(_Shape, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    id: str | None = None
+    metadata: _Metadata = None
+
+
+class _TextPart(_Part, frozen=True, kw_only=True, omit_defaults=True, tag="text"):
+    text: str
+
+
+class _MediaPart(_Part, frozen=True, kw_only=True, omit_defaults=True):
+    source: _DataSource | _UrlSource | _FileSource
+
+
+class _ImagePart(_MediaPart, frozen=True, kw_only=True, omit_defaults=True, tag="image"):
+    pass
+
+
+class _AudioPart(_MediaPart, frozen=True, kw_only=True, omit_defaults=True, tag="audio"):
+    pass
+
+
+class _VideoPart(_MediaPart, frozen=True, kw_only=True, omit_defaults=True, tag="video"):
+    pass
+
+
+class _DocumentPart(_MediaPart, frozen=True, kw_only=True, omit_defaults=True, tag="document"):
+    pass
+
+
+_Content: TypeAlias = str | list[_TextPart | _ImagePart | _AudioPart | _VideoPart | _DocumentPart]
+
+
+class AguiMessage(_Shape, frozen=True, kw_only=True, omit_defaults=True, tag_field="role"):
+    """A message of a conversation."""
+
+    id: str
+    subagent_run_id: str | None = None
+    encrypted_value: str | None = None
+    metadata: _Metadata = None
+
+
+class AguiDeveloperMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="developer"):
+    """Instructions."""
+
+    content: str
+    name: str | None = None
+
+
+class AguiSystemMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="system"):
+    """Instructions as well."""
+
+    content: str
+    name: str | None = None
+
+
+class AguiUserMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="user"):
+    """What the user said."""
+
+    content: _Content
+    name: str | None = None
+
+
+class AguiFunction(_Shape, frozen=True, kw_only=True, omit_defaults=True):
+    """The name and the arguments of a call."""
+
+    name: str
+    arguments: str
+
+
+class AguiToolCall(_Shape, frozen=True, kw_only=True, omit_defaults=True):
+    """A call within a message."""
+
+    id: str
+    function: AguiFunction
+    type: Literal["function"] = field(default="function")
+    encrypted_value: str | None = None
+    metadata: _Metadata = None
+
+
+class AguiAssistantMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="assistant"):
+    """What the model said, and its calls."""
+
+    content: str | None = None
+    tool_calls: list[AguiToolCall] | None = None
+    name: str | None = None
+
+
+class AguiToolMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="tool"):
+    """What came of a call."""
+
+    tool_call_id: str
+    content: _Content
+    error: str | None = None
+
+
+class AguiReasoningMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="reasoning"):
+    """What the model thought."""
+
+    content: str
+
+
+class AguiActivityMessage(AguiMessage, frozen=True, kw_only=True, omit_defaults=True, tag="activity"):
+    """What a client shows beside the conversation; it is none of ours."""
+
+    activity_type: str = ""
+    content: dict[str, Any] = {}
+
+
+AnyMessage: TypeAlias = (
+    AguiDeveloperMessage
+    | AguiSystemMessage
+    | AguiUserMessage
+    | AguiAssistantMessage
+    | AguiToolMessage
+    | AguiReasoningMessage
+    | AguiActivityMessage
+)
+
+
+class AguiTool(_Shape, frozen=True, kw_only=True):
+    """A tool that the client runs itself."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class AguiContext(_Shape, frozen=True, kw_only=True):
+    """Something that the model should know."""
+
+    description: str
+    value: str
+
+
+class AguiResume(_Shape, frozen=True, kw_only=True):
+    """The answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class RunInput(_Shape, frozen=True, kw_only=True):
+    """A request for a run."""
+
+    thread_id: _Name
+    run_id: _Name
+    messages: list[AnyMessage]
+    parent_run_id: str | None = None
+    state: Any = None
+    tools: Annotated[list[AguiTool], Meta(max_length=MAX_TOOLS)] | None = None
+    context: Annotated[list[AguiContext], Meta(max_length=MAX_CONTEXT)] | None = None
+    forwarded_props: Any = None
+    resume: Annotated[list[AguiResume], Meta(max_length=MAX_ANSWERS)] | None = None
+
+
+def read_run_input(body: dict[str, Any], max_messages: int) -> RunInput:
+    """The input that a JSON object is.
+
+    Raises:
+        CallerError: It is none; the path says where.
+    """
+    try:
+        run_input = msgspec.convert(body, RunInput)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        raise CallerError(message[:1].lower() + message[1:], path=place.strip("`").lstrip(".")) from None
+    if len(run_input.messages) > max_messages:
+        raise CallerError(f"{len(run_input.messages)} messages; at most {max_messages} are taken", path="messages")
+    return run_input

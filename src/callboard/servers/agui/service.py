@@ -1,0 +1,128 @@
+"""The runs of a server of AG-UI: its agents, and the worker that runs their jobs in this process.
+
+A process has one worker. So a gateway that keeps responses in the background runs these jobs in the same one, in its
+store; elsewhere `OwnJobs` opens the database of durable jobs.
+
+Law: a job that another process left is taken over, also one of an earlier start of this server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeAlias
+
+from callboard.agent import Agent
+from callboard.configuration.jobs import QueueSettings
+from callboard.errors import CallerError
+from callboard.jobs.database import Database
+from callboard.jobs.embedded_worker import EmbeddedWorker
+from callboard.jobs.engine import Engine
+from callboard.jobs.kinds import JobKind
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+from callboard.jobs.worker import Worker
+from callboard.servers.agui.agui_kind import AguiKind, agui_queue
+from callboard.servers.agui.events import AguiEvent
+from callboard.servers.agui.follow import follow_job
+from callboard.servers.agui.run_input import RunInput
+from callboard.servers.agui.thread_runs import AguiRun, ThreadRuns
+
+CONCURRENCY: Final = 32
+"""Jobs that one process runs at once; nearly all of the time they wait for a model."""
+
+OpenAgents: TypeAlias = Callable[[], AbstractAsyncContextManager[Mapping[str, Agent[Any]]]]
+"""Opens the agents, by their references."""
+
+
+class JobHost(Protocol):
+    """What runs jobs in this process; it is closed by whoever made it."""
+
+    streams: JobStreams
+
+    def add_kind(self, kind: JobKind, queues: Iterable[str], /) -> None: ...
+
+    async def open(self) -> DurableStore: ...
+
+    async def aclose(self) -> None: ...
+
+
+class OwnJobs:
+    """The database of durable jobs, with a worker for the kinds that are added before it is opened."""
+
+    def __init__(self, url: str = "") -> None:
+        """Takes the database; see `Database.open`."""
+        self.streams = JobStreams()
+        self._url = url
+        self._kinds: list[JobKind] = []
+        self._queues: dict[str, QueueSettings] = {}
+        self._resources = AsyncExitStack()
+
+    def add_kind(self, kind: JobKind, queues: Iterable[str], /) -> None:
+        self._kinds.append(kind)
+        self._queues |= {name: QueueSettings() for name in queues}
+
+    async def open(self) -> DurableStore:
+        async with AsyncExitStack() as resources:
+            database = await asyncio.to_thread(Database.open, self._url)
+            resources.push_async_callback(asyncio.to_thread, database.close)
+            engine = await asyncio.to_thread(Engine, database)
+            resources.push_async_callback(asyncio.to_thread, engine.close)
+            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
+            runner = SegmentRunner(store, self._kinds, self.streams)
+            make_worker = partial(Worker, engine, store, runner, queues=self._queues, concurrency=CONCURRENCY)
+            await resources.enter_async_context(EmbeddedWorker(make_worker))
+            self._resources = resources.pop_all()
+        return store
+
+    async def aclose(self) -> None:
+        await self._resources.aclose()
+
+
+class AguiService:
+    """Begins and follows runs while it is entered as an asynchronous context manager.
+
+    Args:
+        references: What the agents are called in jobs, the same whichever process serves them, by their names in the
+            address. The first is the one that is asked where none is named.
+        open_agents: Opens them.
+        jobs: Runs the jobs.
+    """
+
+    def __init__(self, references: Mapping[str, str], open_agents: OpenAgents, jobs: JobHost) -> None:
+        self._references = references
+        self._open_agents = open_agents
+        self._jobs = jobs
+        self._resources = AsyncExitStack()
+        self._agents: dict[str, Agent[Any]] = {}
+        jobs.add_kind(AguiKind(self._agents), [agui_queue(each) for each in references.values()])
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as resources:
+            self._agents |= await resources.enter_async_context(self._open_agents())
+            resources.push_async_callback(self._jobs.aclose)
+            self._store = await self._jobs.open()
+            self._runs = ThreadRuns(self._store, self._agents)
+            self._resources = resources.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._resources.aclose()
+
+    async def begin(self, name: str, owner: str, run_input: RunInput) -> AguiRun:
+        """Begin a run of the agent of this name, or of the first one for ""; see `ThreadRuns.begin`."""
+        reference = self._references.get(name) if name else next(iter(self._references.values()), None)
+        if reference is None:
+            hint = f"there are {', '.join(self._references)}"
+            raise CallerError(f"no agent is called {name[:100]!r}", path="agent", hint=hint)
+        return await self._runs.begin(reference, owner, run_input)
+
+    def follow(self, run: AguiRun) -> AsyncGenerator[list[AguiEvent]]:
+        """The events of a run, and nothing now and then, so that a client can be told that it goes on."""
+        return follow_job(self._store, self._jobs.streams, run.encoder, run.job, run.after)

@@ -1,0 +1,211 @@
+"""Which job a request of a client of AG-UI is about: a new one, or one that waits for what the client brings.
+
+A job is found by the identifiers that the client sends back: those of its messages and interrupts begin with its own. A
+client that sends others begins a new job, with the conversation that it shows.
+
+Laws: a job goes on only for whoever asked for it, in its own thread; it goes on with all that it waits for, or not at
+all; no call is allowed that the client does not name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from callboard.agent import Agent
+from callboard.errors import CallerError
+from callboard.jobs.job import Approval, DurableJob
+from callboard.jobs.store import DurableStore
+from callboard.servers.agui.agui_kind import (
+    KIND,
+    AguiOptions,
+    agui_queue,
+    job_input,
+    read_options,
+    split_conversation,
+    thread_partition,
+)
+from callboard.servers.agui.encoder import AguiEncoder
+from callboard.servers.agui.history import client_ensemble, message_text
+from callboard.servers.agui.interrupts import InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
+from callboard.servers.agui.run_input import AguiAssistantMessage, AguiToolMessage, RunInput
+
+log = logging.getLogger("callboard.agui")
+
+_UNANSWERED: Final = "the run waits for it"
+
+
+class AguiRun(NamedTuple):
+    """A run that begins: its job, the number of the last entry that the client knows, and its encoder."""
+
+    job: DurableJob
+    after: int
+    encoder: AguiEncoder
+
+
+class ThreadRuns:
+    """The runs of one client in one store.
+
+    Args:
+        store: The jobs.
+        agents: Those that may be asked, by what the server calls them.
+    """
+
+    def __init__(self, store: DurableStore, agents: Mapping[str, Agent[Any]]) -> None:
+        self._store = store
+        self._agents = agents
+
+    async def begin(self, agent: str, owner: str, run_input: RunInput) -> AguiRun:
+        """Begin the run that is asked for, or go on with the one that waits.
+
+        Args:
+            agent: What the server calls the agent.
+            owner: Who asks.
+            run_input: What is asked.
+
+        Raises:
+            CallerError: It cannot be done; the path says which part of the input is why.
+            DatabaseUnavailable: It could not be queued.
+        """
+        if run_input.resume:
+            job = await self._find_interrupted(owner, run_input)
+            return await self._go_on(job, run_input)
+        waiting = await self._find_waiting(owner, run_input)
+        if waiting is None:
+            return await self._submit(agent, owner, run_input)
+        options = read_options(waiting)
+        interrupts = [each for each in await self._open_approvals(waiting) if not _is_clients(each, options)]
+        if interrupts:
+            names = ", ".join([interrupt_id(each, waiting.id) for each in interrupts])
+            raise CallerError(f"{_UNANSWERED}: {names}", path="resume", hint="answer each interrupt of the last run")
+        if isinstance(run_input.messages[-1], AguiToolMessage):
+            return await self._go_on(waiting, run_input)
+        # The user said something else meanwhile: the conversation goes on from what the client shows of it.
+        await self._store.request_cancel(waiting.id, "the conversation went on without it")
+        return await self._submit(agent, owner, run_input)
+
+    async def _submit(self, agent: str, owner: str, run_input: RunInput) -> AguiRun:
+        history, prompt = split_conversation(run_input)
+        if not (history or prompt.content):
+            raise CallerError("there is nothing to ask", path="messages", hint="send a message of the user")
+        tools = run_input.tools or []
+        known = self._agents[agent].registry
+        for place, tool in enumerate(tools):
+            if tool.name in known:
+                raise CallerError("the agent has a tool of that name", path=f"tools[{place}].name")
+        client_ensemble(tools)
+        job = await self._store.create(
+            KIND,
+            description=prompt.text,
+            model=self._agents[agent].model.name,
+            input=job_input(agent, owner, run_input, prompt, len(history)),
+            items=history,
+            queue=agui_queue(agent),
+            partition=thread_partition(owner, run_input.thread_id),
+        )
+        # The client has its own prompt, which the run writes as its first entry.
+        after = len(history) + bool(prompt.content)
+        return AguiRun(job, after, _encoder(job, run_input, after))
+
+    async def _go_on(self, job: DurableJob, run_input: RunInput) -> AguiRun:
+        """Answer all that a job waits for."""
+        options = read_options(job)
+        answers = _read_answers(job, options, await self._open_approvals(job), run_input)
+        encoder = _encoder(job, run_input, job.entries)
+        for each in answers:
+            await self._store.answer(
+                job.id,
+                each.call_id,
+                each.verdict,
+                digest=each.digest,
+                reason=each.reason,
+                text=each.text,
+                edited=each.edited,
+            )
+        return AguiRun(job, job.entries, encoder)
+
+    async def _find_interrupted(self, owner: str, run_input: RunInput) -> DurableJob:
+        names = dict.fromkeys([job_of_interrupt(each.interrupt_id) for each in run_input.resume or ()])
+        jobs = [job for name in names if (job := await self._find(name, owner, run_input.thread_id)) is not None]
+        waiting = [each for each in jobs if each.state == "waiting"]
+        if len(waiting) == 1:
+            return waiting[0]
+        if jobs and not waiting:
+            raise CallerError(f"the run is {jobs[0].state}, so nothing is asked any more", path="resume")
+        what = "several runs" if waiting else "no run of this thread"
+        raise CallerError(f"{what} asked for these answers", path="resume", hint="answer the last run")
+
+    async def _find_waiting(self, owner: str, run_input: RunInput) -> DurableJob | None:
+        """The job that the last words of the model are of, if it waits."""
+        for message in reversed(run_input.messages):
+            if isinstance(message, AguiAssistantMessage):
+                job = await self._find(message.id.rpartition("-")[0], owner, run_input.thread_id)
+                return job if job is not None and job.state == "waiting" else None
+        return None
+
+    async def _find(self, name: str, owner: str, thread_id: str) -> DurableJob | None:
+        """The job of this very name, if it is the caller's."""
+        if not name:
+            return None
+        with suppress(CallerError):
+            job = await self._store.get(name)
+            if job.id == name and job.kind == KIND:
+                options = read_options(job)
+                return job if (options.owner, options.thread_id) == (owner, thread_id) else None
+        return None
+
+    async def _open_approvals(self, job: DurableJob) -> Sequence[Approval]:
+        return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
+
+
+def _encoder(job: DurableJob, run_input: RunInput, canisters: int) -> AguiEncoder:
+    return AguiEncoder(
+        run_input.thread_id,
+        run_input.run_id,
+        job_id=job.id,
+        messages=[msgspec.to_builtins(each) for each in run_input.messages],
+        client_tools=read_options(job).tool_names,
+        canisters=canisters,
+    )
+
+
+def _is_clients(approval: Approval, options: AguiOptions) -> bool:
+    """Whether it is a call that the client runs itself."""
+    return approval.is_question and approval.name in options.tool_names
+
+
+def _read_answers(
+    job: DurableJob, options: AguiOptions, approvals: Sequence[Approval], run_input: RunInput
+) -> list[InterruptAnswer]:
+    """An answer for each of the approvals. Raises CallerError for one that has none."""
+    entries = {each.interrupt_id: (place, each) for place, each in enumerate(run_input.resume or ())}
+    results = {each.tool_call_id: each for each in run_input.messages if isinstance(each, AguiToolMessage)}
+    answers = []
+    for approval in approvals:
+        if _is_clients(approval, options):
+            result = results.get(approval.call_id)
+            if result is None:
+                path = "messages"
+                raise CallerError(f"there is no result of the call {approval.call_id!r}", path=path)
+            answers.append(_read_result(approval, result))
+            continue
+        place, entry = entries.pop(interrupt_id(approval, job.id), (0, None))
+        if entry is None:
+            raise CallerError(f"{_UNANSWERED}: {interrupt_id(approval, job.id)}", path="resume")
+        answers.append(read_answer(approval, entry.status, entry.payload, f"resume[{place}]"))
+    if entries and len(entries) == len(run_input.resume or ()):
+        raise CallerError("nothing that the run waits for is called so", path="resume[0].interruptId")
+    if entries:
+        log.warning("%d answers of a run are to nothing that it asked", len(entries))
+    return answers
+
+
+def _read_result(approval: Approval, message: AguiToolMessage) -> InterruptAnswer:
+    call_id, digest = approval.call_id, approval.digest
+    if message.error is not None:
+        return InterruptAnswer(call_id=call_id, digest=digest, verdict="deny", reason=message.error or "it failed")
+    return InterruptAnswer(call_id=call_id, digest=digest, text=message_text(message))

@@ -1,0 +1,335 @@
+"""Runs over HTTP: RunAgentInput in, events out, and what becomes of a run whose client leaves."""
+
+import base64
+import json
+from contextlib import asynccontextmanager
+from time import monotonic
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from tests.servers.agui.agui_client import Client, check_schema
+
+from callboard import Agent, tool
+from callboard.core import DocumentCanister, PictureContent, ReasoningPiece, ResultCanister, TextPiece, UserCanister
+from callboard.servers.agui.endpoint import AguiExtension
+from callboard.servers.agui.service import AguiService, OwnJobs
+from callboard.servers.gateway.auth import Authenticator, digest
+from callboard.servers.gateway.request_body import ByteBudget
+from callboard.servers.gateway.settings import GatewayLimits, GatewaySettings
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Context
+
+KEY = "a-key-of-sixteen-characters"
+LOCAL = "http://127.0.0.1"
+CONFIRM = {
+    "name": "confirm",
+    "description": "Ask the user.",
+    "parameters": {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
+}
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(approval=True)
+async def book(room: int, context: Context) -> str:
+    """Book a room."""
+    return f"booked {room} for {context.auxdata['agui']['state']}"
+
+
+def reply(request):
+    """A call by what the user said last, and an answer to its result."""
+    last = request.canisters[-1]
+    if isinstance(last, ResultCanister):
+        return [TextPiece("It is "), TextPiece(f"{last.text}.")]
+    said = next(each for each in reversed(request.canisters) if isinstance(each, UserCanister))
+    calls = {
+        "room": [Call("book", {"room": 7})],
+        "both": [Call("book", {"room": 7}), Call("confirm", {"what": "a"})],
+        "sure": [Call("confirm", {"what": "this"})],
+        "add": [ReasoningPiece("Easy."), Call("add", {"a": 1, "b": 2})],
+    }
+    known = [each.title for each in request.canisters if isinstance(each, DocumentCanister)]
+    pictures = [each for each in said.content if isinstance(each, PictureContent)]
+    other = f"{said.text} {[each.name for each in request.tools]} {known} {len(pictures)}"
+    return next((call for word, call in calls.items() if word in said.text), other)
+
+
+class EndlessModel(ScriptedModel):
+    def __init__(self):
+        super().__init__(iter(lambda: reply, None))
+
+
+@asynccontextmanager
+async def open_agents():
+    yield {"crew:clerk": Agent(EndlessModel(), [add, book])}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('agui') / 'jobs.db'}"
+
+
+@pytest.fixture(scope="module")
+def server(url):
+    """A process may have one worker, so there is one server, and it has keys."""
+    keys = {"ada": digest(KEY), "bob": digest(KEY + "2")}
+    rules = GatewaySettings(backends=(), keys=keys, origins=("https://app.example",))
+    service = AguiService({"clerk": "crew:clerk"}, open_agents, OwnJobs(url))
+    limits = GatewayLimits(body=100_000, items=50)
+    extension = AguiExtension(service, Authenticator(rules, monotonic), limits, ByteBudget(1_000_000), rules.origins)
+
+    @asynccontextmanager
+    async def lifespan(_):
+        async with extension:
+            yield
+
+    app = Starlette(routes=extension.routes(), lifespan=lifespan)
+    with TestClient(app, base_url=LOCAL, headers={"authorization": f"Bearer {KEY}"}) as client:
+        yield client
+
+
+class Thread:
+    """A front-end's side of one conversation, which sends back what it was sent."""
+
+    def __init__(self, server, name="thread", **more):
+        self.server = server
+        self.name = name
+        self.more = more
+        self.messages = []
+        self.runs = 0
+
+    def body(self, **fields):
+        self.runs += 1
+        return {
+            "threadId": self.name,
+            "runId": f"run-{self.runs}",
+            "messages": self.messages,
+            "state": {"user": "Ada"},
+            **self.more,
+            **fields,
+        }
+
+    def ask(self, text="", **fields):
+        """The client after the run."""
+        if text:
+            self.messages.append({"id": f"u{len(self.messages)}", "role": "user", "content": text})
+        answer = self.server.post("/agui", json=self.body(**fields))
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "\r" not in answer.text
+        client = Client(self.messages)
+        self.events = [check_schema(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+        for event in self.events:
+            client.take(event)
+        self.messages = [*client.messages.values()]
+        self.end = client.end
+        return client
+
+    @property
+    def said(self):
+        return [each["content"] for each in self.messages if each.get("content") and each["role"] == "assistant"]
+
+    def types(self):
+        return [each["type"] for each in self.events]
+
+
+def test_a_run_with_a_tool(server):
+    thread = Thread(server, "sum")
+    thread.ask("add them")
+    assert thread.events[0] == {"type": "RUN_STARTED", "threadId": "sum", "runId": "run-1", "protocolVersion": "1.0"}
+    assert [each["role"] for each in thread.messages] == ["user", "reasoning", "assistant", "tool", "assistant"]
+    assert thread.said == ["It is 3."]
+    assert thread.end["outcome"] == {"type": "success"}
+    assert "STEP_STARTED" in thread.types()
+    thread.ask("and now?")
+    assert thread.said[-1].startswith("and now? ")
+
+
+def test_an_approval(server):
+    thread = Thread(server, "room")
+    thread.ask("a room")
+    (interrupt,) = thread.end["outcome"]["interrupts"]
+    assert interrupt["reason"] == "tool_call"
+    assert interrupt["metadata"]["callboard"]["arguments"] == {"room": 7}
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    thread.ask(resume=[entry])
+    assert thread.said == ["It is booked 7 for {'user': 'Ada'}."]
+    assert "TOOL_CALL_START" not in thread.types()
+    again = server.post("/agui", json=thread.body(resume=[entry]))
+    assert again.status_code == 400
+    assert "resume: the run is completed" in again.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "payload", "text"),
+    [
+        ("resolved", {"approved": False, "reason": "too dear"}, "too dear"),
+        ("cancelled", None, "nobody answered"),
+        ("resolved", {"approved": True, "editedArgs": {"room": 8}}, "booked 8"),
+    ],
+)
+def test_other_answers_to_an_approval(server, status, payload, text):
+    thread = Thread(server, f"room-{text}")
+    thread.ask("a room")
+    (interrupt,) = thread.end["outcome"]["interrupts"]
+    thread.ask(resume=[{"interruptId": interrupt["id"], "status": status, "payload": payload}])
+    assert text in thread.said[-1]
+
+
+def test_a_tool_of_the_client(server):
+    thread = Thread(server, "sure", tools=[CONFIRM])
+    thread.ask("are you sure?")
+    (call,) = thread.end["outcome"]["pendingToolCallIds"]
+    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "yes"})
+    thread.ask()
+    assert thread.said == ["It is yes."]
+    assert thread.end["outcome"] == {"type": "success"}
+
+
+def test_a_tool_of_the_client_that_fails(server):
+    thread = Thread(server, "unsure", tools=[CONFIRM])
+    thread.ask("are you sure?")
+    (call,) = thread.end["outcome"]["pendingToolCallIds"]
+    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "", "error": "no window"})
+    thread.ask()
+    assert "no window" in thread.said[-1]
+
+
+def test_a_call_that_the_user_talks_past_is_cancelled(server):
+    thread = Thread(server, "past", tools=[CONFIRM])
+    thread.ask("are you sure?")
+    (call,) = thread.end["outcome"]["pendingToolCallIds"]
+    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "maybe"})
+    thread.ask("never mind")
+    assert thread.said[-1].startswith("never mind")
+
+
+def test_an_approval_and_a_tool_of_the_client_at_once(server):
+    thread = Thread(server, "both", tools=[CONFIRM])
+    thread.ask("both")
+    (interrupt,) = thread.end["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    refused = server.post("/agui", json=thread.body(resume=[entry]))
+    assert refused.status_code == 400
+    assert "there is no result of the call" in refused.json()["error"]["message"]
+    calls = [each["id"] for message in thread.messages for each in message.get("toolCalls", ())]
+    thread.messages.append({"id": "t", "role": "tool", "toolCallId": calls[1], "content": "fine"})
+    thread.ask(resume=[entry])
+    assert thread.said == ["It is fine."]
+
+
+def test_what_is_open_has_to_be_answered(server):
+    thread = Thread(server, "open")
+    thread.ask("a room")
+    (interrupt,) = thread.end["outcome"]["interrupts"]
+    thread.messages.append({"id": "more", "role": "user", "content": "hello?"})
+    refused = server.post("/agui", json=thread.body())
+    assert refused.status_code == 400
+    assert interrupt["id"] in refused.json()["error"]["message"]
+    other = {
+        "interruptId": interrupt["id"].rpartition(":")[0] + ":0",
+        "status": "resolved",
+        "payload": {"approved": True},
+    }
+    assert server.post("/agui", json=thread.body(resume=[other])).status_code == 400
+    elsewhere = {**other, "interruptId": interrupt["id"]}
+    stranger = Thread(server, "another thread")
+    assert server.post("/agui", json=stranger.body(resume=[elsewhere])).status_code == 400
+    for payload in (None, "yes", {"approved": "true"}, {"approved": True, "editedArgs": 1}):
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
+        refused = server.post("/agui", json=thread.body(resume=[entry]))
+        assert refused.status_code == 400
+        assert "resume[0].payload" in refused.json()["error"]["message"]
+
+
+def test_what_the_model_should_know_and_see(server):
+    picture = {
+        "type": "image",
+        "source": {"type": "data", "value": base64.b64encode(b"png").decode(), "mimeType": "image/png"},
+    }
+    sound = {"type": "audio", "source": {"type": "url", "value": "https://example.org/a.mp3"}}
+    content = [{"type": "text", "text": "hello"}, picture, sound]
+    thread = Thread(server, "context", tools=[CONFIRM], context=[{"description": "the weather", "value": "rain"}])
+    thread.messages = [
+        {"id": "s", "role": "system", "content": "Be kind."},
+        {"id": "a", "role": "activity", "activityType": "x", "content": {}},
+        {"id": "u", "role": "user", "content": content},
+    ]
+    thread.ask()
+    assert thread.said == ["hello ['add', 'book', 'confirm'] ['the weather'] 1"]
+
+
+def test_the_job_goes_on_without_its_client(server, url):
+    """The stream is left behind its first event, and the same thread is found again by what the job wrote."""
+    from callboard.jobs.database import Database
+    from callboard.jobs.store import DurableStore
+
+    thread = Thread(server, "left")
+    thread.ask("a room")
+    job = next(each["value"] for each in thread.events if each.get("name") == "callboard.job")
+    with Database.open(url) as database:
+        row = server.portal.call(DurableStore(database).get, job["id"])
+    assert row.state == "waiting"
+    assert row.title == "a room"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "message"),
+    [
+        ({"threadId": ""}, 400, "threadId: "),
+        ({"messages": [{"id": "u", "role": "robot", "content": "x"}]}, 400, "messages[0]"),
+        ({"messages": [{"id": "u", "role": "user"}]}, 400, "messages[0]: "),
+        ({"messages": [{"id": "u", "role": "user", "content": "x"}] * 51}, 400, "messages: 51 messages"),
+        ({"messages": []}, 400, "messages: there is nothing to ask"),
+        ({"messages": [{"id": "t", "role": "tool", "toolCallId": "no", "content": ""}]}, 400, "messages[0].toolCallId"),
+        ({"tools": [{"name": "a b", "description": ""}]}, 400, "tools[0].name"),
+        ({"tools": [{"name": "add", "description": ""}]}, 400, "tools[0].name: the agent has a tool"),
+        ({"tools": [CONFIRM, CONFIRM]}, 400, "tools[1].name"),
+        ({"tools": [{**CONFIRM, "parameters": {"type": 7}}]}, 400, "tools[0].parameters"),
+        ({"tools": [CONFIRM] * 129}, 400, "tools: "),
+        ({"resume": [{"interruptId": "x", "status": "resolved"}]}, 400, "resume: no run of this thread"),
+        ({"state": "x" * 100_000}, 413, "bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(server, change, status, message):
+    body = Thread(server).body(messages=[{"id": "u", "role": "user", "content": "x"}])
+    answer = server.post("/agui", json={**body, **change})
+    assert (answer.status_code, message in answer.text) == (status, True), answer.text
+
+
+def test_what_is_no_json_and_which_agents_there_are(server):
+    assert server.post("/agui", content=b"{").json()["error"]["code"] == "invalid_json"
+    assert server.get("/agui").status_code == 405
+    thread = Thread(server, "named")
+    thread.messages = [{"id": "u", "role": "user", "content": "hello"}]
+    assert server.post("/agui/clerk", json=thread.body(unknown=1)).status_code == 200
+    missing = server.post("/agui/cook", json=thread.body())
+    assert (missing.status_code, "there are clerk" in missing.text) == (404, True)
+
+
+def test_who_may_ask(server):
+    thread = Thread(server, "keys")
+    thread.ask("a room")
+    (interrupt,) = thread.end["outcome"]["interrupts"]
+    body = thread.body(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}])
+    assert server.post("/agui", json=body, headers={"authorization": ""}).status_code == 401
+    assert server.post("/agui", json=body, headers={"origin": "https://evil.example"}).status_code == 403
+    other = server.post("/agui", json=body, headers={"authorization": f"Bearer {KEY}2"})
+    assert (other.status_code, "no run of this thread" in other.text) == (400, True)
+    asked = {"origin": "https://app.example", "access-control-request-method": "POST"}
+    assert server.options("/agui", headers=asked).headers["access-control-allow-origin"] == "https://app.example"
+    denied = server.options("/agui", headers={**asked, "origin": "https://evil.example"})
+    assert "access-control-allow-origin" not in denied.headers
+    assert server.post("/agui", json=body, headers={"origin": "https://app.example"}).status_code == 200
+
+
+def test_hostile_identifiers_find_nothing(server):
+    for name in ("", "../x", "%", "2026", "a/b:c", "x" * 5000, "\ud83d\ude00"):
+        body = Thread(server, "hostile").body(messages=[{"id": "u", "role": "user", "content": "x"}])
+        entry = {"interruptId": name, "status": "resolved", "payload": {"approved": True}}
+        assert server.post("/agui", content=json.dumps({**body, "resume": [entry]})).status_code == 400
