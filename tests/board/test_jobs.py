@@ -1,0 +1,102 @@
+"""Jobs on the board, as a person sees them: watched, approved, answered, cancelled, forked."""
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = pytest.mark.usefixtures("worker")
+
+
+def open_job(visitor, identifier):
+    return visitor.open(f"jobs/{identifier}")
+
+
+def state_of(page):
+    return page.locator("#facts .state")
+
+
+def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look):
+    visitor = visit(board)
+    page = open_job(visitor, jobs.submit("Ship it"))
+    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    assert page.locator(".diff .added").first.inner_text().strip() == "+    return a + b"
+    expect(page.locator("#log")).to_contain_text("I mend it.")
+    expect(page.locator("#waits pre")).to_have_text("prod")
+    look(page)
+    page.get_by_role("button", name="Run it", exact=True).click()
+    expect(page.get_by_role("heading", name="A question for you")).to_be_visible()
+    expect(page.locator("#log")).to_contain_text("it is on prod now")
+    look(page)
+    page.get_by_label("Your answer").fill("Nightingale")
+    page.get_by_role("button", name="Answer", exact=True).click()
+    expect(state_of(page)).to_have_text("completed")
+    expect(page.locator("#log")).to_contain_text("Nightingale")
+    expect(page.locator("#outcome")).to_contain_text("It is shipped.")
+    numbers = page.locator("#log article .mark").all_text_contents()
+    assert numbers == [str(each) for each in range(1, len(numbers) + 1)]
+    look(page)
+    before = page.url
+    page.get_by_role("button", name="Fork behind round 1").click()
+    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    assert page.url != before
+    expect(page.locator("#facts")).to_contain_text("at round 1")
+
+
+def test_a_call_is_denied_by_the_enter_key_behind_its_reason(board, jobs, visit):
+    page = open_job(visit(board), jobs.submit("Ship it"))
+    page.get_by_label("Why not").fill("not today")
+    page.keyboard.press("Enter")
+    expect(page.locator("#log")).to_contain_text("not today")
+    expect(page.locator("#log")).not_to_contain_text("it is on prod now")
+
+
+def test_a_running_job_is_cancelled_resumed_and_retried(board, jobs, visit):
+    page = open_job(visit(board), jobs.submit("Sleep"))
+    expect(page.locator("#log")).to_contain_text("I wait.")
+    expect(state_of(page)).to_have_text("running")
+    page.get_by_role("button", name="Cancel").click()
+    expect(state_of(page)).to_have_text("cancelled")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#log")).to_contain_text("I woke up.")
+    expect(state_of(page)).to_have_text("completed")
+    first = page.url
+    page.get_by_role("button", name="Retry as a new job").click()
+    expect(state_of(page)).to_have_text("running")
+    assert page.url != first
+    page.get_by_role("button", name="Cancel").click()
+    expect(state_of(page)).to_have_text("cancelled")
+
+
+def test_two_tabs_see_the_same_and_the_late_answer_is_refused(board, jobs, visit):
+    visitor = visit(board)
+    identifier = jobs.submit("Ship it")
+    one, two = open_job(visitor, identifier), open_job(visitor, identifier)
+    for page in (one, two):
+        expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    # The second tab does not hear of it any more, and still shows the call.
+    two.evaluate("window.dispatchEvent(new Event('pagehide'))")
+    one.get_by_role("button", name="Run it", exact=True).click()
+    expect(one.get_by_role("heading", name="A question for you")).to_be_visible()
+    two.get_by_role("button", name="Do not run it").click()
+    expect(two.get_by_role("alert")).to_contain_text("answered already")
+
+
+def test_the_list_is_live_and_what_waits_is_on_top(board, jobs, visit, look):
+    page = visit(board).open("jobs")
+    jobs.submit("Ship it to the list")
+    link = page.locator("#waiting").get_by_role("link", name="Ship it to the list")
+    expect(link).to_be_visible()
+    look(page)
+    link.click()
+    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+
+
+def test_it_can_be_done_by_the_keyboard_alone(board, jobs, visit):
+    page = open_job(visit(board), jobs.submit("Ship it"))
+    expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
+    button = page.get_by_role("button", name="Run it", exact=True)
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if button.evaluate("each => each === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="A question for you")).to_be_visible()
