@@ -10,10 +10,14 @@ from acp.stdio import spawn_agent_process
 from tests.cli.conftest import COMMAND
 from tests.servers.acp.conftest import Editor
 
+from callboard.cli.acp import _list_models
 from callboard.coding.jobs.store import JobStore
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
+from callboard.providers.local import shipped_catalogue
+from callboard.providers.local.model_files import Place
 from callboard.testing import FakeBackend, Silence
 
+LOCAL = "local:qwen2.5-coder-0.5b"
 EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
 
 
@@ -93,3 +97,21 @@ def test_what_the_editor_says_is_no_option(typed, options, why):
     assert result.returncode == 2
     assert why in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(("options", "root"), [([], None), (["-C", "."], "here"), (["-C", "sub"], "here/sub")])
+def test_a_directory_that_is_named_bounds_the_sessions(typed, tmp_path, monkeypatch, options, root):
+    (tmp_path / "here/sub").mkdir(parents=True)
+    bounds = []
+    monkeypatch.setattr("callboard.cli.acp.serve_editor", lambda _, *, root, without_sandbox: bounds.append(root))
+    assert typed("chat", "--acp", *options, cwd=tmp_path / "here").returncode == 0
+    assert bounds == [root and tmp_path / root]
+
+
+def test_models_of_this_machine_can_be_chosen_unless_there_is_a_url():
+    file = Place(shipped_catalogue().find("qwen2.5-coder-0.5b")).file
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert _list_models("openai:gpt-4o", has_url=True) == ("openai:gpt-4o",)
+    assert _list_models("openai:gpt-4o", has_url=False) == ("openai:gpt-4o", LOCAL)
+    assert _list_models(LOCAL, has_url=False) == (LOCAL,)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from callboard.cli import interrupt
+from callboard.cli.chat import make_request
 from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class EditorChats:
         without_sandbox: Whether commands run unconfined.
     """
 
-    def __init__(self, options: Mapping[str, str], *, without_sandbox: bool) -> None:
+    def __init__(self, options: Mapping[str, Any], *, without_sandbox: bool) -> None:
         from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
 
         self.jobs = JobStore()
@@ -53,22 +54,11 @@ class EditorChats:
     async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
         """A chat; see `Chats`."""
         from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415  # as above
-        from callboard.cli.settings import settings_in  # noqa: PLC0415
-        from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
         from callboard.servers.acp.chats import PreparedChat  # noqa: PLC0415
 
-        options: dict[str, Any] = dict(self._options)
-        if earlier is not None:
-            options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
-        settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode")})
-        models = _list_models(settings.model, has_url=bool(settings.base_url))
-        if model:
-            settings = settings_in(
-                directory, {**{name: options[name] for name in ("base_url", "mode")}, "model": model}
-            )
-        request = JobRequest(
-            kind="chat", directory=directory, settings=settings, without_sandbox=self._without_sandbox, **options
-        )
+        options = {**self._options, "model": model or self._options["model"]}
+        request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
+        settings = request.settings
         # In a thread: a local model that is not here is pulled, with an event loop of its own.
         opened = await asyncio.to_thread(open_model, settings, _tell, UNGATED)
         try:
@@ -76,7 +66,7 @@ class EditorChats:
         except BaseException:
             await opened.aclose()
             raise
-        return PreparedChat(request, opened, models)
+        return PreparedChat(request, opened, _list_models(settings.model, has_url=bool(settings.base_url)))
 
     async def run_command(self, chat: ChatSession, line: str) -> str | None:
         """A command; see `Chats`."""
@@ -92,7 +82,7 @@ class EditorChats:
         return f"{fence}\n{text}\n{fence}\n"
 
 
-def serve_editor(options: Mapping[str, str], *, root: Path | None, without_sandbox: bool) -> None:
+def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandbox: bool) -> None:
     """Serves one editor on standard input and output until it is gone. Raises CallerError."""
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -37,6 +37,7 @@ HISTORY: Final = "chat-history"
 
 
 def chat(
+    context: typer.Context,
     prompt: Annotated[str, typer.Argument(help="What to begin with.", show_default=False)] = "",
     model: Model = "",
     base_url: BaseUrl = "",
@@ -73,22 +74,18 @@ def chat(
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.line_editor import open_editor  # noqa: PLC0415
     from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
-    from callboard.cli.settings import settings_in  # noqa: PLC0415
-    from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
 
     options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access, "budget": budget}
     if acp:
-        _serve_editor(options, directory, prompt or resume, without_sandbox=no_sandbox)
+        source = context.get_parameter_source("directory")
+        root = None if source is not None and source.name == "DEFAULT" else directory.resolve()
+        _serve_editor(options, root, prompt or resume, without_sandbox=no_sandbox)
         return
     jobs = JobStore()
     earlier = _load_chat(jobs, resume) if resume else None
-    if earlier is not None:
-        options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
-        directory = Path(earlier.directory)
-    directory = directory.resolve()
-    settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode", "budget")})
-    request = JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=no_sandbox, **options)
+    request = make_request(options, directory, earlier, without_sandbox=no_sandbox)
+    settings = request.settings
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     accessed = open_model(settings, display.tell, UNGATED)
     if settings.model.startswith("local:"):
@@ -229,7 +226,29 @@ class ChatConsole:
                     loop.remove_signal_handler(number)
 
 
-def _serve_editor(options: dict[str, Any], directory: Path, further: str, *, without_sandbox: bool) -> None:
+def make_request(
+    options: Mapping[str, Any], directory: Path, earlier: Job | None = None, *, without_sandbox: bool
+) -> JobRequest:
+    """The request of a chat. Raises CallerError.
+
+    Args:
+        options: The fields of JobRequest that the command line has.
+        directory: Where the chat works.
+        earlier: The chat that goes on, where it was and with what was said then, unless the options say otherwise.
+        without_sandbox: Whether commands run unconfined.
+    """
+    from callboard.cli.settings import settings_in  # noqa: PLC0415  # not for --help
+    from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
+
+    if earlier is not None:
+        options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
+        directory = Path(earlier.directory)
+    directory = directory.resolve()
+    settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode", "budget")})
+    return JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=without_sandbox, **options)
+
+
+def _serve_editor(options: dict[str, Any], root: Path | None, further: str, *, without_sandbox: bool) -> None:
     from callboard.cli.acp import serve_editor  # noqa: PLC0415  # not for --help
     from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
@@ -240,7 +259,7 @@ def _serve_editor(options: dict[str, Any], directory: Path, further: str, *, wit
         )
     if options["access"]:
         parse_access(options["access"], "--access")
-    serve_editor(options, root=directory.resolve() if directory != Path() else None, without_sandbox=without_sandbox)
+    serve_editor(options, root=root, without_sandbox=without_sandbox)
 
 
 def _load_chat(jobs: JobStore, name: str) -> Job:

@@ -123,6 +123,9 @@ class ServeOptions(BackendOptions):
         float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
     ] = None
     max_concurrent: Annotated[int | None, typer.Option(help="Requests of one key at once.", show_default=False)] = None
+    budget_per_day: Annotated[
+        float | None, typer.Option(help="US dollars that all requests of a day (UTC) may cost.", show_default=False)
+    ] = None
     store: Annotated[str, typer.Option(help="Keep replies: sqlite:///FILE or postgresql://...", show_default=False)] = (
         ""
     )
@@ -179,12 +182,14 @@ def serve(options: ServeOptions) -> None:
     level = logging.getLevelNamesMapping().get(options.log_level.upper())
     if level is None:
         raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    here = settings_here()
     settings = load_gateway_settings(
         options.config,
         {
             "keys": parse_keys(read_keys(options.key)),
             "requests_per_minute": options.requests_per_minute,
             "max_concurrent": options.max_concurrent,
+            "budget_per_day": options.budget_per_day,
             "store": options.store,
             "ensembles": tuple(options.ensembles or ()),
             "strict": options.strict or None,
@@ -192,7 +197,8 @@ def serve(options: ServeOptions) -> None:
             "origins": tuple(options.origin or ()),
             "idle_timeout": options.idle_timeout,
             "heartbeat": options.heartbeat,
-            "profiles": settings_here().profiles,
+            "profiles": here.profiles,
+            "prices": here.prices,
         },
         options.settings(
             model_map=dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
@@ -204,6 +210,8 @@ def serve(options: ServeOptions) -> None:
     for each in settings.backends:
         if each.local and not each.local.endswith(".gguf"):
             pull_with_progress(each.local)
+    if settings.has_budgets and not settings.store:
+        typer.echo("callboard: what requests cost is kept in memory: a restart begins anew; --store keeps it", err=True)
     extend = _make_extend(options)
     asyncio.run(_warn_of_backends(settings))
 

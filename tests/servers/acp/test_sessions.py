@@ -322,7 +322,7 @@ def test_the_servers_of_the_client_are_asked_about_as_all_else(place, connected)
     assert [each.name for each in options][1] == "Allow small/echo in this session"
 
 
-def test_a_client_that_does_everything_wrong(place, tmp_path, connected):
+def test_a_client_that_does_everything_wrong(place, tmp_path, connected, caplog):
     async def scenario():
         async with connected([], initialize=False, root=place) as room:
             agent = room.agent
@@ -342,6 +342,8 @@ def test_a_client_that_does_everything_wrong(place, tmp_path, connected):
                 with pytest.raises(RequestError, match=why):
                     await request
             await agent.cancel(session_id="nobody")
+            for method in ("session/cancel", "$/cancel_request", "session/nonsense"):
+                await agent._conn.send_notification(method, {"nonsense": 1})
             for line in (
                 b"nonsense\n",
                 b"[]\n",
@@ -354,3 +356,5 @@ def test_a_client_that_does_everything_wrong(place, tmp_path, connected):
             assert (await agent.list_sessions()).sessions == []
 
     asyncio.run(scenario())
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+    assert "session/cancel is not as the protocol has it: sessionId: Field required" in caplog.messages

@@ -23,7 +23,7 @@ from acp.schema import (
 from pydantic import BaseModel, ValidationError
 
 from callboard.errors import CallboardError, CallerError
-from callboard.servers.acp.agent import AcpAgent
+from callboard.servers.acp.agent import AcpAgent, Method
 from callboard.servers.acp.chats import Chats
 from callboard.servers.acp.session import AnyUpdate
 from callboard.servers.acp.transport import MAX_MESSAGE, LineTransport
@@ -68,20 +68,29 @@ class ClientConnection:
                 return None
             raise RequestError(_NO_METHOD, f"no method {collapse(method)!r}: use {', '.join(methods)}")
         try:
-            self.agent.check_order(method)
-            chosen = methods[method]
-            answer = await chosen.run(chosen.parameters.model_validate(parameters or {}))
+            return await self._run(method, methods[method], parameters)
+        except RequestError as error:
+            if not is_notification:
+                raise
+            _log.warning("%s", error)  # nobody waits for an answer
+            return None
+
+    async def _run(self, name: str, method: Method, parameters: Any) -> Any:
+        """The result of a method. Raises RequestError."""
+        try:
+            request = method.parameters.model_validate(parameters or {})
         except ValidationError as error:
-            raise RequestError(_INVALID_PARAMETERS, _describe_mistakes(method, error)) from None
+            raise RequestError(_INVALID_PARAMETERS, _describe_mistakes(name, error)) from None
+        try:
+            self.agent.check_order(name)
+            answer = await method.run(request)
         except CallerError as error:
             code = _INVALID_PARAMETERS if error.path else _INVALID_REQUEST
             raise RequestError(code, str(error)) from None
         except (CallboardError, OSError) as error:
             raise RequestError(_INTERNAL, str(error)) from None
-        except RequestError:
-            raise
         except Exception:  # noqa: BLE001  # the client waits for an answer, and goes on
-            _log.exception("%s failed", method)
+            _log.exception("%s failed", name)
             raise RequestError(
                 _INTERNAL, "a fault of Callboard's: its standard error has it, please report it"
             ) from None

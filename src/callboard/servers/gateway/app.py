@@ -40,7 +40,7 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.logs import sanitize_records
+from callboard.servers.gateway.logs import describe_cost, sanitize_records
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedState
 from callboard.servers.gateway.request_body import BudgetShare, read_body
@@ -271,7 +271,7 @@ class ReplyEndpoint:
             return
         record = exchange.record
         end = "left" if record.end is None else "failed" if isinstance(record.end, ReplyFailed) else record.end.reason
-        self._metrics.end_request(front, record.backend_name, end, seconds, record.usage)
+        self._metrics.end_request(front, record.backend_name, end, seconds, record.usage, cost=record.costs.total)
         if record.quotations:
             self._metrics.add_quotations(record.backend_name, len(record.quotations))
         for collapse in self._gateway.cache_collapses(record):
@@ -280,8 +280,9 @@ class ReplyEndpoint:
         if log.isEnabledFor(logging.INFO):
             usage, model = record.usage, exchange.request.model[:100]
             log.info(
-                "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, key %s",
-                front, model, record.backend_name, status, end, seconds, usage.input, usage.output, mask_key(token),
+                "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, %s, key %s",
+                front, model, record.backend_name, status, end, seconds, usage.input, usage.output,
+                describe_cost(record.costs.total), mask_key(token),
             )  # fmt: skip
 
 

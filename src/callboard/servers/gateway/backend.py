@@ -20,7 +20,7 @@ import msgspec
 from callboard.core import Event, ReplyEnded, Request
 from callboard.errors import CallboardError
 from callboard.modes import Plan, make_plan
-from callboard.profiles import ModeName, Resolution, facts_for, providers, resolve
+from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.providers.http_exchange import OnAnswer, OnFrame, OnHeaders
 from callboard.providers.http_model import NO_HEADERS
@@ -128,9 +128,12 @@ class Backend:
         breaker: SharedCircuitBreaker,
         redactor: Redactor | None = None,
         profiles: Mapping[str, Mapping[str, Any]] = _NO_FACTS,
+        *,
+        prices: Mapping[str, Prices] = _NO_FACTS,
     ) -> None:
         self.settings = settings
         self._profiles = profiles
+        self._prices = prices
         self.redactor = redactor or Redactor()
         self.name = settings.label
         self.breaker = breaker
@@ -181,7 +184,9 @@ class Backend:
         settings = msgspec.structs.replace(
             self.settings, mode=mode or self.settings.mode, dialect=dialect or self.settings.dialect
         )
-        other = Backend(settings, self._transport, SharedCircuitBreaker(), self.redactor, self._profiles)
+        other = Backend(
+            settings, self._transport, SharedCircuitBreaker(), self.redactor, self._profiles, prices=self._prices
+        )
         other.reasoning_memory, other.forwards_client_key = self.reasoning_memory, self.forwards_client_key
         return other
 
@@ -266,7 +271,8 @@ class Backend:
 
     def _make_model(self, name: str, mode: str) -> BatchModel:
         settings = self.settings
-        facts = {**facts_for(settings.local or name, self._profiles), **settings.facts}
+        known = settings.local or name
+        facts = {**facts_for(known, self._profiles), **prices_for(known, self._prices), **settings.facts}
         if settings.local:
             local: Any = open_model(
                 f"local:{settings.local}", mode=cast("ModeName", mode), profile=facts, transport=self._transport

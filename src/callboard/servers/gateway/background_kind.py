@@ -114,15 +114,15 @@ class ResponseKind:
             writer.add(error.failure)
         finally:
             writer.stop()
-            end, usage, backend = "left", Usage(), ""
+            end, usage, backend, cost = "left", Usage(), "", None
             if exchange is not None:
                 record = exchange.record
-                backend, usage = record.backend_name, record.usage
+                backend, usage, cost = record.backend_name, record.usage, record.costs.total
                 if record.end is not None:
                     end = "failed" if isinstance(record.end, ReplyFailed) else record.end.reason
-            self._metrics.end_request("responses", backend, end, monotonic() - began, usage)
+            self._metrics.end_request("responses", backend, end, monotonic() - began, usage, cost=cost)
             log.info("background response by %s: %s, %d tokens in, %d out", backend, end, usage.input, usage.output)
-        await writer.write(is_end=True, **_changes(segment, usage))
+        await writer.write(is_end=True, **_changes(segment, usage, cost))
         return True
 
     async def _exchange(self, segment: JobSegment) -> Exchange:
@@ -155,9 +155,9 @@ async def _write_reply(exchange: Exchange, segment: JobSegment, writer: EventWri
     return True
 
 
-def _changes(segment: JobSegment, usage: Usage) -> Changes:
+def _changes(segment: JobSegment, usage: Usage, cost: float | None) -> Changes:
     """What the job's row says of a reply that has ended; the journal counts the rounds of tools."""
     changes = Changes(memory={**segment.job.memory, "completed_at": int(time())})
     if _TOOLS_RAN not in segment.job.memory:
-        changes |= Changes(rounds=1, usage=usage.counts())
+        changes |= Changes(rounds=1, usage=usage.counts(), cost=cost)
     return changes

@@ -19,6 +19,7 @@ from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.servers.gateway.auth import MIN_KEY_LENGTH, digest
 from callboard.servers.gateway.settings import BackendSettings, GatewayLimits, GatewaySettings
+from callboard.servers.gateway.spending import check_budgets
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 from callboard.wires import get_wire
 
@@ -48,16 +49,21 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
     for name, kind in (("limits", GatewayLimits), ("permissions", Permissions)):
         if name in values:
             values[name] = convert_table(kind, values[name], below(where, name), CallerError)
+    prices = {**flags.get("prices", {}), **values.get("prices", {})}
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
-    settings: GatewaySettings = convert(GatewaySettings, {**values, "backends": ()}, where, CallerError)
+    settings: GatewaySettings = convert(
+        GatewaySettings, {**values, "prices": prices, "backends": ()}, where, CallerError
+    )
     checked = tuple([_check(each) for each in backends])
     for each in checked:
         _check_forwarding(each, keyed=bool(settings.keys))
-    return replace(
+    settings = replace(
         settings,
         backends=checked,
         keys={name: _checked_digest(key) for name, key in settings.keys.items()},
     )
+    check_budgets(settings)
+    return settings
 
 
 def parse_keys(options: Sequence[str]) -> dict[str, str]:

@@ -118,7 +118,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
         while True:
             model = backend.model(name, record.owner, facts)
             sent = _forbid_calls_after_results(strip_attribution(sent, backend.settings, model.resolution), model)
-            record.begin(backend)
+            record.begin(backend, model.plan)
             more: Mapping[str, Any] = {}
             reply = model.batches(
                 sent,
@@ -128,8 +128,9 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                 on_answer=record.on_answer,
             )
             redaction = backend.redactor.start_reply()
-            unsigned = model.resolution.profile.requires_reasoning_history
-            recorder = backend.reasoning_memory.recorder(record.owner, sent, unsigned=unsigned)
+            recorder = backend.reasoning_memory.recorder(
+                record.owner, sent, unsigned=model.resolution.profile.requires_reasoning_history
+            )
             async with aclosing(reply) as batches:
                 async for batch in batches:
                     if not (events := redaction.feed(_set_failure_code(batch, backend, record))):
@@ -162,6 +163,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
     finally:
         if not is_over:
             backend.breaker.release(record.owner)
+            record.costs.end_reply()
 
 
 def _translate_request(

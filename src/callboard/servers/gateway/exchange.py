@@ -25,11 +25,13 @@ from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
 from callboard.servers.gateway.redaction import Redactor
+from callboard.servers.gateway.spending import ReplyCosts
 from callboard.text.display import display
 from callboard.text.sse import Framer, Payload
 from callboard.wires.field_mapping import untranslated_fields
 
 if TYPE_CHECKING:
+    from callboard.modes import Plan
     from callboard.providers.http_exchange import OnAnswer
     from callboard.servers.gateway.backend import Backend
     from callboard.servers.gateway.conversation_state import ConnectionMemory
@@ -91,12 +93,16 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     completed: list[CompletedReply] = []
     retry_after: float | None = None
     usage: Usage = Usage()
+    costs: ReplyCosts = msgspec.field(default_factory=ReplyCosts)
+    """What the backends' replies cost."""
     end: ReplyEnded | ReplyFailed | None = None
     log_entry: LoggedRequest | None = None
     """Where what happens is kept for people to see; None where nobody can look."""
 
-    def begin(self, backend: Backend) -> None:
-        """A backend is asked, perhaps for the second time."""
+    def begin(self, backend: Backend, plan: Plan | None = None) -> None:
+        """A backend is asked, perhaps for the second time; `plan` says how, once it is known."""
+        if plan is not None:
+            self.costs.begin_reply(plan.prices)
         self.backend_name, self.redactor = backend.name, backend.redactor
         self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
 
@@ -127,6 +133,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
 
     def add_events(self, events: list[Event]) -> None:
         """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
+        self.costs.feed(events)
         if self.log_entry is not None:
             self.log_entry.add_events(events)
         self.add_lost_fields(untranslated_fields(events, self.front))

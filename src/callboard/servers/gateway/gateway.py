@@ -34,6 +34,7 @@ from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
 from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
+from callboard.servers.gateway.spending import ReplyCosts, Spending
 from callboard.wires.common.group_turns import reorder_results
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.request_encoder import dedupe
@@ -63,13 +64,14 @@ class Gateway:
             SharedCircuitBreaker, settings.failure_threshold, settings.recovery_seconds, shared=len(settings.keys) > 1
         )
         self.backends = [
-            Backend(each, self._transport, breaker(), redactor, settings.profiles)
+            Backend(each, self._transport, breaker(), redactor, settings.profiles, prices=settings.prices)
             for each in _decide_forwarding(settings)
         ]
         self._routes = ModelRouter(settings.backends, random.random)
         self._hosted_tools = HostedTools(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()
         self.store = open_store(settings)
+        self.spending = Spending(settings, self.store)
 
     async def start(self) -> None:
         log.addFilter(self._log_filter)
@@ -87,6 +89,7 @@ class Gateway:
         if self._hosted_tools is not None:
             await self._hosted_tools.disconnect()
         await self._transport.aclose()
+        await self.spending.aclose()
         if self.store is not None:
             await self.store.aclose()
         log.removeFilter(self._log_filter)
@@ -108,7 +111,9 @@ class Gateway:
         self.check_model_name(model)
         decode = partial(self._decode_request, front, body, request.size)
         decoded, dropped = await run_in_thread_if_large(request.size, decode)
-        candidates = self.candidates(decoded, request.owner)
+        await self.spending.check(request.owner)
+        candidates = self.spending.select_priced(self.candidates(decoded, request.owner), request.owner)
+        spending = self.spending if self.spending.has_budget(request.owner) else None
         stream = stream_reply if self._hosted_tools is None else self._hosted_tools.stream_reply
         return Exchange(
             front=front,
@@ -116,7 +121,13 @@ class Gateway:
             body=body,
             echo=body if request.echo is None else request.echo,
             identifier=front.prefix + secrets.token_hex(16),
-            record=ReplyRecord(front=front.name, owner=request.owner, token=request.token, dropped=[*dropped]),
+            record=ReplyRecord(
+                front=front.name,
+                owner=request.owner,
+                token=request.token,
+                dropped=[*dropped],
+                costs=ReplyCosts(request.owner, spending, request.size),
+            ),
             source=partial(stream, candidates, decoded),
             filters=request.filters,
             on_finished=request.on_finished,

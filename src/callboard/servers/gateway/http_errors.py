@@ -39,6 +39,7 @@ STATUSES: Mapping[str, int] = MappingProxyType(
         "timeout": 408,
         "unsupported_content_encoding": 415,
         "rate_limit_exceeded": 429,
+        "insufficient_quota": 429,
         "header_too_large": 431,
         "internal_error": 500,
         "backend_unavailable": 502,

@@ -63,6 +63,11 @@ def _indent(text: str) -> str:
     return "\n".join([_INDENT + display(line) for line in text.split("\n")])
 
 
+def describe_cost(cost: float | None) -> str:
+    """A cost in US dollars for a log line."""
+    return "cost unknown" if cost is None else f"${cost:.6f}"
+
+
 def tool_call_logger(request: Request) -> ToolCallLogger | None:
     """Log the calls in a request; what logs those of its reply. None unless the level is DEBUG."""
     if not log.isEnabledFor(logging.DEBUG):

@@ -35,6 +35,9 @@ class Metrics:
             **options,
         )
         self._tokens = Counter("callboard_tokens", "Tokens that backends counted", ["backend", "kind"], **options)
+        self._cost = Counter(
+            "callboard_cost_dollars", "US dollars that replies cost, where it is known", ["backend"], **options
+        )
         self._quotations = Counter(
             "callboard_quoted_calls",
             "Calls in text that repeated a source of their conversation and passed as text",
@@ -67,10 +70,14 @@ class Metrics:
     def add_cache_collapse(self, backend: str, cause: str) -> None:
         self._collapses.labels(backend, cause).inc()
 
-    def end_request(self, front: str, backend: str, end: str, seconds: float, usage: Usage) -> None:
+    def end_request(
+        self, front: str, backend: str, end: str, seconds: float, usage: Usage, *, cost: float | None = None
+    ) -> None:
         self._open.dec()
         self._requests.labels(front, backend, end).inc()
         self._seconds.labels(front).observe(seconds)
+        if cost:
+            self._cost.labels(backend).inc(cost)
         for kind in TOKEN_KINDS:
             if count := getattr(usage, kind):
                 self._tokens.labels(backend, kind).inc(count)

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from sqlalchemy import (
     select,
     table,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -92,6 +93,15 @@ _EXPIRES = Index("callboard_replies_expires", _c.expires)
 _AGES = Index("callboard_replies_created", _c.created, _c.id, _c.size)
 """With the size, so that a cleaning reads no bodies."""
 
+_spending = Table(
+    "callboard_spending",
+    MetaData(),
+    Column("day", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("cost", Double, nullable=False),
+)
+"""What the requests of a day cost, in US dollars, by the name of a key and of the sum over all."""
+
 VERSION = 1
 """Increases when the tables change, with statements that change the earlier ones."""
 CREATE_VERSION: tuple[Executable, ...] = (
@@ -107,7 +117,21 @@ CREATE_TABLES: tuple[Executable, ...] = (
     CreateTable(_replies, if_not_exists=True),
     CreateIndex(_EXPIRES, if_not_exists=True),
     CreateIndex(_AGES, if_not_exists=True),
+    CreateTable(_spending, if_not_exists=True),
 )
+
+READ_SPENDING = select(_spending.c.name, _spending.c.cost).where(
+    _spending.c.day == bindparam("day"), _spending.c.name.in_(bindparam("names", expanding=True))
+)
+
+
+def _add_spending(dialect: str, rows: Sequence[Mapping[str, Any]]) -> Executable:
+    added = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(_spending).values(rows)
+    statement: Executable = added.on_conflict_do_update(
+        index_elements=["day", "name"], set_={"cost": _spending.c.cost + added.excluded.cost}
+    )
+    return statement
+
 
 INSERT = insert(_replies)
 
@@ -289,6 +313,19 @@ class ResponseStore:
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
         async with self._writing, self._connection() as connection:
             return bool((await connection.execute(DELETE, parameters)).rowcount)
+
+    async def add_spending(self, costs: Mapping[tuple[str, str], float]) -> None:
+        """Add to what was spent, by day and name: all of it, or none."""
+        rows = [{"day": day, "name": name, "cost": cost} for (day, name), cost in sorted(costs.items())]
+        async with self._writing, self._connection() as connection:
+            # One statement for all rows: the connection commits each statement by itself.
+            await connection.execute(_add_spending(self._engine.dialect.name, rows))
+
+    async def read_spending(self, day: str, names: Sequence[str]) -> dict[str, float]:
+        """What was spent on a day, by the names that spent something."""
+        async with self._connection() as connection:
+            rows = (await connection.execute(READ_SPENDING, {"day": day, "names": list(names)})).all()
+        return {row.name: row.cost for row in rows}
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[AsyncConnection]:

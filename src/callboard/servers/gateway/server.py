@@ -72,6 +72,9 @@ def serve(
     if local and not settings.keys and not settings.hosts:
         # A web page whose name was made to lead here is not to use the gateway.
         settings = replace(settings, hosts=(*LOOPBACK, address.host))
+    if settings.has_budgets and address.workers > 1 and not settings.store:
+        hint = "give --store, where they count together"
+        raise CallerError("several workers see no budget of each other", path="--workers", hint=hint)
     settings = settings_per_worker(settings, address.workers)
     _check_certificate(address)
     _check_store(settings)

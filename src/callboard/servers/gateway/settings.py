@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callboard.configuration.setting_keys import Permissions
+from callboard.profiles import Prices
 from callboard.tools.descriptors import Count, Seconds
 
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -117,6 +118,12 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     limits: GatewayLimits = GatewayLimits()
     keys: Mapping[str, str] = {}
     """SHA-256 digests of the keys that clients may use, by name. Without any, every client may ask."""
+    prices: Mapping[str, Prices] = {}
+    """What a million tokens cost in US dollars, by patterns of models, as in callboard.toml."""
+    budget_per_day: Amount = 0.0
+    """US dollars that all requests of a day (UTC) may cost; 0 is no limit."""
+    key_budgets: Mapping[str, Amount] = {}
+    """US dollars that the requests of a key may cost in a day, by its name; `*` is for each key that is not named."""
     idle_timeout: Seconds = 600.0
     """The longest silence of a backend, in seconds: a large model may think for minutes before its first token."""
     heartbeat: Seconds = 10.0
@@ -151,3 +158,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Which of those tools may run. Nobody can be asked here: `ask` is no."""
     rounds: Positive = 16
     """Replies of a model, within one reply to the client, that may call them."""
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether what requests cost is bounded."""
+        return bool(self.budget_per_day or self.key_budgets)

@@ -65,6 +65,7 @@ from callboard.modes import Plan, get_plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
+from callboard.servers.gateway.http_errors import HttpError
 from callboard.tools import Invoker, Policy
 from callboard.tools.search import ToolSearch
 
@@ -132,7 +133,7 @@ class ToolLoop:
         self._loop = Loop(
             (*request.canisters, *saved),
             invokers,
-            rules=LoopRules(policy=_ALLOWED, answer_after=plan.answer_after),
+            rules=LoopRules(policy=_ALLOWED, answer_after=plan.answer_after, prices=plan.prices),
             limits=limits,
             guard=create_repeat_guard(plan.on_repeated_call, invokers),
         )
@@ -227,6 +228,12 @@ class ToolLoop:
         answered = self._record.backend_name
         candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
         self._client_indices = {}
+        try:
+            if not first:
+                await self._record.costs.check()
+        except HttpError as error:
+            self._feed([error.failure])
+            return
         async with aclosing(stream_reply(candidates, request, self._record)) as batches:
             async for events in batches:
                 self._record.end = None  # a round's end is not the reply's

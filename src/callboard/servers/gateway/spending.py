@@ -1,0 +1,242 @@
+"""What requests may cost in a day, by key and all together.
+
+A budget is compared before a backend is asked, and what a reply cost is added when it has ended. So requests that are
+under way when a budget is reached are finished, and go beyond it by what they cost themselves, by no more. The sums are
+in the gateway's store, where several workers and a restart find them; without a store they are in this process's memory.
+
+A reply whose tokens nobody counted, since its client left before the end or its backend says nothing of them, is added
+as an estimate: it must not be a way around a budget.
+
+Laws: only names that the operator chose are kept; where the store does not answer, nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from callboard.core import Event, ReplyEnded, ReplyFailed, Usage
+from callboard.errors import CallerError
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.servers.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from callboard.profiles import Pricing
+    from callboard.servers.gateway.backend import Backend
+    from callboard.servers.gateway.response_store import ResponseStore
+
+log = logging.getLogger("callboard.gateway")
+
+ALL: Final = ""
+"""The name of the sum over all keys, which no key has."""
+EACH: Final = "*"
+"""In the settings: every key that is not named."""
+_BYTES_PER_TOKEN: Final = 4
+_RETRY_SECONDS: Final = 5.0
+
+
+class Spending:
+    """The budgets of a gateway, and what was taken of them.
+
+    Args:
+        settings: The gateway's.
+        store: Where the sums are; None keeps them in memory.
+        clock: The time in UTC.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: ResponseStore | None,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._total = settings.budget_per_day
+        self._keys = settings.key_budgets
+        self._names = frozenset(settings.keys)
+        self._store = store
+        self._clock = clock
+        self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+        """By day and name: what is not in the store (yet)."""
+        self._flushing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def has_budget(self, owner: str) -> bool:
+        """Whether what this key spends is bounded."""
+        return bool(self._limits(owner))
+
+    async def check(self, owner: str) -> None:
+        """Check that a key may ask. Raises an HttpError that says which budget is spent, and when it starts anew."""
+        limits = self._limits(owner)
+        if not limits:
+            return
+        now = self._clock()
+        spent = await self._read(now.date().isoformat(), list(limits))
+        for name, limit in limits.items():
+            if spent[name] >= limit:
+                midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+                minutes = max(1, -(-int((midnight - now).total_seconds()) // 60))
+                whose = "all keys" if name == ALL else f"the key {name}"
+                message = (
+                    f"the budget of {whose} for this day is spent: ${spent[name]:.4g} of ${limit:.4g}; it starts anew "
+                    f"at 00:00 UTC, in {minutes // 60} h {minutes % 60} min"
+                )
+                raise HttpError("insufficient_quota", message, headers={"retry-after": str(minutes * 60)})
+
+    def select_priced(self, candidates: Sequence[tuple[Backend, str]], owner: str) -> list[tuple[Backend, str]]:
+        """The backends whose price is known, where the key has a budget. Raises an HttpError where there is none."""
+        if not self.has_budget(owner):
+            return [*candidates]
+        from callboard.profiles.prices import is_priced  # noqa: PLC0415  # where there are budgets
+
+        now = self._clock()
+        priced = [each for each in candidates if is_priced(_find_pricing(*each, owner), now)]
+        if not priced:
+            message = (
+                f"the price of {candidates[0][1]!r} is not known, and there is a budget; whoever runs this gateway can "
+                "write it into its [prices]"
+            )
+            raise HttpError("invalid_request", message, path="model")
+        return priced
+
+    def charge(self, owner: str, dollars: float) -> None:
+        """Add what a reply cost. It is in the store a moment later, and counts at once here."""
+        day = self._clock().date().isoformat()
+        for name in self._limits(owner) if dollars else ():
+            self._sums[day, name] += dollars
+        if self._store is None:
+            for key in [each for each in self._sums if each[0] != day]:
+                del self._sums[key]
+        elif self._sums and (self._flushing is None or self._flushing.done()):
+            self._flushing = asyncio.get_running_loop().create_task(self._flush(self._store))
+
+    async def aclose(self) -> None:
+        """Write what is not in the store yet, if it answers."""
+        self._closing.set()
+        if self._flushing is not None:
+            await self._flushing  # never cancelled: what it writes might be written again
+        if self._store is not None and self._sums:
+            log.error("what the last requests cost is in no store: %s", dict(self._sums))
+
+    async def _flush(self, store: ResponseStore) -> None:
+        while self._sums:
+            is_last = self._closing.is_set()
+            try:
+                await self._write(store)
+            except HttpError:  # the store has logged why
+                if is_last:
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), _RETRY_SECONDS)
+
+    async def _write(self, store: ResponseStore) -> None:
+        # What is added meanwhile stays for the next time; in between it may count twice, which refuses rather than lets.
+        written = dict(self._sums)
+        await store.add_spending(written)
+        for key, dollars in written.items():
+            remaining = self._sums[key] - dollars
+            if remaining > 1e-12:
+                self._sums[key] = remaining
+            else:
+                del self._sums[key]
+
+    async def _read(self, day: str, names: Sequence[str]) -> Mapping[str, float]:
+        stored = {} if self._store is None else await self._store.read_spending(day, names)
+        return {name: stored.get(name, 0.0) + self._sums.get((day, name), 0.0) for name in names}
+
+    def _limits(self, owner: str) -> dict[str, float]:
+        """The budgets that hold for a key, by the names of their sums."""
+        limits = {ALL: self._total} if self._total else {}
+        if owner in self._names:
+            own = self._keys.get(owner, self._keys.get(EACH))
+            if own is not None:
+                limits[owner] = own
+        return limits
+
+
+class ReplyCosts:
+    """What the replies cost that one request takes.
+
+    Args:
+        owner: Whose request it is.
+        spending: Where it is added; None where nothing bounds it.
+        size: The bytes of the request.
+    """
+
+    def __init__(self, owner: str = "", spending: Spending | None = None, size: int = 0) -> None:
+        self._owner = owner
+        self._spending = spending
+        self._size = size
+        self._spent = 0.0
+        self._is_priced: bool | None = None
+        # Of the reply that arrives.
+        self._is_open = False
+        self._pricing: Pricing | None = None
+        self._pieces = 0
+
+    @property
+    def total(self) -> float | None:
+        """The cost in US dollars, None where that of some of it is not known."""
+        return self._spent if self._is_priced else None
+
+    async def check(self) -> None:
+        """Check that another reply may be asked for. Raises an HttpError."""
+        if self._spending is not None:
+            await self._spending.check(self._owner)
+
+    def begin_reply(self, pricing: Pricing | None) -> None:
+        """A backend is asked whose replies cost as `pricing` says."""
+        self._is_open, self._pricing, self._pieces = True, pricing, 0
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Add a reply when it ends."""
+        self._pieces += len(events)
+        last = events[-1]
+        if isinstance(last, ReplyEnded | ReplyFailed) and self._is_open:
+            self._is_open = False
+            usage = next((each for each in reversed(events) if isinstance(each, Usage)), None)
+            # One that failed before it said anything costs nothing.
+            if usage is not None or self._pieces > 1 or isinstance(last, ReplyEnded):
+                self._add(usage)
+
+    def end_reply(self) -> None:
+        """Add a reply that nobody waits for any more, unless it has ended."""
+        if self._is_open:
+            self._is_open = False
+            self._add(None)
+
+    def _add(self, usage: Usage | None) -> None:
+        pricing, now = self._pricing, datetime.now(UTC)
+        cost = None if pricing is None or usage is None else pricing.cost(usage, now)
+        self._is_priced = self._is_priced is not False and cost is not None
+        self._spent += cost or 0.0
+        if self._spending is not None:
+            if cost is None and pricing is not None:
+                cost = pricing.cost(Usage(self._size // _BYTES_PER_TOKEN, self._pieces), now)
+            self._spending.charge(self._owner, cost or 0.0)
+
+
+def check_budgets(settings: GatewaySettings) -> None:
+    """Check that the budgets of a gateway can be held. Raises CallerError."""
+    for name in settings.key_budgets:
+        if name != EACH and name not in settings.keys:
+            hint = f"there are {', '.join(settings.keys)}" if settings.keys else "give the gateway keys, with names"
+            raise CallerError(f"no key {name!r}", path="key_budgets", hint=hint)
+    if settings.key_budgets and not settings.keys:
+        raise CallerError("there are no keys", path="key_budgets", hint="budget_per_day bounds all requests together")
+    if settings.has_budgets and not settings.prices and any(each.url for each in settings.backends):
+        from callboard.extras import require_extra  # noqa: PLC0415  # where there are budgets
+
+        require_extra("prices")
+
+
+def _find_pricing(backend: Backend, name: str, owner: str) -> Pricing | None:
+    try:
+        return backend.model(name, owner).plan.prices
+    except CallerError:  # told when it is asked
+        return None
