@@ -32,7 +32,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -197,6 +197,10 @@ $(RELAYS)/.installed: bench/relays.txt
 bench-gateway: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(RELAYS)/.installed || echo "[peers] they cannot be had: measured without them"
 	$(BIN)/python -m bench.gateway
+
+# make bench-telemetry  what telemetry costs the gateway
+bench-telemetry: $(INSTALLED)
+	$(BIN)/python -m bench.telemetry
 
 $(THREADS)/.installed: bench/threads.txt
 	@echo "[peers] $(THREADS): the newest litellm, codex-relay and llm-rosetta (about 900 MB the first time)"

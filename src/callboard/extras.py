@@ -19,7 +19,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
     "local": ("a model of this machine", ("xllamacpp",)),
     "mcp": ("MCP", ("mcp",)),
-    "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
+    "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "prometheus_client")),
     "prices": ("the price of a model", ("genai_prices",)),
     "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),
 }

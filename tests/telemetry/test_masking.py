@@ -2,7 +2,7 @@
 
 import pytest
 
-from callboard.telemetry.masking import mask_secrets
+from callboard.telemetry.masking import mask_secrets, secret_values
 
 SECRETS = {
     "sk-proj-abcdefghijklmnop1234": "my key sk-proj-abcdefghijklmnop1234.",
@@ -26,8 +26,10 @@ def test_keys_and_tokens(secret):
 
 def test_values_of_secret_variables(monkeypatch):
     monkeypatch.setenv("MY_SERVICE_TOKEN", "plain-words-value")
+    secret_values.cache_clear()
     assert mask_secrets("it is plain-words-value, said he") == "it is ***, said he"
     monkeypatch.delenv("MY_SERVICE_TOKEN")
+    secret_values.cache_clear()
     assert mask_secrets("it is plain-words-value") == "it is plain-words-value"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -64,6 +65,7 @@ def board(options: BoardOptions) -> None:
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("board")
+    from callboard.cli.telemetry import load_telemetry_settings  # noqa: PLC0415  # as above
     from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
     from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.server import board_hosts, local_url, login_link, serve_board  # noqa: PLC0415
@@ -81,6 +83,7 @@ def board(options: BoardOptions) -> None:
         url=options.url,
         ready=lambda url, link: _show(options, url, link),
         extension=_make_agui(options, board_hosts(options.host, options.url)) if options.agui else None,
+        log_format=load_telemetry_settings().log_format(os.environ),
     )
 
 

@@ -74,6 +74,7 @@ def chat(
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.line_editor import open_editor  # noqa: PLC0415
     from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
+    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
 
     options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access, "budget": budget}
@@ -86,6 +87,7 @@ def chat(
     earlier = _load_chat(jobs, resume) if resume else None
     request = make_request(options, directory, earlier, without_sandbox=no_sandbox)
     settings = request.settings
+    start_telemetry(settings.telemetry)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
     accessed = open_model(settings, display.tell, UNGATED)
     if settings.model.startswith("local:"):

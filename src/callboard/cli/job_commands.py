@@ -210,6 +210,7 @@ def _run(
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
+    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
     from callboard.coding.agents.job_runner import run_job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
@@ -218,6 +219,7 @@ def _run(
     directory = options.directory.resolve()
     flags = {name: getattr(options, name) for name in ("model", "base_url", "max_rounds", "budget")}
     settings = settings_in(directory, flags)
+    start_telemetry(settings.telemetry)
     verbose = options.verbose or settings.coding.debug.enabled
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=options.as_json)
     request = JobRequest(

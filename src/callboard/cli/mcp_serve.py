@@ -67,6 +67,7 @@ def serve(
     from callboard.cli.load_tools import Toolbox  # noqa: PLC0415  # as above
     from callboard.cli.mcp_agents import find_repository, open_served_agents  # noqa: PLC0415  # as above
     from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
+    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
     from callboard.configuration import load_mcp_json  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.extras import require_extra  # noqa: PLC0415
@@ -97,6 +98,7 @@ def serve(
 
     with claim_stdio() if transport == "stdio" else nullcontext() as wire:
         settings = settings_here(tools=tools, ensembles=ensembles)
+        start_telemetry(settings.telemetry)
         # Agents alone are served alone, with tools of their own. Servers of the settings are not: one may be this one.
         own = not (agent or agents) or tools or ensembles
         servers = [each for file in mcp or () for each in load_mcp_json(file)]

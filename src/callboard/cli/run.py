@@ -101,6 +101,7 @@ def run(options: RunCommandOptions) -> None:
     from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
     from callboard.cli.models import open_model  # noqa: PLC0415
     from callboard.cli.settings import settings_here  # noqa: PLC0415
+    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
 
     verbose, as_json = options.verbose, options.as_json
     color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
@@ -115,6 +116,7 @@ def run(options: RunCommandOptions) -> None:
         max_rounds=options.max_rounds,
         budget=options.budget,
     )
+    start_telemetry(settings.telemetry)
     # An argument or a file may have bytes that are no text.
     prompt = sys.stdin.buffer.read() if options.prompt == "-" else os.fsencode(options.prompt)
     if options.background or options.wait:

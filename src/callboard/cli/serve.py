@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -175,13 +174,12 @@ def serve(options: ServeOptions) -> None:
     require_extra("gateway")
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415
+    from callboard.cli.telemetry import read_log_level  # noqa: PLC0415
     from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys  # noqa: PLC0415
     from callboard.servers.gateway.server import Address  # noqa: PLC0415
     from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
 
-    level = logging.getLevelNamesMapping().get(options.log_level.upper())
-    if level is None:
-        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    level = read_log_level(options.log_level)
     here = settings_here()
     settings = load_gateway_settings(
         options.config,
@@ -228,7 +226,7 @@ def serve(options: ServeOptions) -> None:
         private_key=options.private_key,
         workers=options.workers,
     )
-    serve_gateway(settings, address, ready, log_level=level, extend=extend)
+    serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
 
 
 def _make_extend(options: ServeOptions) -> Extend | None:

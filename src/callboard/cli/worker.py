@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
+    from callboard.jobs.job_spans import OnSegment
     from callboard.jobs.worker import Worker
 
 
@@ -40,6 +42,16 @@ class WorkerOptions:
     until_idle: Annotated[
         float | None, typer.Option(min=0, help="End when there was nothing to do for so many seconds.")
     ] = None
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve Prometheus figures on this port of 127.0.0.1; 0 takes a free one.",
+            show_default=False,
+        ),
+    ] = None
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning"
 
 
 @takes_options(WorkerOptions)
@@ -53,14 +65,44 @@ def worker(options: WorkerOptions) -> None:
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("jobs")
-    from callboard.jobs.database import Database  # noqa: PLC0415  # as above
+    from callboard.cli.telemetry import (  # noqa: PLC0415  # as above
+        load_telemetry_settings,
+        read_log_level,
+        start_telemetry,
+    )
+    from callboard.jobs.database import Database  # noqa: PLC0415
+    from callboard.telemetry.logs import configure_logs  # noqa: PLC0415
 
+    level = read_log_level(options.log_level)
+    if options.metrics is not None:
+        require_extra("otel")
+    telemetry = load_telemetry_settings()
+    configure_logs(level, telemetry.log_format(os.environ))
+    start_telemetry(telemetry)
     starts = _read_queues(options.queue or ())
-    with Database.open() as database:
-        asyncio.run(_work(database, starts, options))
+    with Database.open() as database, _serve_figures(database, options.metrics) as on_segment:
+        asyncio.run(_work(database, starts, options, on_segment))
 
 
-async def _work(database: Database, starts: Mapping[str, int], options: WorkerOptions) -> None:
+@contextmanager
+def _serve_figures(database: Database, port: int | None) -> Generator[OnSegment | None]:
+    """Serve the worker's figures, if there is a port for them; what counts its segments."""
+    if port is None:
+        yield None
+        return
+    from callboard.jobs.metrics import WorkerMetrics  # noqa: PLC0415  # it needs an extra
+    from callboard.jobs.queries import count_open_jobs  # noqa: PLC0415
+    from callboard.telemetry.prometheus import MetricsPage  # noqa: PLC0415
+
+    figures = WorkerMetrics(lambda: database.read_blocking(count_open_jobs))
+    with closing(MetricsPage(port, figures.render)) as page:
+        typer.echo(f"figures for Prometheus are at http://127.0.0.1:{page.port}/metrics", err=True)
+        yield figures.add_segment
+
+
+async def _work(
+    database: Database, starts: Mapping[str, int], options: WorkerOptions, on_segment: OnSegment | None
+) -> None:
     from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
@@ -95,6 +137,7 @@ async def _work(database: Database, starts: Mapping[str, int], options: WorkerOp
             store,
             [AgentKind(agents), RunKind(database, tell), *coding],
             limits=model_limits(settings, database),
+            on_segment=on_segment,
         )
         async with (
             open_services(store, settings, queues, tell),

@@ -11,6 +11,7 @@ from callboard.configuration.coding import CodingSettings
 from callboard.configuration.jobs import JobSettings
 from callboard.loop import Limits
 from callboard.profiles import Prices
+from callboard.telemetry.settings import TelemetrySettings
 from callboard.tools import Policy
 
 Strings: TypeAlias = tuple[str, ...]
@@ -81,6 +82,9 @@ KEYS = (
     SettingKey("permissions", Permissions, Permissions(), "which calls may run: `allow`, `deny`, `ask`"),
     SettingKey("coding", CodingSettings, {}, "the coding agents"),
     SettingKey("jobs", JobSettings, JobSettings(), "durable jobs; in your own file only"),
+    SettingKey(
+        "telemetry", TelemetrySettings, TelemetrySettings(), "where spans and metrics go; in your own file only"
+    ),
     SettingKey("trusted", Strings, (), "directories of projects that you trust; in your own file only"),
 )
 BY_NAME: Mapping[str, SettingKey] = {key.name: key for key in KEYS}

@@ -24,6 +24,7 @@ from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Prices, Profile, facts_for, prices_for
 from callboard.profiles.remarks import merge_rows, remark_kind, select_facts
+from callboard.telemetry.settings import TelemetrySettings
 from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 
@@ -32,6 +33,7 @@ FILE_NAME: Final = "callboard.toml"
 _USERS_ALONE: Final[Mapping[str, str]] = {
     "trusted": "no project says itself that it is trusted",
     "jobs": "no project says what becomes of your jobs",
+    "telemetry": "no project says where what you do is told",
 }
 """Keys that no project's file may have, and what is said to one that has."""
 
@@ -56,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
     permissions: Permissions
     coding: CodingSettings
     jobs: JobSettings
+    telemetry: TelemetrySettings
     trusted: tuple[str, ...]
     sources: Mapping[str, str]
     notices: tuple[str, ...] = ()

@@ -119,13 +119,13 @@ class Database:
 
     async def read(self, work: Work[T]) -> T:
         """Run one transaction that only reads, in a thread: all of its statements see the same moment on SQLite."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_blocking, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
 
     def run_blocking(self, work: Work[T], *, patience: float = PATIENCE) -> T:
         """As `run`, in this thread."""
         return self._attempt(work, "BEGIN IMMEDIATE", patience)
 
-    def _read_blocking(self, work: Work[T]) -> T:
+    def read_blocking(self, work: Work[T]) -> T:
         return self._attempt(work, "BEGIN", PATIENCE)
 
     def _attempt(self, work: Work[T], begin: str, patience: float) -> T:

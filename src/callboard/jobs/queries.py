@@ -39,6 +39,16 @@ _APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_
 
 
 # To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
+_OPEN_STATES: Final = ("pending", "running", "waiting")
+_COUNT_OPEN = select(jobs.c.state, func.count()).where(jobs.c.state.in_(_OPEN_STATES)).group_by(jobs.c.state)
+
+
+def count_open_jobs(connection: Connection) -> dict[str, int]:
+    """How many jobs are in each state that is no end; an index of states bounds the work by their number."""
+    counts = {str(state): int(count) for state, count in connection.execute(_COUNT_OPEN)}
+    return {state: counts.get(state, 0) for state in _OPEN_STATES}
+
+
 @cache
 def _update_job(names: tuple[str, ...]) -> Update:
     fenced = update(jobs).where(jobs.c.key == bindparam("its_key"), jobs.c.fence == bindparam("its_fence"))

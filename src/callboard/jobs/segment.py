@@ -23,6 +23,7 @@ from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
 from callboard.jobs.job import CallIntent, DurableJob
+from callboard.jobs.job_spans import OnSegment, observe_segment
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.model_limits import ModelLimits
 from callboard.jobs.store import DurableStore
@@ -134,6 +135,7 @@ class SegmentRunner:
         kinds: What it can run.
         streams: Who follows jobs in this process.
         limits: How many segments of a model start a minute.
+        on_segment: Called with each segment that is over.
         clock: The time in UTC.
     """
 
@@ -144,9 +146,11 @@ class SegmentRunner:
         streams: JobStreams | None = None,
         *,
         limits: ModelLimits | None = None,
+        on_segment: OnSegment | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
+        self._on_segment = on_segment
         self._limits = limits
         self._kinds = {each.name: each for each in kinds}
         self._streams = streams or JobStreams()
@@ -166,7 +170,8 @@ class SegmentRunner:
             if pause and not claim.job.cancel_requested:
                 await claim.wait(waits_for="rate_limit", reason=reason, delay=pause)
             else:
-                await self._run(claim, watch)
+                with observe_segment(claim, self._on_segment):
+                    await self._run(claim, watch)
             self._streams.announce(identifier, claim.job.entries)
         except Superseded:
             return

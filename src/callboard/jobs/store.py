@@ -32,6 +32,7 @@ from callboard.jobs.job import (
     JobTemplate,
     new_identifier,
 )
+from callboard.jobs.job_spans import trace_of_new_job
 from callboard.jobs.queries import StoredJob
 from callboard.jobs.reader import JobReader
 from callboard.jobs.rows import to_microseconds, to_row
@@ -87,7 +88,7 @@ class DurableStore(JobReader):
             description=description,
             directory=directory,
             model=model,
-            input=input or {},
+            input={**(input or {}), **trace_of_new_job(kind)},
             memory=memory or {},
             queue=queue,
             partition=partition,

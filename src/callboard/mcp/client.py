@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from callboard.mcp.protocol_cache import ProtocolCache
 from callboard.mcp.reconnector import Reconnector, add_stderr
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.tool_list_watcher import ToolListWatcher
+from callboard.telemetry import switch
 
 if TYPE_CHECKING:
     import httpx2
@@ -139,7 +141,31 @@ class McpClient:
             )
             return result
 
-        return await self._request(f"the tool {name}", do_call, idempotent=idempotent)
+        begun, error_type = perf_counter(), ""
+        try:
+            result = await self._request(f"the tool {name}", do_call, idempotent=idempotent)
+            error_type = "tool_error" if result.is_error else ""
+        except BaseException as error:
+            error_type = type(error).__qualname__
+            raise
+        else:
+            return result
+        finally:
+            if switch.recorder is not None:
+                self._record_call(name, perf_counter() - begun, error_type)
+
+    def _record_call(self, name: str, seconds: float, error_type: str) -> None:
+        """The spans of requests are the SDK's own; it has no metrics."""
+        from callboard.telemetry import names, record  # noqa: PLC0415  # where telemetry is on
+
+        about = {
+            names.MCP_METHOD: "tools/call",
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: excerpt(name, 100),
+            names.NETWORK_TRANSPORT: "pipe" if self.settings.command else "tcp",
+        }
+        failed = {names.ERROR_TYPE: error_type} if error_type else {}
+        record(names.MCP_CLIENT_DURATION, seconds, {**about, **failed})
 
     async def tools(self) -> tuple[Tool, ...]:
         """List all tools, and watch for changes from now on."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 MASK: Final = "***"
@@ -44,17 +43,16 @@ _NAMED: Final = re.compile(
 
 def mask_secrets(text: str) -> str:
     """The text with `***` in the place of what looks like a secret."""
-    for value in _secret_values(tuple(sorted(_named_values(os.environ)))):
+    for value in secret_values():
         if value in text:
             text = text.replace(value, MASK)
     return _NAMED.sub(rf"\g<name>{MASK}", _FORMS.sub(MASK, text))
 
 
-def _named_values(environ: Mapping[str, str]) -> list[str]:
-    return [value for name, value in environ.items() if len(value) >= _LEAST and _SECRET_NAME.search(name)]
-
-
-@lru_cache(4)
-def _secret_values(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The longest first: one may begin with another."""
-    return tuple(sorted(set(values), key=len, reverse=True))
+@cache
+def secret_values() -> tuple[str, ...]:
+    """The values of this process's secret variables as they were first asked for, the longest first: one may begin
+    with another.
+    """
+    values = {value for name, value in os.environ.items() if len(value) >= _LEAST and _SECRET_NAME.search(name)}
+    return tuple(sorted(values, key=len, reverse=True))

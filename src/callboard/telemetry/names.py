@@ -97,6 +97,7 @@ REQUEST_ID: Final = "callboard.gateway.request_id"
 
 _SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _LONG_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
+_MCP_SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 _TOKENS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 
 
@@ -118,7 +119,12 @@ TOOL_DURATION: Final = Metric("gen_ai.execute_tool.duration", "s", "The duration
 AGENT_DURATION: Final = Metric(
     "gen_ai.invoke_agent.duration", "s", "The duration of a single agent invocation.", _LONG_SECONDS
 )
-"""Of the conventions."""
+MCP_CLIENT_DURATION: Final = Metric(
+    "mcp.client.operation.duration", "s", "The duration of an MCP request as observed on the sender.", _MCP_SECONDS
+)
+MCP_SERVER_DURATION: Final = Metric(
+    "mcp.server.operation.duration", "s", "The duration of an MCP request as observed on the receiver.", _MCP_SECONDS
+)
 
 PROVIDERS: Final[Mapping[str, str]] = {
     "responses": "openai",

@@ -15,7 +15,7 @@ from callboard.core import ReplyStarted, TextPiece
 from callboard.servers import gateway
 from callboard.servers.gateway import GatewayLimits
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.logs import sanitize_records
+from callboard.telemetry.logs import sanitize_records
 from callboard.testing import FakeBackend, Raw, StatusReply
 
 FORGED = "FORGED 2026-01-01 INFO admin logged in"

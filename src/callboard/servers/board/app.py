@@ -183,8 +183,10 @@ class Board:
         return self.render(request, "error.html", status=status, message=message, hint="", where="")
 
 
-def board_application(board: Board, extension: Extension | None = None) -> Starlette:
-    """The application of the board's own server, with the routes of an extension."""
+def board_application(
+    board: Board, extension: Extension | None = None, more_routes: Collection[BaseRoute] = ()
+) -> Starlette:
+    """The application of the board's own server, with the routes of an extension and others."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -192,7 +194,7 @@ def board_application(board: Board, extension: Extension | None = None) -> Starl
             yield
 
     more = extension.routes() if extension else ()
-    return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more], lifespan=lifespan)
+    return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more, *more_routes], lifespan=lifespan)
 
 
 async def read_form(request: Request) -> Form:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from callboard.errors import CallerError
+from callboard.extras import is_extra_installed
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
 from callboard.servers.board.guard import host_name
 from callboard.servers.board.login import Login
 from callboard.servers.listening import is_loopback, listen
+from callboard.telemetry.logs import configure_logs
+from callboard.telemetry.settings import LogFormat
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.app import Extension
@@ -34,6 +38,7 @@ def serve_board(
     ready: Callable[[str, str], None] = lambda url, link: None,
     login: Login | None = None,
     extension: Extension | None = None,
+    log_format: LogFormat = "text",
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -45,20 +50,24 @@ def serve_board(
         ready: Called with the board's address and a link that logs in once.
         login: By default that of the user's state directory.
         extension: More routes.
+        log_format: How the log is written on standard error.
 
     Raises:
         CallerError: There is no such address, it is taken, or it is wider than this machine without a `url`.
     """
     hosts = board_hosts(host, url)
     login = login or Login()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    configure_logs(logging.WARNING, log_format)
     hint = "is another board running? --port 0 takes a free port"
 
     async def run() -> None:
+        board = Board(parts, login, hosts)
+        # Behind a proxy every request comes from this machine.
+        more_routes = [] if url or not is_loopback(host) else _metrics_routes(board)
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
             config = uvicorn.Config(
-                board_application(Board(parts, login, hosts), extension),
+                board_application(board, extension, more_routes),
                 lifespan="on",
                 access_log=False,
                 proxy_headers=False,
@@ -71,6 +80,15 @@ def serve_board(
             await server.serve(sockets=[listening])
 
     asyncio.run(run())
+
+
+def _metrics_routes(board: Board) -> list[BaseRoute]:
+    """The board's figures, where the extras are installed that they need."""
+    if board.parts.jobs is None or not is_extra_installed("otel"):
+        return []
+    from callboard.servers.board.metrics_page import metrics_route  # noqa: PLC0415  # it needs both extras
+
+    return [metrics_route(board)]
 
 
 def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str]:

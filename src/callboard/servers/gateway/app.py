@@ -40,13 +40,16 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.logs import describe_cost, sanitize_records
+from callboard.servers.gateway.logs import describe_cost
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedState
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
+from callboard.servers.gateway.request_span import end_request_span, open_request_span
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
+from callboard.telemetry import NO_SPAN, Span, switch
+from callboard.telemetry.logs import sanitize_records, set_log_subject
 
 if TYPE_CHECKING:
     from callboard.jobs.kinds import JobKind
@@ -194,6 +197,18 @@ class ReplyEndpoint:
         memory: ConnectionMemory | None = None,
     ) -> None:
         """Answer the body that `read` returns. Its share of the budget is given back when the request is answered."""
+        span = NO_SPAN if switch.recorder is None else open_request_span(self._front.name, headers)
+        await span.during(self._answer(span, headers, read, receive, send, memory))
+
+    async def _answer(  # noqa: PLR0917  # those of `answer`, and the span that it is in
+        self,
+        span: Span,
+        headers: Headers,
+        read: ReadBody,
+        receive: Receive,
+        send: Send,
+        memory: ConnectionMemory | None,
+    ) -> None:
         gateway, front = self._gateway, self._front
         began = monotonic()
         exchange: Exchange | None = None
@@ -235,6 +250,7 @@ class ReplyEndpoint:
                     memory=memory,
                 )
                 exchange = await self._handler(request)
+                set_log_subject(request=exchange.identifier)
                 if entry is not None:
                     entry.set_exchange(exchange)
                 await respond(exchange, receive, send_and_watch, gateway.settings.heartbeat)
@@ -249,7 +265,9 @@ class ReplyEndpoint:
             await self.refuse(HttpError("internal_error", "the gateway failed; its log says why"), send_and_watch)
         finally:
             # The answer leaves first, for it is written at the end of the loop's turn.
-            asyncio.get_running_loop().call_soon(self._report, exchange, entry, token, status, monotonic() - began)
+            asyncio.get_running_loop().call_soon(
+                self._report, span, exchange, entry, token, status, monotonic() - began
+            )
 
     async def refuse(self, error: HttpError, send: Send) -> None:
         await send_json(send, error.status, self._front.error_body(error), error.headers)
@@ -258,11 +276,19 @@ class ReplyEndpoint:
         data = await read_body(headers, receive, self._gateway.settings.limits, share)
         return await self._gateway.read(data), data
 
-    def _report(
-        self, exchange: Exchange | None, entry: LoggedRequest | None, token: str, status: int, seconds: float
+    def _report(  # noqa: PLR0917  # of one request, once
+        self,
+        span: Span,
+        exchange: Exchange | None,
+        entry: LoggedRequest | None,
+        token: str,
+        status: int,
+        seconds: float,
     ) -> None:
         """Add a request that has ended to the logs and the metrics."""
         front = self._front.name
+        if span is not NO_SPAN:
+            end_request_span(span, exchange, status)
         if entry is not None:
             entry.finish(status, seconds, "" if self._gateway.settings.keys else token)
         if exchange is None:

@@ -5,12 +5,12 @@ With several workers, the figures of all are shown, through the directory that P
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from callboard.core import TOKEN_KINDS, Usage
+from callboard.telemetry.prometheus import render_metrics, tool_metrics
 
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -20,6 +20,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._tools = tool_metrics()
         options: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
             "callboard_requests",
@@ -87,8 +88,4 @@ class Metrics:
 
     def render(self) -> bytes:
         """The exposition format."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        return render_metrics([self._registry, self._tools.registry])

@@ -27,13 +27,15 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from callboard.errors import CallerError
+from callboard.extras import require_extra
 from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
-from callboard.servers.gateway.logs import sanitize_records
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.listening import BACKLOG, is_loopback, listen
+from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
+from callboard.telemetry.logs import configure_logs
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
@@ -59,12 +61,16 @@ def serve(
     *,
     log_level: int = logging.WARNING,
     extend: Extend | None = None,
+    telemetry: TelemetrySettings | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds. `ready` is called with the URL.
 
     `extend` makes more routes. Each worker calls it, so it has to be a function of a module, or a partial of one.
     Raises CallerError for an address that cannot be had, or is not to be had without a key.
     """
+    telemetry = telemetry or TelemetrySettings()
+    if wants_telemetry(telemetry, os.environ):
+        require_extra("otel")  # here, and not in each worker
     local = is_loopback(address.host)
     if not local and not settings.keys:
         hint = "give --key, or stay on 127.0.0.1"
@@ -85,7 +91,7 @@ def serve(
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
     _allow_files(settings.limits.connections)
     config = uvicorn_config(
-        partial(_worker_application, settings, log_level, extend, has_supervisor=address.workers > 1),
+        partial(_worker_application, settings, log_level, extend, telemetry, has_supervisor=address.workers > 1),
         settings,
         factory=True,
         backlog=BACKLOG,
@@ -164,15 +170,19 @@ def _shared_figures() -> Generator[None]:
 
 
 def _worker_application(
-    settings: GatewaySettings, level: int, extend: Extend | None, *, has_supervisor: bool
+    settings: GatewaySettings,
+    level: int,
+    extend: Extend | None,
+    telemetry: TelemetrySettings,
+    *,
+    has_supervisor: bool,
 ) -> ASGIApp:
     """The application of a process that logs to standard error."""
     if has_supervisor:
         threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("callboard").setLevel(level)
-    for handler in logging.getLogger().handlers:
-        sanitize_records(handler)  # what uvicorn and asyncio say as well
+    configure_logs(level, telemetry.log_format(os.environ))
+    if wants_telemetry(telemetry, os.environ):
+        enable(telemetry)
     app = application(settings, extend)
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import mcp_types as types
@@ -25,6 +27,7 @@ from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progr
 from callboard.servers.mcp.results import encode_result
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
+from callboard.telemetry import names, record, switch
 from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy
 from callboard.wires.common.tool_declarations import ToolNames
@@ -149,6 +152,8 @@ class ToolServer:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:64]}; {hint}")
         call = ToolCall(incoming, params)
         task = call.start(self._run(call, invoker, self._sessions.of(incoming)))
+        if switch.recorder is not None:
+            task.add_done_callback(partial(_record_call, params.name, perf_counter()))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return call
@@ -171,6 +176,20 @@ class ToolServer:
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
         return peer.task or encode_result(result, peer.structured, invoker.output_schema)
+
+
+def _record_call(name: str, begun: float, task: asyncio.Task[ToolOutcome]) -> None:
+    """The metric of a call that is over; its span is the SDK's own."""
+    about = {names.MCP_METHOD: "tools/call", names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
+    error_type = ""
+    if task.cancelled():
+        error_type = "cancelled"
+    elif (error := task.exception()) is not None:
+        error_type = type(error).__qualname__
+    elif getattr(task.result(), "is_error", False):
+        error_type = "tool_error"
+    failed = {names.ERROR_TYPE: error_type} if error_type else {}
+    record(names.MCP_SERVER_DURATION, perf_counter() - begun, {**about, **failed})
 
 
 class _Protocol(Server[Any]):

@@ -1,13 +1,6 @@
 """Telemetry that a test can read: spans and metrics in memory, and everything off again behind the test."""
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-from callboard.telemetry import TelemetrySettings, disable, enable
 
 
 class Told:
@@ -36,6 +29,15 @@ class Told:
 @pytest.fixture
 def telemetry(monkeypatch):
     """A function that turns telemetry on with settings, and gives what is told from then on."""
+    # Most tests never come here.
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from callboard.telemetry import TelemetrySettings, disable, enable
+
     for name in ("OTEL_SDK_DISABLED", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"):
         monkeypatch.delenv(name, raising=False)
     providers = []
