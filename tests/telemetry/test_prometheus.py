@@ -24,7 +24,7 @@ def figures():
     """The pages of a gateway and of a worker, by the names of their figures."""
     gateway = Metrics()
     gateway.begin_request()
-    gateway.end_request("chat", "b", "stop", 1.0, Usage(1, 1))
+    gateway.end_request("chat", "b", "stop", 1.0, Usage(1, 1), cost=0.1)
     gateway.set_breaker("b", is_open=False)
     gateway.add_quotations("b", 1)
     gateway.add_cache_collapse("b", "c")
