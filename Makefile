@@ -32,7 +32,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 export PYTHONDONTWRITEBYTECODE :=
 EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -225,6 +225,10 @@ bench-jobs: $(INSTALLED) $(DURABLE)/.installed
 # make bench-mcp  what MCP servers cost beside the bare SDK, and what a thousand connects leave
 bench-mcp: $(INSTALLED)
 	$(BIN)/python -m bench.mcp_servers
+
+# make bench-board  how soon the board is there, and how soon it shows what happens
+bench-board: $(INSTALLED) $(BOARD)/.installed
+	PYTHONPATH="$$(echo "$$PWD"/$(BOARD)/lib/python*/site-packages)" $(BIN)/python -m bench.board
 
 # make bench-sandbox  what it costs to confine a command, and how soon a cancelled job has ended
 bench-sandbox: $(INSTALLED)
