@@ -326,6 +326,12 @@ def gateway():
 
 
 @pytest.fixture
+def node():
+    """The node that programs run on, and where they find their modules."""
+    return NODE, BIN.parent
+
+
+@pytest.fixture
 def direct():
     """As `endpoint`, with nothing in between: what fails here too is no fault of the gateway."""
 

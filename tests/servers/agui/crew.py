@@ -1,0 +1,44 @@
+"""An agent that needs no model: what the user says decides what it calls."""
+
+from callboard import Agent, tool
+from callboard.core import DocumentCanister, PictureContent, ReasoningPiece, ResultCanister, TextPiece, UserCanister
+from callboard.testing import Call, ScriptedModel
+from callboard.tools import Context
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(approval=True)
+async def book(room: int, context: Context) -> str:
+    """Book a room."""
+    return f"booked {room} for {context.auxdata['agui']['state']}"
+
+
+def reply(request):
+    """A call by what the user said last, and an answer to its result."""
+    last = request.canisters[-1]
+    if isinstance(last, ResultCanister):
+        return [TextPiece("It is "), TextPiece(f"{last.text}.")]
+    said = next(each for each in reversed(request.canisters) if isinstance(each, UserCanister))
+    calls = {
+        "room": [Call("book", {"room": 7})],
+        "both": [Call("book", {"room": 7}), Call("confirm", {"what": "a"})],
+        "sure": [Call("confirm", {"what": "this"})],
+        "add": [ReasoningPiece("Easy."), Call("add", {"a": 1, "b": 2})],
+    }
+    known = [each.title for each in request.canisters if isinstance(each, DocumentCanister)]
+    pictures = [each for each in said.content if isinstance(each, PictureContent)]
+    other = f"{said.text} {[each.name for each in request.tools]} {known} {len(pictures)}"
+    return next((call for word, call in calls.items() if word in said.text), other)
+
+
+class EndlessModel(ScriptedModel):
+    def __init__(self):
+        super().__init__(iter(lambda: reply, None))
+
+
+clerk = Agent(EndlessModel(), [add, book])
