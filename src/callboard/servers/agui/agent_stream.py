@@ -1,21 +1,12 @@
-"""What one agent of a run does, as AG-UI events: its text, its reasoning, its calls and their results, and its steps.
+"""What one agent of a run does, as AG-UI events: its replies, the results of its calls, its steps, and runs within it.
 
-A reply may be told twice: its pieces while it comes, and its canisters when it was committed. `_reply` holds the parts
-that were told in pieces until canisters confirm them. What they say otherwise is void, and so is a reply that is asked
-for again; the thread is stale then.
-
-Laws: what begins has an end; a reply is told once, whether as pieces, as canisters, or as both; constant work for each
-piece.
+Law: what begins has an end, whatever comes in between.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import takewhile
-from typing import Any, ClassVar, Final, Literal, TypeAlias
-
-import msgspec
+from typing import Any, ClassVar, Final
 
 from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.core import (
@@ -46,15 +37,10 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.jobs.entries import Item
-from callboard.servers.agui.conversation import AguiThread, ThreadCall, ThreadMessage, result_content
+from callboard.servers.agui.canister_marks import CanisterMarks
+from callboard.servers.agui.conversation import AguiThread, result_content
 from callboard.servers.agui.custom_events import custom_event
 from callboard.servers.agui.events import (
-    AguiEvent,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
     StepFinishedEvent,
     StepStartedEvent,
     SubagentErrorEvent,
@@ -64,33 +50,16 @@ from callboard.servers.agui.events import (
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
     ToolCallResultEvent,
-    ToolCallStartEvent,
 )
+from callboard.servers.agui.reply_stream import AguiEvents, Kind, ReplyStream
 
-_Events: TypeAlias = list[AguiEvent]
-_Kind: TypeAlias = Literal["text", "refusal", "reasoning", "call"]
-
-_REFUSAL: Final[Mapping[str, Any]] = {"callboard": {"refusal": True}}
 _ROLES: Final = {UserCanister: "user", SupervisorCanister: "system", DocumentCanister: "user"}
-
-
-class _Part:
-    """A text, a thought or a call of the reply that comes."""
-
-    __slots__ = ("call", "is_open", "is_signed", "kind", "message", "origin", "texts")
-
-    def __init__(self, kind: _Kind, message: ThreadMessage, origin: str = "", call: ThreadCall | None = None) -> None:
-        self.kind = kind
-        self.message = message
-        self.origin = origin
-        self.call = call
-        self.texts = message.texts if call is None else call.arguments
-        self.is_open = True
-        self.is_signed = False
-        """Whether what follows is a thought of its own, as it is behind a signature."""
+_KINDS: Final[Mapping[type, Kind]] = {
+    TextualContent: "text",
+    RefusalContent: "refusal",
+    ReasoningContent: "reasoning",
+}
 
 
 class AgentStream:
@@ -103,339 +72,134 @@ class AgentStream:
     """
 
     def __init__(self, thread: AguiThread, author: str = "", canisters: int = 0) -> None:
-        self._thread = thread
-        self._author = author
-        self._reply: deque[_Part] = deque()
-        """The parts that no canister has confirmed, in order."""
-        self._is_whole = False
-        """Whether the reply that they are of has come to its end."""
-        self._open: _Part | None = None
-        """The text or thought that goes on."""
-        self._calls: dict[int, _Part] = {}
-        """The calls that go on, by their index in the reply."""
-        self._turn: ThreadMessage | None = None
-        """The message that the next call belongs to."""
-        self._canisters_before = canisters
-        self._marks: list[int] = [0] * canisters
-        """Of each canister, the message with which it begins."""
-        self._has_canisters = False
-        """Whether canisters are fed: else the events tell which there are."""
         self.is_recorded = False
         """Whether what is said is void where no canister confirms it, as it is of a job."""
-        self._spoken = 0
-        """The message with which the canister of what is said just now begins; 0 where nothing was."""
-        self._reply_begin = canisters
-        """How many canisters there are before the reply that comes."""
+        self._thread = thread
+        self._author = author
+        self._reply = ReplyStream(thread, author)
+        self._marks = CanisterMarks(canisters)
         self._prompts: list[str] = []
+        """Those that no canister has repeated."""
         self._steps: dict[str, str] = {}
         """The names of the open steps: of the phase, and of the round."""
         self._runs: dict[str, tuple[str, AgentStream]] = {}
         """The runs within this one that go on, by the call that began each."""
 
-    def feed(self, item: Item) -> _Events:
+    def feed(self, item: Item) -> AguiEvents:
         """What an event, a step or a canister says."""
         handler = self._HANDLERS.get(type(item))
         return self._tell(item) if handler is None else handler(self, item)
 
-    def close(self) -> _Events:
+    def begin_round(self, number: int) -> AguiEvents:
+        """A round begins, of which there is no event."""
+        return self._begin_step("round", f"round {number}")
+
+    def close(self) -> AguiEvents:
         """The ends of all that goes on."""
         events = self._add_prompt()
-        events += self._void() if self.is_recorded and self._reply and not self._is_whole else self._close_reply()
+        events += self._revoke() if self.is_recorded and self._reply.is_unsure else self._reply.close()
         for name in [*self._runs]:
             events += self._end_run(name, "cut")
         for kind in [*self._steps]:
             events += self._end_step(kind)
         return events
 
-    # What is said
+    # Replies as events
 
-    def _on_text(self, event: TextPiece) -> _Events:
+    def _on_text(self, event: TextPiece) -> AguiEvents:
         return self._say("text", event.text)
 
-    def _on_refusal(self, event: RefusalPiece) -> _Events:
+    def _on_refusal(self, event: RefusalPiece) -> AguiEvents:
         return self._say("refusal", event.text)
 
-    def _on_reasoning(self, event: ReasoningPiece) -> _Events:
+    def _on_reasoning(self, event: ReasoningPiece) -> AguiEvents:
         return self._say("reasoning", event.text, event.origin, event.opaque)
 
-    def _say(self, kind: _Kind, text: str, origin: str = "", opaque: str = "") -> _Events:
-        if self._is_whole:
-            self._confirm_all()
-        part = self._open
-        goes_on = part is not None and part.kind == kind and part.origin == origin and not part.is_signed
-        events: _Events = []
-        if (text or opaque) and not self._spoken:
-            self._spoken = self._thread.next_ordinal
-        if text:
-            if part is None or not goes_on:
-                events += self._close_text()
-                part, started = self._start_text(kind, origin)
-                events += started
-            part.texts.append(text)
-            content = ReasoningMessageContentEvent if kind == "reasoning" else TextMessageContentEvent
-            events.append(content(message_id=part.message.identifier, delta=text, subagent_run_id=self._author))
-        if opaque and part is not None and part.kind == kind:
-            part.is_signed = True
-        return events
+    def _say(self, kind: Kind, text: str, origin: str = "", opaque: str = "") -> AguiEvents:
+        if text or opaque:
+            self._marks.begin_saying(self._thread.next_ordinal)
+        return self._reply.say(kind, text, origin, opaque)
 
-    def _start_text(self, kind: _Kind, origin: str = "") -> tuple[_Part, _Events]:
-        is_thought = kind == "reasoning"
-        fields = {"role": "reasoning" if is_thought else "assistant", **self._attribution()}
-        if kind == "refusal":
-            fields["metadata"] = _REFUSAL
-        message = self._thread.add_message(**fields)
-        part = self._open = _Part(kind, message, origin)
-        self._reply.append(part)
-        name, author = message.identifier, self._author
-        self._turn = None if is_thought else message
-        if is_thought:
-            return part, [
-                ReasoningStartEvent(message_id=name, subagent_run_id=author),
-                ReasoningMessageStartEvent(message_id=name, role="reasoning", subagent_run_id=author),
-            ]
-        metadata = _REFUSAL if kind == "refusal" else None
-        start = TextMessageStartEvent(message_id=name, role="assistant", subagent_run_id=author, metadata=metadata)
-        return part, [start]
+    def _on_call_started(self, event: InvocationStarted) -> AguiEvents:
+        return self._reply.begin_call(event.index, event.identifier, event.name)
 
-    def _close_text(self) -> _Events:
-        part, self._open = self._open, None
-        if part is None:
-            return []
-        part.is_open = False
-        name, author = part.message.identifier, self._author
-        if part.kind == "reasoning":
-            return [
-                ReasoningMessageEndEvent(message_id=name, subagent_run_id=author),
-                ReasoningEndEvent(message_id=name, subagent_run_id=author),
-            ]
-        return [TextMessageEndEvent(message_id=name, subagent_run_id=author)]
+    def _on_arguments(self, event: ArgumentsPiece) -> AguiEvents:
+        return self._reply.add_arguments(event.index, event.json)
 
-    # What is called
-
-    def _start_call(self, identifier: str, name: str) -> tuple[_Part, ThreadCall, _Events]:
-        if self._is_whole:
-            self._confirm_all()
-        events = self._close_text()
-        if self._turn is None:
-            self._turn = self._thread.add_message(role="assistant", **self._attribution())
-        call = self._thread.add_call(self._turn, identifier, name)
-        part = _Part("call", self._turn, call=call)
-        self._reply.append(part)
-        start = ToolCallStartEvent(
-            tool_call_id=call.identifier,
-            tool_call_name=name,
-            parent_message_id=self._turn.identifier,
-            subagent_run_id=self._author,
-        )
-        return part, call, [*events, start]
-
-    def _add_arguments(self, part: _Part, text: str) -> _Events:
-        if not text or part.call is None or not part.is_open:
-            return []
-        part.texts.append(text)
-        return [ToolCallArgsEvent(tool_call_id=part.call.identifier, delta=text, subagent_run_id=self._author)]
-
-    def _end_call(self, part: _Part, arguments: Mapping[str, Any] | None, raw: str) -> _Events:
-        """The rest of the arguments, and the end; what was told otherwise is void."""
-        if part.call is None:
-            return []
-        events: _Events = []
-        text, whole = "".join(part.texts), _arguments_text(arguments, raw)
-        if part.is_open and whole.startswith(text):
-            events = self._add_arguments(part, whole[len(text) :])
-        elif text != whole and (arguments is None or _read(text) != arguments):
-            part.texts[:] = [whole]
-            self._thread.is_stale = True
-        if part.is_open:
-            part.is_open = False
-            events.append(ToolCallEndEvent(tool_call_id=part.call.identifier, subagent_run_id=self._author))
-        return events
-
-    def _on_call_started(self, event: InvocationStarted) -> _Events:
-        if self._is_whole:
-            self._confirm_all()
-        events = self._close_call(event.index)
-        part, _, started = self._start_call(event.identifier, event.name)
-        self._calls[event.index] = part
-        return events + started
-
-    def _on_arguments(self, event: ArgumentsPiece) -> _Events:
-        part = self._calls.get(event.index)
-        return [] if part is None else self._add_arguments(part, event.json)
-
-    def _on_call_ended(self, event: InvocationEnded | InvocationIncomplete) -> _Events:
+    def _on_call_ended(self, event: InvocationEnded | InvocationIncomplete) -> AguiEvents:
         arguments = event.arguments if isinstance(event, InvocationEnded) else None
-        events: _Events = []
-        part = self._calls.pop(event.index, None)
-        if part is None:
-            part, _, events = self._start_call(event.identifier, event.name)
-        self._mark_said()
-        self._mark(part.message.ordinal)
-        return events + self._end_call(part, arguments, event.raw)
-
-    def _close_call(self, index: int) -> _Events:
-        part = self._calls.pop(index, None)
-        if part is None or part.call is None or not part.is_open:
-            return []
-        part.is_open = False
-        return [ToolCallEndEvent(tool_call_id=part.call.identifier, subagent_run_id=self._author)]
-
-    # A reply's end, and what becomes of it
-
-    def _close_reply(self) -> _Events:
-        events = self._close_text()
-        for index in [*self._calls]:
-            events += self._close_call(index)
-        self._turn = None
+        ordinal, events = self._reply.end_call(event.index, event.identifier, event.name, arguments, event.raw)
+        self._marks.end_saying()
+        self._marks.add(ordinal)
         return events
 
-    def _on_reply_started(self, _: ReplyStarted) -> _Events:
-        return self._void() if self._reply and not self._is_whole else []
+    def _on_reply_started(self, _: ReplyStarted) -> AguiEvents:
+        return self._revoke() if self._reply.is_unsure else []
 
-    def _on_reply_ended(self, event: ReplyEnded | ReplyFailed) -> _Events:
+    def _on_reply_ended(self, event: ReplyEnded | ReplyFailed) -> AguiEvents:
         if isinstance(event, ReplyEnded) and event.reason == "retry":
-            return self._void()
-        events = self._close_reply()
-        self._mark_said()
-        self._reply_begin = len(self._marks)
-        self._is_whole = True
+            return self._revoke()
+        events = self._reply.close()
+        self._marks.end_saying()
+        self._marks.end_reply()
+        self._reply.is_whole = True
         return events + (self._tell(event) if isinstance(event, ReplyFailed) else [])
 
-    def _confirm_all(self) -> None:
-        self._reply.clear()
-        self._is_whole = False
-        self._turn = None
-
-    def _void(self) -> _Events:
-        """The reply as far as it came is no part of the conversation."""
-        events = self._close_reply()
-        while self._reply:
-            part = self._reply.pop()
-            if part.call is None:
-                self._thread.remove_message(part.message)
-            else:
-                self._thread.remove_call(part.call)
-                if not part.message.calls and not part.message.texts:
-                    self._thread.remove_message(part.message)
-        self._is_whole = False
-        self._spoken = 0
-        if not self._has_canisters:
-            del self._marks[self._reply_begin :]
+    def _on_result(self, event: ResultReady) -> AguiEvents:
+        ordinal = self._thread.next_ordinal
+        events = self._answer(event.canister)
+        if events:
+            self._marks.add(ordinal)
+            self._marks.end_reply()
         return events
 
-    def _settle(self) -> _Events:
-        """What comes behind a reply shows whether the reply came whole."""
-        if self._is_whole or not self._reply:
-            self._confirm_all()
-            return []
-        return self._void()
+    def _revoke(self) -> AguiEvents:
+        self._marks.revoke_reply()
+        return self._reply.revoke()
 
     # Canisters
 
-    def _on_canister(self, canister: Canister) -> _Events:
-        if not self._has_canisters:
-            self._has_canisters = True
-            del self._marks[self._canisters_before :]
-        if not self._reply:
-            self._is_whole = False
-        begin = self._reply[0].message.ordinal if self._reply else self._thread.next_ordinal
-        self._marks.append(begin)
+    def _on_canister(self, canister: Canister) -> AguiEvents:
+        self._marks.add_canister(self._reply.begin)
         match canister:
             case AssistantCanister(content=content):
-                events: _Events = []
+                events: AguiEvents = []
                 for each in content:
-                    match each:
-                        case TextualContent(text=text):
-                            events += self._confirm_text("text", text)
-                        case RefusalContent(text=text):
-                            events += self._confirm_text("refusal", text)
-                        case ReasoningContent(text=text):
-                            events += self._confirm_text("reasoning", text)
-                        case _:
-                            pass
+                    kind = _KINDS.get(type(each))
+                    if kind is not None:
+                        events += self._reply.confirm_text(kind, each.text)  # type: ignore[union-attr]  # these have one
                 return events
             case InvocationCanister():
-                return self._confirm_call(canister)
+                return self._reply.confirm_call(canister)
             case ResultCanister():
                 return self._answer(canister)
             case _:
                 self._prompts.clear()
-                return self._settle() + self._add_text(_ROLES[type(canister)], canister.text)
+                return self._reply.settle() + self._add_text(_ROLES[type(canister)], canister.text)
 
-    def _confirm_text(self, kind: _Kind, text: str) -> _Events:
-        """A text or thought of a canister, of which pieces may have been told."""
-        if not text:
-            return []
-        events: _Events = []
-        if self._reply:
-            part = self._reply[0]
-            sent = "".join(part.texts)
-            if part.kind == kind and (sent == text or (part is self._open and text.startswith(sent))):
-                if part is self._open:
-                    events = self._say(kind, text[len(sent) :], part.origin) + self._close_text()
-                self._reply.popleft()
-                self._turn = None if kind == "reasoning" else part.message
-                return events
-            events = self._void()
-        _, started = self._start_text(kind)
-        events += started
-        events += self._say(kind, text)
-        events += self._close_text()
-        self._reply.clear()
-        self._spoken = 0
-        return events
-
-    def _confirm_call(self, canister: InvocationCanister) -> _Events:
-        """A call of a canister, of which pieces may have been told; several calls may end in another order."""
-        part, events = None, []
-        if self._reply:
-            calls = takewhile(lambda each: each.call is not None, self._reply)
-            part = next((each for each in calls if _is_call(each, canister)), None)
-            if part is None:
-                events = self._void()
-        if part is None:
-            part, _, started = self._start_call(canister.identifier, canister.name)
-            events += started
-        self._reply.remove(part)
-        if part.call is not None:
-            self._thread.confirm_call(part.call)
-        return events + self._end_call(part, canister.arguments, canister.raw)
-
-    def _answer(self, result: ResultCanister) -> _Events:
+    def _answer(self, result: ResultCanister) -> AguiEvents:
         call = self._thread.answer(result.invocation_id)
         if call is None:
             return []
         events = self._end_run(result.invocation_id, "cut") if result.invocation_id in self._runs else []
-        if self._is_whole or not self._reply or any(each.call is call for each in self._reply):
+        if not self._reply.is_unsure or self._reply.has_call(call):
             # What has a result was said, whether a canister confirms it or not.
-            self._confirm_all()
+            self._reply.confirm()
         content = result_content(result)
         metadata = None if result.error is None else {"callboard": {"error": result.error.category}}
-        fields: dict[str, Any] = {"role": "tool", "content": content, "toolCallId": call.identifier}
-        message = self._thread.add_message(
-            **fields, **({"metadata": metadata} if metadata else {}), **self._attribution()
+        more = {**self._attribution, **({"metadata": metadata} if metadata else {})}
+        message = self._thread.add_message(role="tool", content=content, toolCallId=call.identifier, **more)
+        result_event = ToolCallResultEvent(
+            message_id=message.identifier,
+            tool_call_id=call.identifier,
+            content=content,
+            metadata=metadata,
+            subagent_run_id=self._author,
         )
-        events.append(
-            ToolCallResultEvent(
-                message_id=message.identifier,
-                tool_call_id=call.identifier,
-                content=content,
-                metadata=metadata,
-                subagent_run_id=self._author,
-            )
-        )
-        return events
+        return [*events, result_event]
 
-    def _on_result(self, event: ResultReady) -> _Events:
-        ordinal = self._thread.next_ordinal
-        events = self._answer(event.canister)
-        if events:
-            self._mark(ordinal)
-            self._reply_begin = len(self._marks)
-        return events
-
-    def _add_text(self, role: str, text: str) -> _Events:
-        message = self._thread.add_message(role=role, **self._attribution())
+    def _add_text(self, role: str, text: str) -> AguiEvents:
+        message = self._thread.add_message(role=role, **self._attribution)
         message.texts.append(text)
         name, author = message.identifier, self._author
         return [
@@ -444,99 +208,80 @@ class AgentStream:
             TextMessageEndEvent(message_id=name, subagent_run_id=author),
         ]
 
-    # Marks: which message a canister begins with, so that a conversation can be rolled back
-
-    def _mark(self, ordinal: int) -> None:
-        if not self._has_canisters:
-            self._marks.append(ordinal)
-
-    def _mark_said(self) -> None:
-        """Where something was said besides calls, it is a canister of its own."""
-        begin, self._spoken = self._spoken, 0
-        if begin:
-            self._mark(begin)
-
-    def _on_rolled_back(self, event: RolledBack) -> _Events:
-        events = self._close_reply()
-        if event.to < self._canisters_before:
+    def _on_rolled_back(self, event: RolledBack) -> AguiEvents:
+        events = self._reply.close()
+        ordinal, is_earlier = self._marks.roll_back(event.to)
+        if is_earlier:
             self._thread.cut_earlier()
-        if event.to < len(self._marks):
-            self._thread.cut(self._marks[event.to])
-            del self._marks[event.to :]
-        self._reply.clear()
-        self._is_whole = False
-        self._reply_begin = len(self._marks)
+        if ordinal is not None:
+            self._thread.cut(ordinal)
+        self._reply.confirm()
         return events + self._tell(event)
 
     # Steps, prompts, and what is told beside the conversation
 
-    def _on_round(self, event: RoundStarted) -> _Events:
-        if self._is_whole:
-            self._confirm_all()
-        return [*self._add_prompt(), *self._begin_step("round", f"round {event.number}")]
+    def _on_round(self, event: RoundStarted) -> AguiEvents:
+        if self._reply.is_whole:
+            self._reply.confirm()
+        return [*self._add_prompt(), *self.begin_round(event.number)]
 
-    def _on_phase(self, event: PhaseStarted) -> _Events:
+    def _on_phase(self, event: PhaseStarted) -> AguiEvents:
         return [*self._end_step("round"), *self._begin_step("phase", f"phase {event.name}")]
 
-    def _on_phase_end(self, event: PhaseEnded) -> _Events:
+    def _on_phase_end(self, event: PhaseEnded) -> AguiEvents:
         return [*self._end_step("round"), *self._end_step("phase"), *self._tell(event)]
 
-    def begin_round(self, number: int) -> _Events:
-        """A round begins, of which there is no event."""
-        return self._begin_step("round", f"round {number}")
-
-    def _begin_step(self, kind: str, name: str) -> _Events:
+    def _begin_step(self, kind: str, name: str) -> AguiEvents:
         events = self._end_step(kind)
         self._steps[kind] = name
         return [*events, StepStartedEvent(step_name=name, subagent_run_id=self._author)]
 
-    def _end_step(self, kind: str) -> _Events:
+    def _end_step(self, kind: str) -> AguiEvents:
         name = self._steps.pop(kind, "")
         return [StepFinishedEvent(step_name=name, subagent_run_id=self._author)] if name else []
 
-    def _on_prompt(self, step: PromptSent) -> _Events:
+    def _on_prompt(self, step: PromptSent) -> AguiEvents:
         self._prompts.append(step.text)
         return []
 
-    def _add_prompt(self) -> _Events:
+    def _add_prompt(self) -> AguiEvents:
         """A prompt that no canister repeats is a message of the user."""
         text, self._prompts = "\n\n".join(self._prompts), []
-        return self._settle() + self._add_text("user", text) if text else []
+        return self._reply.settle() + self._add_text("user", text) if text else []
 
-    def _on_resumed(self, step: Resumed) -> _Events:
-        return [*(self._void() if not self._is_whole else []), *self._tell(step)]
+    def _on_resumed(self, step: Resumed) -> AguiEvents:
+        return [*(self._revoke() if self._reply.is_unsure else []), *self._tell(step)]
 
-    def _on_run_ended(self, event: RunEnded) -> _Events:
-        return [*self._close_reply(), *self._end_step("round"), *self._tell(event)]
+    def _on_run_ended(self, event: RunEnded) -> AguiEvents:
+        return [*self._reply.close(), *self._end_step("round"), *self._tell(event)]
 
-    def _tell(self, item: Any) -> _Events:
+    def _tell(self, item: Any) -> AguiEvents:
         """What the protocol has no event for."""
         event = custom_event(item, self._thread, self._author)
         return [] if event is None else [event]
 
     # Runs within this one
 
-    def _on_nested(self, event: Nested) -> _Events:
-        events: _Events = []
+    def _on_nested(self, event: Nested) -> AguiEvents:
+        events: AguiEvents = []
         if event.identifier not in self._runs:
             call = self._thread.find_call(event.identifier)
             name = self._thread.name_subagent(call.identifier if call else event.identifier or event.name)
             self._runs[event.identifier] = (name, AgentStream(self._thread, name))
-            events.append(
-                SubagentStartedEvent(
-                    subagent_run_id=name,
-                    name=event.name,
-                    parent_subagent_run_id=self._author,
-                    parent_tool_call_id=call.identifier if call else "",
-                )
+            start = SubagentStartedEvent(
+                subagent_run_id=name,
+                name=event.name,
+                parent_subagent_run_id=self._author,
+                parent_tool_call_id=call.identifier if call else "",
             )
+            events.append(start)
         _, stream = self._runs[event.identifier]
         events += stream.feed(event.event)
         if isinstance(event.event, RunEnded):
             events += self._end_run(event.identifier, event.event.state)
         return events
 
-    def _end_run(self, call: str, state: str) -> _Events:
+    def _end_run(self, call: str, state: str) -> AguiEvents:
         name, stream = self._runs.pop(call)
         events = stream.close()
         if state in ("completed", "pending"):
@@ -544,10 +289,11 @@ class AgentStream:
             return [*events, SubagentFinishedEvent(subagent_run_id=name, outcome=outcome)]
         return [*events, SubagentErrorEvent(subagent_run_id=name, message=f"it did not complete: {state}", code=state)]
 
+    @property
     def _attribution(self) -> dict[str, Any]:
         return {"subagentRunId": self._author} if self._author else {}
 
-    _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], _Events]]] = {
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], AguiEvents]]] = {
         TextPiece: _on_text,
         RefusalPiece: _on_refusal,
         ReasoningPiece: _on_reasoning,
@@ -567,31 +313,10 @@ class AgentStream:
         PhaseEnded: _on_phase_end,
         PromptSent: _on_prompt,
         Resumed: _on_resumed,
-        **dict.fromkeys(
-            (
-                AssistantCanister,
-                DocumentCanister,
-                InvocationCanister,
-                ResultCanister,
-                SupervisorCanister,
-                UserCanister,
-            ),
-            _on_canister,
-        ),
+        AssistantCanister: _on_canister,
+        DocumentCanister: _on_canister,
+        InvocationCanister: _on_canister,
+        ResultCanister: _on_canister,
+        SupervisorCanister: _on_canister,
+        UserCanister: _on_canister,
     }
-
-
-def _is_call(part: _Part, canister: InvocationCanister) -> bool:
-    return part.call is not None and part.call.source == canister.identifier and part.call.name == canister.name
-
-
-def _arguments_text(arguments: Mapping[str, Any] | None, raw: str) -> str:
-    """As the model wrote them."""
-    return raw or ("" if arguments is None else msgspec.json.encode(arguments).decode())
-
-
-def _read(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
