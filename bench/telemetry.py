@@ -42,8 +42,8 @@ LOADS = {"whole": ("text-5", False), "five": ("text-5", True), "answer": ("text-
 
 
 class Size(NamedTuple):
-    turns: int = 5
-    requests: int = 400
+    turns: int = 4
+    requests: int = 800
     connections: int = 8
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -85,6 +86,23 @@ def test_it_runs_the_jobs_of_its_agents(place, callboard):
     assert (job.state, job.rounds) == ("completed", 1)
     # It is nobody's directory, so that it is listed in each.
     assert job.id in callboard("jobs", "list").stdout
+
+
+@pytest.mark.usefixtures("place")
+def test_it_shows_its_figures_and_writes_its_log_as_json(running, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_LOGS", "json")
+    job = submit("crew:greeter")
+    process = running("--agents", "crew:greeter", "--metrics", "0", "--log-level", "info")
+    url = process.told.split()[-1]
+    assert process.stderr.readline().startswith("callboard works on")
+    lines = [json.loads(process.stderr.readline()) for _ in range(2)]
+    assert [each["job"] for each in lines] == [job.id, job.id]
+    assert "completed" in lines[1]["message"]
+    with urllib.request.urlopen(url) as page:
+        figures = page.read().decode()
+    assert 'callboard_job_segments_total{kind="agent",state="completed"} 1.0' in figures
+    process.terminate()
+    assert process.wait() == 0
 
 
 @pytest.mark.parametrize("named", ["crew:greeter", "crew.py:greeter", "crew:host"])
