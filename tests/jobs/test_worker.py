@@ -30,7 +30,7 @@ def end_sessions(fleet, name):
 
 def test_the_jobs_of_a_killed_worker_are_taken_over(fleet):
     victim, *others = fleet.start(3)
-    fleet.create(8)
+    fleet.create(8, rounds=12)  # so many that the others do not take all before the victim looks
     fleet.wait_for(lambda: fleet.owners()[victim.executor])
     victim.end(signal.SIGKILL)
     fleet.wait_for_jobs()
