@@ -18,7 +18,7 @@ class CanisterMarks:
         self._marks = [0] * count
         self._reply_begin = count
         """How many canisters there are before the reply that comes."""
-        self._said = 0
+        self._speech = 0
         """Where the canister of what is said just now begins; 0 where nothing was."""
         self._has_canisters = False
 
@@ -27,18 +27,18 @@ class CanisterMarks:
         if not self._has_canisters:
             self._has_canisters = True
             del self._marks[self._count :]
-        self._said = 0
+        self._speech = 0
         self._marks.append(ordinal)
 
     def begin_saying(self, ordinal: int) -> None:
         """Something is said, in this message at the earliest."""
-        self._said = self._said or ordinal
+        self._speech = self._speech or ordinal
 
     def end_saying(self) -> None:
         """What was said is a canister."""
-        if self._said:
-            self.add(self._said)
-        self._said = 0
+        if self._speech:
+            self.add(self._speech)
+        self._speech = 0
 
     def add(self, ordinal: int) -> None:
         """A canister that events tell of."""
@@ -51,7 +51,7 @@ class CanisterMarks:
 
     def revoke_reply(self) -> None:
         """The canisters of the reply that comes are none."""
-        self._said = 0
+        self._speech = 0
         if not self._has_canisters:
             del self._marks[self._reply_begin :]
 

@@ -1,0 +1,101 @@
+"""`--agui`: which agents are served, on the gateway and on the board, and who may ask them."""
+
+import json
+import pickle
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gateway_by_agui
+from callboard.cli.extensions import make_group
+from callboard.errors import CallerError
+from callboard.jobs.database_url import VARIABLE
+from callboard.servers.board.app import Board, BoardParts, board_application
+from callboard.servers.board.login import Login
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.app import application
+from callboard.servers.gateway.configuration import parse_key_digests
+
+CREW = f"{Path(__file__).parents[1] / 'servers/agui/crew.py'}:clerk"
+LOCAL = "http://127.0.0.1:8282"
+KEY = "a-key-of-sixteen-characters"
+ASK = {"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "add them"}]}
+BACKENDS = (BackendSettings(url="http://127.0.0.1:9/v1"),)
+
+
+@pytest.fixture(autouse=True)
+def database(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    monkeypatch.setenv(VARIABLE, url)
+    return url
+
+
+def read_stream(answer):
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, database):
+    store = tmp_path / "store.db"
+    settings = GatewaySettings(backends=BACKENDS, store=f"sqlite:///{store}", hosts=("127.0.0.1",))
+    extend = partial(make_group, (partial(extend_gateway_by_agui, (CREW,)),))
+    with TestClient(application(settings, pickle.loads(pickle.dumps(extend))), base_url=LOCAL) as client:
+        events = read_stream(client.post("/agui/clerk", json=ASK))
+        assert events[-1]["outcome"] == {"type": "success"}
+        background = client.post("/v1/responses", json={"model": "m", "input": "Hi", "background": True})
+        assert background.json()["status"] == "queued"
+        assert client.post("/agui", json=ASK, headers={"host": "evil.example"}).status_code == 403
+    assert not Path(database.removeprefix("sqlite:///")).exists()
+
+
+def test_a_board_serves_agents_beside_its_pages(tmp_path):
+    extension = extend_board_by_agui([CREW], parse_key_digests([KEY]), (), ["board.example"])
+    board = Board(BoardParts(), Login(tmp_path / "board"))
+    with TestClient(board_application(board, extension), base_url="http://board.example") as client:
+        assert client.post("/agui", json=ASK).status_code == 401
+        headers = {"authorization": f"Bearer {KEY}"}
+        assert client.post("/agui", json=ASK, headers={**headers, "host": "evil.example"}).status_code == 403
+        events = read_stream(client.post("/agui", json=ASK, headers=headers))
+        assert [each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"] == ["It is ", "3."]
+        assert client.get("/board/", headers=headers, follow_redirects=False).status_code != 200
+
+
+def test_the_agent_of_this_directory(directory):
+    extension = extend_board_by_agui(["run"], {}, (), ["testserver"])
+    board = Board(BoardParts(), Login(directory / "board"))
+    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+        events = read_stream(client.post("/agui/run", json=ASK))
+        assert [each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"] == ["Hello."]
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """A directory whose settings name a model that needs nothing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "say.py").write_text("print('Hello.', end='')")
+    monkeypatch.setenv("CALLBOARD_MODEL", f"command:{sys.executable} {tmp_path / 'say.py'}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("references", "message"),
+    [
+        (["crew"], "no reference to an agent"),
+        (["no_such_module:clerk"], "cannot be imported"),
+        ([CREW.replace("clerk", "cook")], "nothing, and no Agent"),
+        ([CREW, CREW], "the same address"),
+        (["run", "other.py:run"], "the same address"),
+    ],
+)
+def test_agents_that_cannot_be_served(references, message):
+    with pytest.raises(CallerError, match=message):
+        check_agents(references)
+
+
+def test_beyond_this_machine_a_board_needs_a_key_for_its_agents(typed):
+    outcome = typed("board", "--agui", CREW, "--url", "https://board.example.org", "--port", "0")
+    assert outcome.returncode != 0
+    assert "give --agui-key" in outcome.stderr
