@@ -17,6 +17,7 @@ from callboard.errors import CallerError
 if TYPE_CHECKING:
     from callboard.agent import Agent
     from callboard.servers.agui.endpoint import AguiExtension
+    from callboard.servers.agui.service import OwnJobs
     from callboard.servers.gateway.endpoints import Services
 
 HERE: Final = "run"
@@ -49,25 +50,27 @@ def extend_gateway_by_agui(references: Sequence[str], services: Services) -> Agu
 
     gateway, jobs = services.gateway, services.background.jobs
     service = AguiService(
-        _references(references), partial(open_agents, references), jobs if jobs.is_possible else OwnJobs()
+        _references(references),
+        partial(open_agents, references),
+        jobs if jobs.is_possible else OwnJobs(streams=jobs.streams),
     )
     return AguiExtension(service, gateway.authenticator, gateway.settings.limits, gateway.request_budget)
 
 
 def extend_board_by_agui(
-    references: Sequence[str], keys: Mapping[str, str], origins: Sequence[str], hosts: Collection[str]
+    references: Sequence[str], keys: Mapping[str, str], origins: Sequence[str], hosts: Collection[str], jobs: OwnJobs
 ) -> AguiExtension:
     """What serves these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
     from time import monotonic  # noqa: PLC0415
 
     from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
-    from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
+    from callboard.servers.agui.service import AguiService  # noqa: PLC0415
     from callboard.servers.gateway.auth import LOOPBACK, Authenticator  # noqa: PLC0415
     from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
     from callboard.servers.gateway.settings import GatewaySettings  # noqa: PLC0415
 
     rules = GatewaySettings(backends=(), keys=keys, origins=tuple(origins), hosts=(*LOOPBACK, *hosts))
-    service = AguiService(_references(references), partial(open_agents, references), OwnJobs())
+    service = AguiService(_references(references), partial(open_agents, references), jobs)
     budget = ByteBudget(rules.limits.held)
     return AguiExtension(service, Authenticator(rules, monotonic), rules.limits, budget, rules.origins)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,10 +16,10 @@ from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from contextlib import AbstractAsyncContextManager
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.jobs.streams import JobStreams
     from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.board.app import Board, BoardParts
     from callboard.servers.gateway.endpoints import Services
@@ -76,22 +77,26 @@ def board(options: BoardOptions) -> None:
         _show(options, f"{address}{PREFIX}/", login_link(Login(), address))
         return
     require_extra("jobs")
+    from callboard.jobs.streams import JobStreams  # noqa: PLC0415
+
+    streams = JobStreams()
     serve_board(
-        make_parts(),
+        make_parts(streams),
         host=options.host,
         port=options.port,
         url=options.url,
         ready=lambda url, link: _show(options, url, link),
-        extension=_make_agui(options, board_hosts(options.host, options.url)) if options.agui else None,
+        extension=_make_agui(options, board_hosts(options.host, options.url), streams) if options.agui else None,
         log_format=load_telemetry_settings().log_format(os.environ),
     )
 
 
-def _make_agui(options: BoardOptions, hosts: Collection[str]) -> AguiExtension:
+def _make_agui(options: BoardOptions, hosts: Collection[str], streams: JobStreams) -> AguiExtension:
     """What serves agents beside the board. Raises CallerError where everybody could ask them."""
     from callboard.cli.agui import check_agents, extend_board_by_agui  # noqa: PLC0415  # not for --help
     from callboard.cli.keys import read_keys  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
+    from callboard.servers.agui.service import OwnJobs  # noqa: PLC0415
     from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415
     from callboard.servers.listening import is_loopback  # noqa: PLC0415
 
@@ -100,15 +105,20 @@ def _make_agui(options: BoardOptions, hosts: Collection[str]) -> AguiExtension:
     if (options.url or not is_loopback(options.host)) and not options.agui_key:
         raise CallerError("beyond this machine everybody could ask", path="--agui", hint="give --agui-key")
     keys = parse_key_digests(read_keys(options.agui_key))
-    return extend_board_by_agui(agents, keys, options.agui_origin or (), hosts)
+    return extend_board_by_agui(agents, keys, options.agui_origin or (), hosts, OwnJobs(streams=streams))
 
 
-def make_parts() -> BoardParts:
-    """What a board of this machine shows."""
-    from callboard.extras import is_extra_installed  # noqa: PLC0415
-    from callboard.servers.board.app import BoardParts  # noqa: PLC0415  # not for --help
+def make_parts(streams: JobStreams) -> BoardParts:
+    """What a board of this machine shows; `streams` is told what the jobs of this process say just now."""
+    from callboard.extras import is_extra_installed  # noqa: PLC0415  # not for --help
+    from callboard.servers.board.app import BoardParts  # noqa: PLC0415
 
-    return BoardParts(jobs=_open_jobs if is_extra_installed("jobs") else None, start_worker=_start_worker)
+    if not is_extra_installed("jobs"):
+        return BoardParts()
+    # Imported before anything is served: it would keep a gateway's clients waiting for half a second.
+    from callboard.jobs.client import JobClient  # noqa: PLC0415
+
+    return BoardParts(jobs=partial(JobClient, embedded=False, streams=streams), start_worker=_start_worker)
 
 
 def extend_gateway(hosts: Collection[str], services: Services) -> Board:
@@ -117,7 +127,7 @@ def extend_gateway(hosts: Collection[str], services: Services) -> Board:
     from callboard.servers.board.app import Board  # noqa: PLC0415
     from callboard.servers.board.login import Login  # noqa: PLC0415
 
-    parts = make_parts()
+    parts = make_parts(services.background.jobs.streams)
     if services.request_log is not None:
         from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
 
@@ -132,12 +142,6 @@ def _show(options: BoardOptions, url: str, link: str) -> None:
     typer.echo(link)
     if not options.link:
         typer.echo(f"the board is at {url}; this link logs in once, within an hour (Ctrl-C stops it)", err=True)
-
-
-def _open_jobs() -> AbstractAsyncContextManager[JobClient]:
-    from callboard.jobs.client import JobClient  # noqa: PLC0415  # half a second
-
-    return JobClient(embedded=False)
 
 
 def _start_worker(client: JobClient, job: DurableJob) -> None:

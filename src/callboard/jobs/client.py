@@ -54,13 +54,14 @@ class JobClient:
         url: The database; see `Database.open`.
         embedded: Whether a worker runs in this process, from the first job of an agent of this process on. By default
             it does beside SQLite.
+        streams: What jobs of this process say just now, where others run some of them.
     """
 
-    def __init__(self, url: str = "", *, embedded: bool | None = None) -> None:
+    def __init__(self, url: str = "", *, embedded: bool | None = None, streams: JobStreams | None = None) -> None:
         self._url = url
         self._embedded = embedded
         self._open = AsyncExitStack()
-        self.streams = JobStreams()
+        self.streams = streams or JobStreams()
         """What the jobs that run in this process say just now."""
         self._agents: dict[str, Agent[Any]] = {}
         """Those that the worker of this process runs."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -59,7 +60,7 @@ def board(login, job_store):
     async def open_jobs():
         yield StoreOnly(job_store)
 
-    return Board(BoardParts(jobs=open_jobs), login)
+    return Board(BoardParts(jobs=Mock(side_effect=open_jobs)), login)
 
 
 @pytest.fixture

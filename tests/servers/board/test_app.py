@@ -118,3 +118,12 @@ def test_what_is_not_there_is_a_page(browser):
     answer = browser.get("/board/nothing")
     assert answer.status_code == 404
     assert "there is no such page" in answer.text
+
+
+def test_a_gateways_board_opens_its_jobs_when_somebody_looks(board, browser):
+    board.parts.jobs.assert_not_called()
+    browser.get("/board/login", follow_redirects=False)
+    board.parts.jobs.assert_not_called()
+    for _ in range(2):
+        browser.get("/board/jobs")
+    board.parts.jobs.assert_called_once()

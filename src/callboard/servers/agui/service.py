@@ -54,9 +54,9 @@ class JobHost(Protocol):
 class OwnJobs:
     """The database of durable jobs, with a worker for the kinds that are added before it is opened."""
 
-    def __init__(self, url: str = "") -> None:
-        """Takes the database; see `Database.open`."""
-        self.streams = JobStreams()
+    def __init__(self, url: str = "", streams: JobStreams | None = None) -> None:
+        """Takes the database, see `Database.open`, and who is told what the jobs say just now."""
+        self.streams = streams or JobStreams()
         self._url = url
         self._kinds: list[JobKind] = []
         self._queues: dict[str, QueueSettings] = {}

@@ -25,6 +25,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallboardError, CallerError
 from callboard.servers.board import login_page
@@ -82,11 +83,10 @@ class Board:
         """Set when the server is told to stop, so that streams end before it waits for them."""
         self._hosts = LOOPBACK_NAMES.union(hosts)
         self._resources = AsyncExitStack()
+        self._opening = asyncio.Lock()
         self._jobs: JobClient | None = None
 
     async def __aenter__(self) -> Self:
-        if self.parts.jobs is not None:
-            self._jobs = await self._resources.enter_async_context(self.parts.jobs())
         if self.parts.traffic is not None:
             await self._resources.enter_async_context(self.parts.traffic)
         _call_at_signals(self.closing.set)
@@ -97,6 +97,12 @@ class Board:
     ) -> None:
         self.closing.set()
         await self._resources.aclose()
+
+    async def open(self) -> None:
+        """Open the database of jobs, unless it is open. Until somebody looks, a gateway's board costs nothing."""
+        async with self._opening:
+            if self._jobs is None and self.parts.jobs is not None:
+                self._jobs = await self._resources.enter_async_context(self.parts.jobs())
 
     @property
     def jobs(self) -> JobClient:
@@ -112,13 +118,13 @@ class Board:
 
     def routes(self) -> list[BaseRoute]:
         """All of the board, below `PREFIX`."""
+        pages = [route for page in self.pages for route in page.routes(self)]
         routes: list[BaseRoute] = [
             Route("/", self._go_to_first),
             Route("/static/{digest}/{name}", send_asset),
             *login_page.routes(self),
+            Mount("", routes=pages, middleware=[Middleware(_Opener, board=self)]),
         ]
-        for page in self.pages:
-            routes += page.routes(self)
         inner = Starlette(
             routes=routes,
             middleware=[Middleware(Guard, login=self.login, hosts=self._hosts)],
@@ -181,6 +187,18 @@ class Board:
             status = error.status_code
             message = message if status == 404 and error.detail == "Not Found" else error.detail
         return self.render(request, "error.html", status=status, message=message, hint="", where="")
+
+
+class _Opener:
+    """Opens the board before a page is made."""
+
+    def __init__(self, app: ASGIApp, board: Board) -> None:
+        self._app = app
+        self._board = board
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._board.open()
+        await self._app(scope, receive, send)
 
 
 def board_application(

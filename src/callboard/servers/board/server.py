@@ -76,6 +76,7 @@ def serve_board(
                 ws="none",
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             )
+            await board.open()  # what is wrong with the database is told at once
             server = _Server(config, lambda: ready(f"{address}{PREFIX}/", login_link(login, address)))
             await server.serve(sockets=[listening])
 

@@ -24,48 +24,67 @@ function update(target, html) {
   }
 }
 
+// Keep a page up to date while it is looked at: a browser has few connections, and a hidden page needs none.
 function follow(log) {
-  const source = new EventSource(log.dataset.live);
   const status = byId("status");
   const pieces = byId("pieces");
+  let source;
+  let position = "";
   const say = (text) => {
     if (status && status.textContent !== text) status.textContent = text;
   };
-  const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120;
   const keepEnd = (change) => {
-    const follows = atEnd() && window.scrollY > 0;
+    const page = document.documentElement;
+    const follows = window.scrollY > 0 && window.innerHeight + window.scrollY >= page.scrollHeight - 120;
     change();
-    if (follows) window.scrollTo(0, document.documentElement.scrollHeight);
+    if (follows) window.scrollTo(0, page.scrollHeight);
   };
-  source.onopen = () => say("live");
-  source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: load the page anew" : "connecting again");
-  source.addEventListener("entries", (event) => keepEnd(() => {
-    pieces.replaceChildren();
-    log.append(parse(JSON.parse(event.data).html));
-  }));
-  source.addEventListener("parts", (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) update(byId(id), html);
-  });
-  source.addEventListener("pieces", (event) => keepEnd(() => {
-    for (const { id, title, text } of JSON.parse(event.data)) {
-      if (title !== undefined || !byId(`now-${id}`)) {
-        const block = pieces.appendChild(document.createElement("div"));
-        block.className = "block now";
-        const who = block.appendChild(document.createElement("p"));
-        who.className = "who";
-        who.textContent = title ?? "";
-        const body = block.appendChild(document.createElement("p"));
-        body.className = "text";
-        body.id = `now-${id}`;
-      }
-      if (text !== undefined) byId(`now-${id}`).append(text);
+  const handlers = {
+    entries: (event) => keepEnd(() => {
+      position = event.lastEventId;
+      pieces.replaceChildren();
+      log.append(parse(JSON.parse(event.data).html));
+    }),
+    parts: (event) => {
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) update(byId(id), html);
+    },
+    pieces: (event) => keepEnd(() => JSON.parse(event.data).forEach(addPiece)),
+    reload: () => {
+      stop();
+      window.location.reload();
+    },
+  };
+  const addPiece = ({ id, title, text }) => {
+    if (title !== undefined || !byId(`now-${id}`)) {
+      const block = pieces.appendChild(document.createElement("div"));
+      block.className = "block now";
+      const who = block.appendChild(document.createElement("p"));
+      who.className = "who";
+      who.textContent = title ?? "";
+      const body = block.appendChild(document.createElement("p"));
+      body.className = "text";
+      body.id = `now-${id}`;
     }
-  }));
-  source.addEventListener("reload", () => {
-    source.close();
-    window.location.reload();
-  });
-  window.addEventListener("pagehide", () => source.close());
+    if (text !== undefined) byId(`now-${id}`).append(text);
+  };
+  const start = () => {
+    if (source) return;
+    const address = new URL(log.dataset.live, window.location);
+    if (position) address.searchParams.set("position", position);
+    source = new EventSource(address);
+    source.onopen = () => say("live");
+    source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: load the page anew" : "connecting again");
+    for (const [name, handler] of Object.entries(handlers)) source.addEventListener(name, handler);
+  };
+  const stop = () => {
+    source?.close();
+    source = undefined;
+    pieces?.replaceChildren();
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
+  window.addEventListener("pagehide", stop);
+  window.addEventListener("pageshow", start);
+  start();
 }
 for (const log of document.querySelectorAll("[data-live]")) follow(log);
 
