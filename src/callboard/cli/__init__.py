@@ -55,6 +55,10 @@ _COMMANDS: Final = {
     ),
     "chat": ("chat:chat", "Talk with a model that works in this directory, and asks before it changes something."),
     "replay": ("jobs:replay", "Show again what a job did, step by step, as it was recorded. Nothing is run."),
+    "trace": (
+        "trace:trace",
+        "Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.",
+    ),
     "undo": (
         "jobs:undo",
         "Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files.",

@@ -58,6 +58,7 @@ class JobDisplay(Display):
             PhaseStarted,
             PromptSent,
             Resumed,
+            RoundMeasured,
             TreeSnapshot,
             encode_step,
         )
@@ -82,8 +83,8 @@ class JobDisplay(Display):
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
-            case TreeSnapshot():
-                pass  # forks begin with it
+            case TreeSnapshot() | RoundMeasured():
+                pass  # forks begin with the one, and `callboard trace` shows the other
             case _:
                 self.show(step)
 

@@ -23,7 +23,7 @@ from callboard.core.ports import Clock
 from callboard.errors import CallboardError
 from callboard.jobs import queries
 from callboard.jobs.database import Database
-from callboard.jobs.entries import Item, encode_entry
+from callboard.jobs.entries import Item, MeasuredReply, encode_entry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, Changes, DurableJob, DurableState, WaitsFor
 from callboard.jobs.queries import StoredJob
 from callboard.jobs.rows import to_row
@@ -108,7 +108,7 @@ class Claim:
         """As of the last write that was committed."""
         return self._stored.job
 
-    async def append(self, items: Iterable[Item], **changes: Unpack[Changes]) -> None:
+    async def append(self, items: Iterable[Item | MeasuredReply], **changes: Unpack[Changes]) -> None:
         """Commit entries and changes of the job. The entries belong to the round `rounds`, as changed.
 
         Raises:
@@ -165,7 +165,7 @@ class Claim:
 
     async def _write(
         self,
-        items: Iterable[Item],
+        items: Iterable[Item | MeasuredReply],
         changes: Mapping[str, Any],
         *,
         begins: Iterable[InvocationCanister] = (),
@@ -192,7 +192,7 @@ class Claim:
         self._waiting.append(
             _Write(
                 self._next,
-                any(isinstance(item, _PROGRESS) for item in items),
+                any(isinstance(item, (*_PROGRESS, MeasuredReply)) for item in items),
                 tuple(
                     {"job": key, "number": number, "round": self._next.rounds, "line": line}
                     for number, line in enumerate(lines, before.entries + 1)

@@ -10,6 +10,7 @@ is refused, and nothing but JSON is ever decoded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,8 +25,36 @@ from callboard.errors import CallerError
 Item: TypeAlias = Canister | Step
 """What an entry holds."""
 
+
+class ReplyTook(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a reply took. It stands in the entry of the reply's last canister, whose own time is the reply's end."""
+
+    began_at: datetime
+    """When it was asked for."""
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    """In US dollars, None where it is not known."""
+
+
+class MeasuredReply(NamedTuple):
+    """The last canister of a reply, to be written with what the reply took."""
+
+    canister: Canister
+    took: ReplyTook
+
+
 _CANISTER: Final = '{"role":'
 _canisters: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Canister)
+_TOOK: Final = '"took":'
+_MAX_TOOK: Final = 500
+"""Characters at the end of an entry that say what it took, at most."""
+
+
+class _Measured(msgspec.Struct):
+    took: ReplyTook | None = None
+
+
+_measured = msgspec.json.Decoder(_Measured)
 _steps: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Step)
 
 
@@ -37,13 +66,20 @@ class JobEntry(NamedTuple):
     line: str
 
     @property
+    def took(self) -> ReplyTook | None:
+        """What the reply took that ends with this entry, where that was measured."""
+        return _measured.decode(self.line).took if _TOOK in self.line[-_MAX_TOOK:] else None
+
+    @property
     def item(self) -> Item:
         """The canister or step. Raises CallerError for a line that is none."""
         return decode_entry(self.line, path=f"entry {self.number}")
 
 
-def encode_entry(item: Item) -> str:
+def encode_entry(item: Item | MeasuredReply) -> str:
     """The item as one line, without the line break."""
+    if isinstance(item, MeasuredReply):
+        return f"{encode_json(item.canister).decode()[:-1]},{_TOOK}{encode_json(item.took).decode()}}}"
     return encode_json(item).decode()
 
 

@@ -18,16 +18,16 @@ from msgspec.structs import replace
 from callboard.core import (
     Allow,
     Answer,
-    Canister,
+    AssistantCanister,
     Deny,
     InvocationCanister,
     ResultCanister,
-    RolledBack,
     RunProgress,
     ToolError,
     Usage,
 )
 from callboard.errors import CallboardError
+from callboard.jobs.entries import Item, MeasuredReply, ReplyTook
 from callboard.jobs.job import Approval, Changes
 from callboard.jobs.segment import JobSegment
 
@@ -68,6 +68,10 @@ class JobJournal:
             self.progress = replace(
                 notes.progress, state="", output="", why="", is_last=False, shortfall="", refused=0, empty=0, thoughts=0
             )
+        self._measured = self.progress or RunProgress()
+        """The progress up to which replies are measured."""
+        self._at = segment.clock()
+        """When the last thing was written."""
         self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
 
     def call_key(self, invocation: InvocationCanister) -> str:
@@ -76,12 +80,12 @@ class JobJournal:
         again = f"#{count}" if count > 1 else ""
         return f"{self._segment.job.id}:{invocation.identifier}{again}"
 
-    async def save(
-        self, items: Sequence[Canister | RolledBack], progress: RunProgress, *, begins: bool = False
-    ) -> None:
+    async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
         """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
         self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
-        writing = self._write(self._segment.claim.append(items, **self._changes(progress)))
+        writing = self._write(
+            self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
+        )
         if not begins:
             await writing
             return
@@ -97,6 +101,7 @@ class JobJournal:
 
     async def end_call(self, _: InvocationCanister, result: ResultCanister) -> None:
         """Commit the result, and that the call is over."""
+        self._at = self._segment.clock()
         await self._write(self._segment.claim.end_call(result))
 
     def answers(self, waiting: Iterable[InvocationCanister]) -> tuple[dict[str, Answer], dict[str, Any]]:
@@ -147,6 +152,22 @@ class JobJournal:
             self._segment.abort(failure)
             raise
         self._segment.announce()
+
+    def _measure_reply(self, items: Sequence[Item], progress: RunProgress) -> list[Item | MeasuredReply]:
+        """The items, the last of the reply among them with what it took, which is new in the progress.
+
+        The reply was asked for when the last thing was written.
+        """
+        measured: list[Item | MeasuredReply] = [*items]
+        before, began_at, self._at = self._measured, self._at, self._segment.clock()
+        last = items[-1] if items else None
+        if progress.rounds > before.rounds and isinstance(last, AssistantCanister | InvocationCanister):
+            cost = progress.cost - before.cost if progress.is_priced else None
+            counts = (progress.usage - before.usage).counts()
+            took = ReplyTook(began_at, {name: count for name, count in counts.items() if count}, cost)
+            measured[-1] = MeasuredReply(last, took)
+            self._measured = progress
+        return measured
 
     def _changes(self, progress: RunProgress) -> Changes:
         before, job = self._before, self._segment.job

@@ -15,7 +15,7 @@ from tests.coding.conftest import make_request
 
 from callboard.coding.undo import undo_job
 from callboard.configuration import load_settings
-from callboard.core import ReplyFailed, TextPiece
+from callboard.core import ReplyFailed, TextPiece, Usage
 from callboard.errors import CallerError
 from callboard.sandbox import detect
 from callboard.sandbox.detect import Candidate
@@ -664,3 +664,36 @@ def test_a_job_runs_no_command_in_a_weaker_sandbox_unless_the_user_allows_it(run
     assert run("debug", DEBUG, [MEND], allow_weaker_sandbox=True).job.state == "completed"
     allowed = run("debug", DEBUG, [MEND], settings="[coding.sandbox]\nallow_weaker = true\n")
     assert allowed.job.state == "completed"
+
+
+# What a job costs.
+
+PRICES = {"prices": {"input": 1_000_000.0, "output": 0.0}}
+"""A dollar a token of input."""
+
+
+def paid(reply, tokens=1):
+    return [Usage(tokens, 0), *(reply if isinstance(reply, list) else [reply])]
+
+
+def test_a_job_says_what_it_cost_over_all_its_phases(run, jobs):
+    script = [*ANALYZED, EDIT, "Done.", "Right.", "Mend add"]
+    done = run("build", BUILD, [paid(each) for each in script], workflow="phased", profile=PRICES)
+    assert (done.job.state, done.job.cost) == ("completed", len(script))
+    assert jobs.load(done.job.id).cost == done.job.cost
+    assert run("debug", DEBUG, [MEND]).job.cost is None
+
+
+@pytest.mark.parametrize("setting", ["", "budget = 3.0"])
+def test_a_job_whose_budget_is_spent_asks_for_nothing_more(run, setting):
+    given = {} if setting else {"budget": 3.0}
+    script = [paid(each) for each in [*ANALYZED, EDIT]]
+    done = run("build", BUILD, script, workflow="phased", profile=PRICES, settings=setting, **given)
+    assert (done.job.state, done.job.cost) == ("failed", 4.0 if len(done.model.requests) == 4 else 3.0)
+    assert done.job.reason == "the budget is spent: $3 of $3"
+
+
+def test_a_job_whose_price_is_not_known_has_no_budget(run):
+    done = run("debug", DEBUG, [MEND], budget=1.0)
+    assert (done.job.state, done.model.requests) == ("failed", [])
+    assert "a budget needs the price of scripted" in done.job.error

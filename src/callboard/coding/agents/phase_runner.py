@@ -34,6 +34,7 @@ from callboard.coding.agents.pull_request import format_findings, strip_code
 from callboard.coding.jobs.job import Finding
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.coding.jobs.record import JobLeft, JobRecord
+from callboard.coding.jobs.round_meter import RoundMeter
 from callboard.core import (
     Approve,
     Canister,
@@ -362,8 +363,11 @@ class PhaseRunner:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
             self._emit(PromptSent(prompt))
+        meter = None if self._record.is_journaled else RoundMeter(get_plan(self._model).prices)
         async with run:
             async for event in run:
+                for measured in meter.feed(event, self._clock()) if meter is not None else ():
+                    self._emit(measured)
                 if isinstance(event, RoundStarted):
                     await self._keep_state()
                     if self._record.should_leave():

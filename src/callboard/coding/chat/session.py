@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from callboard.coding.chat.turn_agent import TurnAgent
 from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput, JobState
 from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_steps
 from callboard.coding.jobs.replay_conversation import replay_conversation
+from callboard.coding.jobs.round_meter import RoundMeter
 from callboard.coding.jobs.store import JobStore
 from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.coding.workspace.run_command import make_confinement
@@ -34,6 +36,7 @@ from callboard.configuration.coding import Access
 from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, PictureContent, RolledBack, Usage
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
+from callboard.modes import get_plan
 from callboard.programs import exclude_repository
 from callboard.tools import Ensemble
 
@@ -102,9 +105,12 @@ class ChatSession:
         notice = self.workspace.notice
         content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
         run = self._turn_agent.agent(self.access, budget).stream(content, history=self._history)
+        meter = RoundMeter(get_plan(self.model).prices)
         try:
             async with run:
                 async for event in run:
+                    for measured in meter.feed(event, datetime.now(UTC)):
+                        self._log.add(measured)
                     self._emit(event)
         finally:
             await finish_despite_cancellation(self._end_turn(run))

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self, TypeAlias
@@ -77,11 +78,23 @@ class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
     memory: dict[str, Any] = {}
 
 
+class RoundMeasured(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="round_measured"):
+    """What the round before took. `ended` has the times at which its calls got their results, where these do not say."""
+
+    number: int
+    began_at: datetime
+    replied_at: datetime
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    """In US dollars, None where it is not known."""
+    ended: dict[str, datetime] = {}
+
+
 class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
     """Another process goes on with the job: a reply that was not whole is void, and so is nothing else."""
 
 
-Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | TreeSnapshot | Resumed
+Step: TypeAlias = Event | PhaseStarted | PhaseEnded | Notice | PromptSent | TreeSnapshot | RoundMeasured | Resumed
 """What happens in a job."""
 
 _BLOCK: Final = 64 * 1024

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed, Step, TreeSnapshot
+from callboard.coding.jobs.log import (
+    Notice,
+    PhaseEnded,
+    PhaseStarted,
+    PromptSent,
+    Resumed,
+    RoundMeasured,
+    Step,
+    TreeSnapshot,
+)
 from callboard.core import (
     AssistantCanister,
     Canister,
@@ -89,7 +98,7 @@ class _Replay:
                 # A run that is pending goes on with its calls.
                 if state != "pending":
                     self.end_run()
-            case PhaseStarted() | PhaseEnded() | Notice() | TreeSnapshot():
+            case PhaseStarted() | PhaseEnded() | Notice() | TreeSnapshot() | RoundMeasured():
                 pass
             case (
                 UserCanister()

@@ -1,0 +1,130 @@
+"""`callboard trace`: where a job's time, tokens and money went, in the terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from callboard.cli.durable_store import find_job, read_jobs
+from callboard.cli.jobs import JobName
+from callboard.text.display import collapse
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from callboard.coding.jobs.job import Job
+    from callboard.jobs.job import DurableJob
+    from callboard.jobs.trace import CallSpan, RoundSpan, TraceBuilder
+
+_BAR: Final = 30
+"""Characters of the waterfall."""
+_MAX_NAME: Final = 40
+_MAX_FAILURE: Final = 60
+_STYLES: Final = {"done": "green", "failed": "red", "open": "yellow"}
+
+
+def trace(
+    name: JobName,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.
+
+    Each bar stands where in the job's time its reply or call was under way; the time between rounds in which the job
+    waited for somebody is left out.
+    """
+    from callboard.jobs.trace import TraceBuilder, describe_trace  # noqa: PLC0415  # not for --help
+
+    job = find_job(name)
+    builder = TraceBuilder()
+    _read(job, builder)
+    if as_json:
+        described = {name: getattr(job, name) for name in ("id", "state", "model", "usage", "cost")}
+        typer.echo(json.dumps({**described, "rounds": describe_trace(builder.rounds)}, indent=2))
+        return
+    from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+
+    Console(highlight=False, soft_wrap=False).print(_make_table(job, builder.rounds))
+
+
+def _read(job: Job | DurableJob, builder: TraceBuilder) -> None:
+    from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
+
+    if isinstance(job, DurableJob):
+        for entry in read_jobs(lambda store: store.read_entries(job.id)):
+            builder.feed_entry(entry)
+        return
+    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415  # as above
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+
+    for step in replay_steps(JobStore().folder(job.id)):
+        builder.feed(step)
+
+
+def _make_table(job: Job | DurableJob, rounds: list[RoundSpan]) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # rich costs 50 ms
+    from rich.text import Text  # noqa: PLC0415
+
+    seconds = sum([_length(each) for each in rounds])
+    sums = _describe_tokens(job.usage), "" if job.cost is None else f"${job.cost:.4f}"
+    table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {job.model}"))
+    table.add_column("round", no_wrap=True, overflow="ellipsis")
+    for heading in ("time", "tokens in/out", "cost"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    offset, phase = 0.0, ""
+    for each in rounds:
+        if each.phase != phase:
+            phase = each.phase
+            table.add_row(Text(collapse(phase, _MAX_NAME), style="bold"))
+        bar = _draw_bar(offset, each.seconds, seconds)
+        cost = "" if each.cost is None else f"${each.cost:.4f}"
+        table.add_row(
+            f"{each.number}",
+            _describe_seconds(each.seconds),
+            _describe_tokens(each.usage),
+            cost,
+            Text(bar, style="cyan"),
+        )
+        for call in each.calls:
+            table.add_row(*_call_row(call, offset + (each.seconds or 0.0), seconds))
+        offset += _length(each)
+    table.add_section()
+    table.add_row("all", _describe_seconds(seconds or None), *sums)
+    return table
+
+
+def _call_row(call: CallSpan, offset: float, whole: float) -> list[Any]:
+    from rich.text import Text  # noqa: PLC0415  # rich costs 50 ms
+
+    style = _STYLES[call.state]
+    name = Text(f"  {collapse(call.name, _MAX_NAME)}")
+    bar = Text(_draw_bar(offset, call.seconds, whole), style=style)
+    state = call.state if call.state != "failed" else collapse(call.failure, _MAX_FAILURE)
+    return [name, _describe_seconds(call.seconds), "", "", bar, Text(state, style=style)]
+
+
+def _length(span: RoundSpan) -> float:
+    """The seconds of a round with its calls."""
+    if span.began_at is None or span.ended_at is None:
+        return 0.0
+    return max((span.ended_at - span.began_at).total_seconds(), 0.0)
+
+
+def _draw_bar(offset: float, seconds: float | None, whole: float) -> str:
+    if seconds is None or not whole:
+        return ""
+    begin = min(int(offset / whole * _BAR), _BAR - 1)
+    return " " * begin + "━" * max(1, min(round(seconds / whole * _BAR), _BAR - begin))
+
+
+def _describe_seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def _describe_tokens(usage: dict[str, int]) -> str:
+    return f"{usage.get('input', 0)}/{usage.get('output', 0)}" if usage else ""

@@ -1,0 +1,130 @@
+"""The rounds of a job, of its entries or its steps, with what each took."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.jobs.running import run_async
+
+from callboard import Agent, jobs, tool
+from callboard.coding.jobs.log import PhaseStarted, RoundMeasured
+from callboard.core import (
+    InvocationEnded,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    Usage,
+    error_result,
+)
+from callboard.jobs.database import VARIABLE
+from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
+from callboard.jobs.trace import TraceBuilder, describe_trace
+from callboard.testing import Call, ScriptedModel
+
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def at(seconds):
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def build(*steps):
+    builder = TraceBuilder()
+    for step in steps:
+        builder.feed(step)
+    return builder.rounds
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def fail() -> int:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+SCRIPT = [
+    [Usage(100, 10), Call("add", {"a": 1, "b": 2}), Call("fail", {})],
+    [Usage(200, 20), "Done."],
+]
+worker = Agent(
+    ScriptedModel(SCRIPT, profile={"prices": {"input": 1_000_000.0, "output": 0.0}}),
+    [add, fail],
+)
+
+
+@run_async
+async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
+    job = await jobs.submit(worker, "Go on.")
+    result = await job.result()
+    builder = TraceBuilder()
+    for entry in await job._store.read_entries(job.id):
+        builder.feed_entry(entry)
+    first, second = builder.rounds
+    assert [(each.usage, each.cost) for each in builder.rounds] == [
+        ({"input": 100, "output": 10}, 100.0),
+        ({"input": 200, "output": 20}, 200.0),
+    ]
+    assert result.cost == 300.0
+    assert [(each.name, each.state) for each in first.calls] == [("add", "done"), ("fail", "failed")]
+    assert first.calls[1].failure == "execution: ValueError: no luck"
+    times = [first.began_at, first.replied_at, *[each.ended_at for each in first.calls], second.began_at]
+    assert first.began_at <= first.replied_at <= first.calls[0].ended_at <= second.began_at <= second.replied_at
+    assert None not in times
+
+
+def test_a_direct_run_is_traced_by_its_steps():
+    first, second, third = build(
+        PhaseStarted("plan", 3),
+        RoundStarted(1),
+        InvocationEnded(0, "c1", "look", {}, "{}"),
+        ResultReady(error_result("c1", "not_found", "no such file")),
+        RoundMeasured(1, at(0), at(2), {"input": 5}, 0.5, {"c1": at(3)}),
+        RoundStarted(2),
+        RoundMeasured(2, at(3), at(4)),
+        PhaseStarted("write", 3),
+        RoundStarted(1),
+        InvocationEnded(0, "c1", "look", {}, "{}"),
+    )
+    assert [(each.number, each.phase, each.seconds) for each in (first, second, third)] == [
+        (1, "plan", 2.0),
+        (2, "plan", 1.0),
+        (3, "write", None),
+    ]
+    assert (first.calls[0].seconds, first.calls[0].state, first.calls[0].failure) == (
+        1.0,
+        "failed",
+        "not_found: no such file",
+    )
+    assert (third.calls[0].state, third.calls[0].seconds, third.ended_at) == ("open", None, None)
+    assert describe_trace([first])[0]["calls"][0]["seconds"] == 1.0
+
+
+def test_a_job_that_was_recorded_without_times_has_rounds():
+    rounds = build(
+        RoundStarted(1),
+        InvocationEnded(0, "c1", "look", {}, "{}"),
+        ResultReady(ResultCanister("x", invocation_id="c1")),
+        RoundStarted(2),
+    )
+    assert [(each.seconds, len(each.calls)) for each in rounds] == [(None, 1), (None, 0)]
+    assert [call.state for call in rounds[0].calls] == ["done"]
+
+
+def test_a_result_of_no_call_is_passed_over():
+    assert build(ResultReady(ResultCanister("x", invocation_id="c9"))) == []
+
+
+@pytest.mark.parametrize("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
+def test_what_a_model_says_is_not_taken_for_what_it_took(text):
+    from callboard.core import AssistantCanister
+
+    said = AssistantCanister(text, timestamp=at(1))
+    assert JobEntry(1, 1, encode_entry(said)).took is None
+    took = ReplyTook(at(0), {"input": 1}, 0.5)
+    entry = JobEntry(1, 1, encode_entry(MeasuredReply(said, took)))
+    assert (entry.took, entry.item) == (took, said)
