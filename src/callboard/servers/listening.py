@@ -1,4 +1,4 @@
-"""Make the socket that a server listens on.
+"""Make the socket that a server listens on, and tell its application when the process is told to stop.
 
 Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
 and those of `socket.create_server`, or made without a protocol, do not.
@@ -6,9 +6,14 @@ and those of `socket.create_server`, or made without a protocol, do not.
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
+import threading
+from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 from callboard.errors import CallerError
 
@@ -45,3 +50,25 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def call_at_signals(notify: Callable[[], None]) -> None:
+    """Call a function in this event loop when the process is told to stop, before its server's own handler runs.
+
+    A server waits for open responses, and only then tells its application that it ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.getsignal(number)
+        if not callable(before):
+            continue
+
+        def handle(
+            number: int, frame: FrameType | None, before: Callable[[int, FrameType | None], Any] = before
+        ) -> None:
+            loop.call_soon_threadsafe(notify)
+            before(number, frame)
+
+        signal.signal(number, handle)

@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,7 @@ from callboard.core import (
 )
 from callboard.jobs.entries import JobEntry, encode_entry
 from callboard.jobs.handle import JobEvent
-from callboard.jobs.job import Approval
+from callboard.jobs.job import Approval, JobSummary
 from callboard.jobs.streams import PIECES
 from callboard.servers.agui import AguiEncoder
 
@@ -155,6 +156,36 @@ def test_how_a_run_ends(state, kind, outcome):
     assert (end.get("outcome") or {}).get("type") == outcome
     if state == "failed":
         assert (end["message"], end["code"]) == ("come back", "overloaded")
+
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def row(state, **fields):
+    times = {"created_at": NOW, "updated_at": NOW}
+    return JobSummary(id="job", kind="agent", state=state, model="m", **times, **fields)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "outcome"),
+    [
+        ("completed", "RUN_FINISHED", "success"),
+        ("cancelled", "RUN_FINISHED", "cancelled"),
+        ("failed", "RUN_ERROR", None),
+        ("interrupted", "RUN_ERROR", None),
+    ],
+)
+def test_how_a_job_ends(state, kind, outcome):
+    """What it had used before the run is not the run's."""
+    before = row("pending", usage={"input": 10, "output": 3})
+    client = show(encode([before, row(state, error="it broke", usage={"input": 15, "output": 4, "cached": 2})]))
+    assert client.end["type"] == kind
+    assert (client.end.get("outcome") or {}).get("type") == outcome
+    usage = {"model": "m", "inputTokens": 5, "outputTokens": 1, "totalTokens": 6, "cachedInputTokens": 2}
+    assert client.end["usage"] == [usage]
+    if kind == "RUN_ERROR":
+        assert (client.end["message"], client.end["code"]) == ("it broke", state)
+    assert [each["value"]["state"] for each in client.customs] == ["pending", state]
 
 
 def test_a_run_within_the_run_is_a_subagent():

@@ -1,9 +1,11 @@
 """Runs over HTTP: RunAgentInput in, events out, and what becomes of a run whose client leaves."""
 
+import asyncio
 import base64
 import json
 from contextlib import asynccontextmanager
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -11,8 +13,10 @@ from starlette.testclient import TestClient
 from tests.servers.agui.agui_client import Client, check_schema
 from tests.servers.agui.crew import clerk
 
-from callboard.servers.agui.endpoint import AguiExtension
+from callboard.servers.agui import AguiEncoder
+from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, stream_frames
 from callboard.servers.agui.service import AguiService, OwnJobs
+from callboard.servers.agui.thread_runs import AguiRun
 from callboard.servers.gateway.auth import Authenticator, digest
 from callboard.servers.gateway.request_body import ByteBudget
 from callboard.servers.gateway.settings import GatewayLimits, GatewaySettings
@@ -274,7 +278,7 @@ def test_what_is_no_json_and_which_agents_there_are(server):
     assert (missing.status_code, "there are clerk" in missing.text) == (404, True)
 
 
-def test_who_may_ask(server):
+def test_who_may_ask_and_from_which_pages(server):
     thread = Thread(server, "keys")
     thread.ask("a room")
     (interrupt,) = thread.end["outcome"]["interrupts"]
@@ -295,3 +299,41 @@ def test_hostile_identifiers_find_nothing(server):
         body = Thread(server, "hostile").body(messages=[{"id": "u", "role": "user", "content": "x"}])
         entry = {"interruptId": name, "status": "resolved", "payload": {"approved": True}}
         assert server.post("/agui", content=json.dumps({**body, "resume": [entry]})).status_code == 400
+
+
+class SilentService:
+    """Follows a run of which nothing comes but its beginning; `failure` is what comes behind that."""
+
+    def __init__(self, failure=None):
+        self.failure = failure
+
+    async def follow(self, run):
+        yield run.encoder.start()
+        for _ in range(50):
+            yield []
+        if self.failure is not None:
+            raise self.failure
+
+
+async def read_frames(service, closing):
+    run = AguiRun(SimpleNamespace(id="job"), 0, AguiEncoder("t", "r"))
+    return [each async for each in stream_frames(service, run, closing)]
+
+
+def test_a_silent_stream_says_that_it_goes_on():
+    frames = asyncio.run(read_frames(SilentService(), asyncio.Event()))
+    assert frames[1:] == [HEARTBEAT]
+
+
+def test_a_stream_ends_with_its_server():
+    closing = asyncio.Event()
+    closing.set()
+    frames = asyncio.run(read_frames(SilentService(), closing))
+    assert json.loads(frames[-1][6:])["code"] == "server_stopped"
+
+
+def test_what_fails_behind_the_beginning_is_an_event(caplog):
+    frames = asyncio.run(read_frames(SilentService(RuntimeError("secret")), asyncio.Event()))
+    assert json.loads(frames[-1][6:])["code"] == "internal_error"
+    assert b"secret" not in b"".join(frames)
+    assert "its job job goes on" in caplog.text

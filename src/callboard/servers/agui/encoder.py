@@ -142,6 +142,11 @@ class AguiEncoder:
         end = self._ENDS[self._state or _WHY[why]]
         return [*events, end(self)]
 
+    def fail(self, message: str, code: str) -> list[AguiEvent]:
+        """The ends of all that goes on, and an error of ours in the place of the run's end."""
+        self._state, self._message, self._code = "failed", message, code
+        return self.finish("cut")
+
     def _feed(self, item: Item) -> list[AguiEvent]:
         watch = self._WATCHED.get(type(item))
         if watch is not None:

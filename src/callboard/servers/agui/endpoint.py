@@ -8,6 +8,7 @@ a client that leaves stops nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
@@ -21,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallboardError, CallerError
-from callboard.servers.agui.events import encode_event
+from callboard.servers.agui.events import AguiEvent, encode_event
 from callboard.servers.agui.run_input import read_run_input
 from callboard.servers.agui.service import AguiService
 from callboard.servers.agui.thread_runs import AguiRun
@@ -31,6 +32,7 @@ from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import BudgetShare, ByteBudget, read_body, read_json
 from callboard.servers.gateway.response_stream import send_json
 from callboard.servers.gateway.settings import GatewayLimits
+from callboard.servers.listening import call_at_signals
 
 log = logging.getLogger("callboard.agui")
 
@@ -61,7 +63,9 @@ class AguiExtension:
         origins: Sequence[str] = (),
     ) -> None:
         self._service = service
-        self._endpoint: ASGIApp = AguiEndpoint(service, authenticator, limits, budget)
+        self._closing = asyncio.Event()
+        """Set when the server is told to stop: a run may take longer than anybody wants to wait."""
+        self._endpoint: ASGIApp = AguiEndpoint(service, authenticator, limits, budget, self._closing)
         self._methods = ["POST"]
         if origins:
             self._methods = ["POST", "OPTIONS"]
@@ -71,6 +75,7 @@ class AguiExtension:
 
     async def __aenter__(self) -> Self:
         await self._service.__aenter__()
+        call_at_signals(self._closing.set)
         return self
 
     async def __aexit__(
@@ -87,9 +92,15 @@ class AguiEndpoint:
     """Answers one request with the run that it asks for."""
 
     def __init__(
-        self, service: AguiService, authenticator: Authenticator, limits: GatewayLimits, budget: ByteBudget
+        self,
+        service: AguiService,
+        authenticator: Authenticator,
+        limits: GatewayLimits,
+        budget: ByteBudget,
+        closing: asyncio.Event,
     ) -> None:
         self._service = service
+        self._closing = closing
         self._authenticator = authenticator
         self._limits = limits
         self._budget = budget
@@ -102,7 +113,7 @@ class AguiEndpoint:
                 owner = self._authenticator.owner(caller, token)
                 run = await self._begin(Request(scope).path_params.get("agent", ""), owner, headers, receive)
                 response = StreamingResponse(
-                    _frames(self._service, run), headers=_HEADERS, media_type="text/event-stream"
+                    stream_frames(self._service, run, self._closing), headers=_HEADERS, media_type="text/event-stream"
                 )
                 await response(scope, receive, send)
         except HttpError as error:
@@ -124,16 +135,23 @@ class AguiEndpoint:
                 raise HttpError("store_unavailable", "the store of jobs does not answer") from None
 
 
-async def _frames(service: AguiService, run: AguiRun) -> AsyncGenerator[bytes]:
-    """The frames of a run. What fails is its last event: the status was sent already."""
+async def stream_frames(service: AguiService, run: AguiRun, closing: asyncio.Event) -> AsyncGenerator[bytes]:
+    """The frames of a run. What fails is its last event, since the status was sent already: so does a server that stops."""
     silent = 0
     try:
         async for events in service.follow(run):
             silent = 0 if events else silent + 1
             if events:
-                yield b"".join([b"data: %b\n\n" % encode_event(each) for each in events])
+                yield _frame(events)
             elif silent % _LOOKS == 0:
                 yield HEARTBEAT
+            if closing.is_set():
+                yield _frame(run.encoder.fail("the server stops; the job goes on when it is back", "server_stopped"))
+                return
     except Exception:
         log.exception("a run could not be followed; its job %s goes on", run.job.id)
-        yield b"".join([b"data: %b\n\n" % encode_event(each) for each in run.encoder.finish("cut")])
+        yield _frame(run.encoder.fail("the run cannot be followed; its job goes on", "internal_error"))
+
+
+def _frame(events: list[AguiEvent]) -> bytes:
+    return b"".join([b"data: %b\n\n" % encode_event(each) for each in events])

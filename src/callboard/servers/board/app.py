@@ -9,13 +9,11 @@ Law: a route that changes something takes POST alone, and only with the token of
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -34,6 +32,7 @@ from callboard.servers.board.login import Login
 from callboard.servers.board.pages import PAGES, BoardPage
 from callboard.servers.board.static import send_asset
 from callboard.servers.board.templating import now, render
+from callboard.servers.listening import call_at_signals
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -89,7 +88,7 @@ class Board:
     async def __aenter__(self) -> Self:
         if self.parts.traffic is not None:
             await self._resources.enter_async_context(self.parts.traffic)
-        _call_at_signals(self.closing.set)
+        call_at_signals(self.closing.set)
         return self
 
     async def __aexit__(
@@ -234,25 +233,3 @@ async def _lead_to_board(_: Request) -> Response:
 
 async def _add_slash(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/", 303)
-
-
-def _call_at_signals(notify: Callable[[], None]) -> None:
-    """Call a function in this event loop when the process is told to stop, before its server's own handler runs.
-
-    A server waits for open responses, and only then tells its application that it ends.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before = signal.getsignal(number)
-        if not callable(before):
-            continue
-
-        def handle(
-            number: int, frame: FrameType | None, before: Callable[[int, FrameType | None], Any] = before
-        ) -> None:
-            loop.call_soon_threadsafe(notify)
-            before(number, frame)
-
-        signal.signal(number, handle)
