@@ -4,12 +4,15 @@ import re
 
 import pytest
 
+from callboard.coding.jobs.log import PhaseEnded, PhaseStarted
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,
     Note,
     ReasoningContent,
     ResultCanister,
+    RoundStarted,
+    SupervisorCanister,
     TextPiece,
     ToolError,
     UserCanister,
@@ -22,8 +25,8 @@ CALL = InvocationCanister(identifier="call_1", name="deploy", arguments={"to": "
 DIFF = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 
 
-async def begin(store, **fields):
-    job = await store.create("agent", **{"description": "Ship it", "items": [UserCanister("Ship it")], **fields})
+async def begin(store, kind="agent", **fields):
+    job = await store.create(kind, **{"description": "Ship it", "items": [UserCanister("Ship it")], **fields})
     return await store.claim(job.id, 1, "worker")
 
 
@@ -89,6 +92,30 @@ def test_a_diff_is_seen_line_by_line(run, job_store, browser):
     assert page.count('<span class="line removed">-    return a - b\n</span>') == 2
     assert page.count('<span class="line added">+    return a + b\n</span>') == 2
     assert "calc.py" in visible(page)
+
+
+def test_rounds_are_counted_through_the_job(run, job_store, browser):
+    async def make(store):
+        claim = await begin(store, kind="debug")
+        for number, phase in enumerate(["reproduce", "fix"], 1):
+            steps = [PhaseStarted(phase, 10), SupervisorCanister("Long. " * 200), RoundStarted(1)]
+            await claim.append(
+                [*steps, AssistantCanister(f"in {phase}"), PhaseEnded(phase, ("a test",))], rounds=number
+            )
+        return claim
+
+    page = browser.get(f"/board/jobs/{run(make, job_store).job.id}").text
+    assert re.findall(r"<h3>(.*?)</h3>", page) == ["Round 1", "Phase reproduce", "Round 2", "Phase fix"]
+    assert page.count("<details><summary>Long. ") == 2
+    assert "fix: a test" in visible(page)
+
+
+def test_an_edit_is_seen_as_what_goes_and_what_comes(run, job_store, browser):
+    arguments = {"path": "calc.py", "old": "return a - b", "new": "return a + b"}
+    edit = InvocationCanister(identifier="c1", name="file", arguments=arguments, raw="")
+    page = browser.get(f"/board/jobs/{run(make_ended, job_store, edit).job.id}").text
+    assert '<span class="line removed">return a - b' in page
+    assert '<span class="line added">return a + b' in page
 
 
 def test_a_refusal_is_marked(run, job_store, browser):

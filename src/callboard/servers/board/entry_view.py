@@ -73,8 +73,14 @@ def show_arguments(arguments: Mapping[str, Any] | None) -> Sequence[ShownArgumen
     shown = []
     for name, value in (arguments or {}).items():
         text = make_visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        shown.append(ShownArgument(make_visible(name), text, split_diff(text) if is_diff(text) else ()))
+        shown.append(ShownArgument(make_visible(name), text, _argument_lines(name, text)))
     return shown
+
+
+def _argument_lines(name: str, text: str) -> Sequence[DiffLine]:
+    if name in _SIDES:
+        return [DiffLine(_SIDES[name], line) for line in text.split("\n")]
+    return split_diff(text) if is_diff(text) else ()
 
 
 def read_object(text: str) -> dict[str, Any] | None:
@@ -102,11 +108,15 @@ class EntryView:
         self._open: dict[str, EntryBlock] = {}
         self._names: dict[str, str] = {}
         """The names of the calls that were seen."""
+        self._round = 0
 
     def feed(self, entry: JobEntry, /) -> list[Markup]:
         """The article of an entry; nothing for one that says nothing to a person."""
         self._blocks = []
         self._open = {}
+        if entry.round > self._round:
+            self._round = entry.round
+            self._add(EntryBlock("step", f"Round {entry.round}"))
         item = entry.item
         for event in self._encoder.feed(entry):
             handler = self._HANDLERS.get(type(event))
@@ -163,7 +173,9 @@ class EntryView:
         self._add(EntryBlock("result", name, _content_text(event.content), error=error))
 
     def _on_step(self, event: events.StepStartedEvent) -> None:
-        self._add(EntryBlock("step", event.step_name))
+        # Rounds are counted through the job, as the list of rounds does; each phase begins anew.
+        if not event.step_name.startswith("round "):
+            self._add(EntryBlock("step", event.step_name.capitalize()))
 
     def _on_custom(self, event: events.CustomEvent) -> None:
         row = _NOTES.get(event.name)
@@ -232,6 +244,8 @@ def _join_words(*words: Any) -> str:
 
 
 _TITLES: Final = {"assistant": "Model", "user": "User", "system": "Instructions", "refusal": "Model refuses"}
+_SIDES: Final = {"old": "removed", "old_string": "removed", "new": "added", "new_string": "added"}
+"""How the arguments of edits are seen."""
 _NOTES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "callboard.note": ("Note", lambda value: _join_words(value["kind"], value["text"])),
     "callboard.notice": ("Callboard", lambda value: value["text"]),

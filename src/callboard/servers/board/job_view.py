@@ -126,7 +126,8 @@ def _describe(value: Any) -> str:
         case list():
             return "\n".join([_describe(each) for each in value])
         case dict():
-            return ", ".join([f"{name} {_describe(each)}" for name, each in value.items() if each not in (None, "")])
+            fields = [f"{name}: {_describe(each)}" for name, each in value.items() if each not in (None, "")]
+            return ("\n" if any("\n" in each for each in fields) else ", ").join(fields)
         case _:
             return str(to_builtins(value))
 

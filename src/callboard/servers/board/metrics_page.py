@@ -38,6 +38,7 @@ def metrics_route(board: Board) -> Route:
             return PlainTextResponse("figures are for this machine alone\n", 403)
         counts: Mapping[str, int] = {}
         with suppress(CallboardError):  # it shows no jobs, or the database is away
+            await board.open()
             counts = await board.jobs.store.database.read(count_open_jobs)
         registry = CollectorRegistry()
         registry.register(JobStates(lambda: counts))
