@@ -1,6 +1,6 @@
 """What does a gateway cost between a client and its backend, and what do its peers?
 
-usage: python -m bench.gateway [--quick] [--json] [--no-peers]
+usage: python -m bench.gateway [--quick] [--json] [--no-peers] [--board]
 
 One backend, one client, and between them one gateway after the other, in turns: callboard, codex-relay, llm-rosetta
 and litellm as `callboard serve` and their own commands start them, and nothing at all (direct). Clients ask over
@@ -19,6 +19,9 @@ own reading and writing.
 
 On Linux with two cores or more the gateways have one core, backend and client another. WRONG stands where the text
 that arrived is not the backend's, LATE where it took too long.
+
+With --board only this is measured: CPU microseconds of the gateway for a request, without the board and with it while
+nobody looks (bench/relays/board.py).
 """
 
 import argparse
@@ -38,7 +41,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 from bench.contenders import row, shown
-from bench.relays import FRONTS, PINS, RELAYS, Front, Process, started
+from bench.relays import FRONTS, PINS, RELAYS, Front, Process, board, started
 from bench.relays.backend import text
 from bench.relays.calls import ARGUMENTS, PIECE, weights
 from bench.relays.client import Connection, Reply
@@ -268,6 +271,14 @@ def figures(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str
     return {"cores": [sorted(theirs), sorted(ours)], "rows": rows, "calls": calls}
 
 
+def board_figures(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    theirs, ours = cores()
+    with started(lambda port, _: [sys.executable, "-m", "bench.relays.backend", str(port)], ours) as backend:
+        if theirs:
+            os.sched_setaffinity(0, theirs)
+        return {"board": uvloop.run(board.measure(backend.url, 1 if options.quick else 200, say))}
+
+
 def tables(found: dict[str, Any]) -> None:
     columns = {"whole": 2, "+whole": 2, "five": 2, "+five": 2, "first": 2, "pieces/s": 0, "MB": 0, "MB, end": 0}
     table("", columns, found["rows"])
@@ -291,12 +302,18 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one short turn, whose figures mean nothing")
     parser.add_argument("--json", action="store_true", help="all figures as JSON")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="measure them too")
+    parser.add_argument("--board", action="store_true", help="only what the board costs while nobody looks")
     options = parser.parse_args()
-    found = figures(options, (lambda _: None) if options.json else partial(print, flush=True))
+    measured = board_figures if options.board else figures
+    found = measured(options, (lambda _: None) if options.json else partial(print, flush=True))
     if options.json:
         print(json.dumps(found, ensure_ascii=False, indent=1))
+    elif options.board:
+        table("CPU µs a request", {"off": 0, "on": 0, "%": 2, "requests": 0}, found["board"])
     else:
         tables(found)
+    if options.board:
+        return 0
     ours = [each for name, each in found["rows"].items() if name.startswith(("direct", "callboard"))]
     return int(any(WRONG in each.values() or LATE in each.values() or each["slow"]["failed"] for each in ours))
 

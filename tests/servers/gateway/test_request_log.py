@@ -7,8 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
-from callboard.core import InvocationEnded, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.core import InvocationEnded, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
+from callboard.servers.gateway.replay import read_events
 from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, RequestLog
 from callboard.servers.gateway.request_view import view_request, view_row
 from callboard.testing import FakeBackend, Silence, StatusReply
@@ -49,7 +50,7 @@ def test_what_is_kept_of_a_request(serving, logged, path, stream):
     assert msgspec.json.decode(entry.body.join()).items() >= {}.items()
     assert [reply.plan.mode.name for reply in entry.replies] == ["native"]
     assert b"Hello" in entry.replies[0].body.join().replace(b'Hell"', b"Hello")
-    assert "".join([e.text for batch in entry.batches for e in batch if isinstance(e, TextPiece)]) == (
+    assert "".join([e.text for e in read_events(entry.replies[0]) if isinstance(e, TextPiece)]) == (
         "Hello, who is there?"
     )
     assert entry.end == ReplyEnded("stop")
@@ -111,7 +112,7 @@ def test_a_clients_own_key_is_not_kept(serving, logged):
 def everything(entry):
     """All that a log's entry holds and that its pages show, as one text."""
     held = [entry.body.join(), entry.answer.join(), *[reply.body.join() for reply in entry.replies]]
-    return f"{held} {entry.batches} {entry.end} {entry.key} {view_request(entry)}"
+    return f"{held} {entry.notes} {entry.end} {entry.key} {view_request(entry)}"
 
 
 def test_refusals_of_the_gateway_are_there_too(serving, logged):
@@ -134,7 +135,7 @@ def test_what_a_row_counts(serving, logged):
     row = view_row(entry)
     assert (row.recovered, row.input, row.output, row.end) == (1, 7, 5, "invocations")
     assert (row.mode, row.wire, row.backend) == ("native", "chat", entry.backend)
-    assert any(isinstance(event, InvocationEnded) for batch in entry.batches for event in batch)
+    assert any(isinstance(event, InvocationEnded) for event in read_events(entry.replies[0]))
     assert view_row(entry) is row  # made once
 
 
@@ -166,10 +167,10 @@ def test_bytes_are_bounded_and_a_request_that_has_gone_takes_no_more():
     cost = log.cost
     first.set_body(b"x" * 10_000)
     first.add_sent(b"x" * 10_000)
-    first.add_events([TextPiece("x")])
+    first.add_note(Note("alert", "x"))
     first.finish(200, 0.1)
     assert log.cost == cost
-    assert not first.batches
+    assert not first.answer.chunks
     second.add_sent(b"x" * 90_000)
     assert (len(log), log.cost) == (0, 0)
 

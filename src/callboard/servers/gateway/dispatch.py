@@ -135,7 +135,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                 async for batch in batches:
                     if not (events := redaction.feed(_set_failure_code(batch, backend, record))):
                         continue
-                    record.add_events(events)
+                    record.add_notes(events)
                     recorder.feed(events)
                     events = mark_signatures(events, record.front, backend.settings.wire)
                     if call_logger is not None:

@@ -49,6 +49,8 @@ _BACKEND_STATUSES = {"timeout": 504, "too_large": 502}
 _MAX_NAME = 100
 """Characters of a field's name in the log."""
 
+_NO_SECRETS = Redactor()
+
 Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 
@@ -77,7 +79,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """The key that the client sent."""
     journal: ReplyJournal | None = None
     """Of a reply that goes on after its process died; only rounds of tools need one."""
-    redactor: Redactor = msgspec.field(default_factory=Redactor)
+    redactor: Redactor = _NO_SECRETS
     backend_name: str = ""
     """The backend that was asked last."""
     status: int = 0
@@ -131,16 +133,20 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         """Called with each answer of a backend."""
         return None if self.log_entry is None else partial(self.log_entry.open_reply, record=self)
 
-    def add_events(self, events: list[Event]) -> None:
+    def add_notes(self, events: Sequence[Event]) -> None:
         """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
         self.costs.feed(events)
-        if self.log_entry is not None:
-            self.log_entry.add_events(events)
         self.add_lost_fields(untranslated_fields(events, self.front))
         for event in events:
-            if type(event) is Note and event.code in ("quotation", "incomplete"):
-                (self.quotations if event.code == "quotation" else self.incomplete).append(event.text)
-                log.warning("%s: %s", self.backend_name, event.text)
+            if type(event) is Note:
+                self._add_note(event)
+
+    def _add_note(self, note: Note) -> None:
+        if self.log_entry is not None:
+            self.log_entry.add_note(note)
+        if note.code in ("quotation", "incomplete"):
+            (self.quotations if note.code == "quotation" else self.incomplete).append(note.text)
+            log.warning("%s: %s", self.backend_name, note.text)
 
     def set_end(self, events: Sequence[Event]) -> None:
         """Look for the end of the reply in the last events of a batch."""

@@ -1,8 +1,9 @@
 """The last requests of this process, in memory, so that a person can look at them.
 
-While a request is answered, only references are kept: to the bytes that came and went, to the events, to what reads
-the backend's bytes. Nothing is decoded, counted or written as text before somebody looks (`request_view`). The bytes
-are kept in place of a second set of objects because Python's garbage collector does not look through them.
+While a request is answered, only references are kept: to the bytes that came and went, and to what reads the backend's
+bytes. Nothing is decoded, counted or written as text before somebody looks (`request_view`); the events are read again
+then (`replay`). To keep the events themselves would cost a long stream a tenth of its time: thousands of objects that are
+not freed at once are memory that the next reply cannot use.
 
 Laws: at most `max_requests` and about `max_bytes` are held, the oldest go first, and a request that has gone takes no
 more room while it is still answered. No header of a client or a backend is kept but the client's name for itself, and
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Event, ReplyEnded, ReplyFailed, Request, Usage
+from callboard.core import Note, ReplyEnded, ReplyFailed, Request, Usage
 from callboard.modes import Plan
 from callboard.servers.gateway.redaction import Redactor, is_placeholder
 
@@ -40,10 +41,7 @@ _MAX_OWNER: Final = len("client-") + 8
 """Characters of an owner without a name: enough to tell clients apart."""
 _BODY_FACTOR: Final = 4
 """What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
-_REPLY_FACTOR: Final = 2
-"""What a reply takes for each of its bytes: itself, and the texts of its events."""
-_EVENT_BYTES: Final = 96
-"""What an event takes besides its text."""
+_MAX_NOTES: Final = 100
 _ENTRY_BYTES: Final = 2048
 _TICK: Final = 1e-6
 """Seconds between two requests at least, so that their times can be told apart and are cursors."""
@@ -117,8 +115,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     request: Request | None = None
     """The whole conversation, also where the body has its end only."""
     replies: list[RecordedReply] = []
-    batches: list[list[Event]] = []
-    """What the backends' replies mean, as far as it was passed on to the client's encoder."""
+    notes: list[Note] = []
+    """What was done on the way. All other events are read again from the replies' bytes."""
     answer: CutBytes = msgspec.field(default_factory=CutBytes)
     """The body of what the client got."""
     status: int = 0
@@ -183,14 +181,13 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
         def add(chunk: bytes) -> None:
             if not self.is_gone:
-                self._charge(_REPLY_FACTOR * body.add(chunk))
+                self._charge(body.add(chunk))
 
         return add
 
-    def add_events(self, events: list[Event]) -> None:
-        if not self.is_gone:
-            self.batches.append(events)
-            self._charge(_EVENT_BYTES * len(events))
+    def add_note(self, note: Note) -> None:
+        if len(self.notes) < _MAX_NOTES:
+            self.notes.append(note)
 
     def add_sent(self, data: bytes) -> None:
         """Bytes have been written to the client."""
@@ -214,7 +211,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         """It is no longer in the log: let go of what it holds."""
         self.is_gone = True
         self.request = self.record = self.view = None
-        self.body, self.answer, self.replies, self.batches = CutBytes(), CutBytes(), [], []
+        self.body, self.answer, self.replies, self.notes = CutBytes(), CutBytes(), [], []
 
     def _charge(self, cost: int) -> None:
         self.cost += cost
@@ -229,7 +226,6 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         mask = Redactor([token]).text
         for each in bodies:
             each.chunks = [mask(each.join().decode(errors="surrogateescape")).encode(errors="surrogateescape")]
-        self.batches = []  # the raw bytes mean the same, without the key
         if isinstance(self.end, ReplyFailed):
             self.end = replace(self.end, message=mask(self.end.message), excerpt=mask(self.end.excerpt))
 

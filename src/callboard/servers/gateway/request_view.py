@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from callboard.core import Event, InvocationStarted, Note, ReplyFailed, encode_line
+from callboard.core import Event, InvocationStarted, ReplyFailed, encode_line
 from callboard.servers.gateway.failure_labels import label_failures
 from callboard.servers.gateway.redaction import MASK, Redactor
 from callboard.servers.gateway.replay import hides_secret, read_as_dialect, read_events, redact_events
@@ -74,8 +74,12 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
     record, reply = entry.record, entry.replies[-1] if entry.replies else None
-    events = [event for batch in entry.batches for event in batch]
-    notes = [event for event in events if isinstance(event, Note)]
+    events: list[Event] = []
+    recovered = 0
+    for each in entry.replies:
+        events = read_events(each, is_whole=_is_whole(entry, each))
+        recovered += sum([isinstance(event, InvocationStarted) and event.found_in != "wire" for event in events])
+    notes = entry.notes
     usage = entry.usage if record is None else record.usage
     dropped = (*entry.dropped, *entry.lost_fields) if record is None else (*record.dropped, *record.lost_fields)
     end, why = _describe_end(entry)
@@ -102,7 +106,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         dropped=tuple([truncate(mask(each), _MAX_NOTE) for each in dropped[:50]]),
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
-        recovered=sum([isinstance(event, InvocationStarted) and event.found_in != "wire" for event in events]),
+        recovered=recovered,
         labels=() if entry.request is None else tuple(label_failures(entry.request, events)),
         again_of=entry.again_of,
         variant=entry.variant,

@@ -28,6 +28,7 @@ from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.replay import make_vector, read_canisters, read_events
+from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
 from callboard.servers.gateway.response_stream import Message, respond
@@ -48,8 +49,6 @@ log = logging.getLogger("callboard.gateway")
 
 MAX_REPEATED: Final = 4
 """Requests that are asked again at once."""
-_STEP: Final = 25
-"""Rows that are made before other requests have their turn."""
 
 
 class Traffic:
@@ -75,11 +74,11 @@ class Traffic:
     async def rows(self) -> list[RequestRow]:
         """The rows of the log, the newest first."""
         rows: list[RequestRow] = []
-        for count, entry in enumerate(list(self._log.newest()), 1):
+        for entry in list(self._log.newest()):
+            if entry.view is None:
+                await asyncio.sleep(0)  # others have their turn before each row that is made
             if not entry.is_gone:
-                rows.append(view_row(entry))
-            if not count % _STEP:
-                await asyncio.sleep(0)
+                rows.append(await run_in_thread_if_large(entry.cost, partial(view_row, entry)))
         return rows
 
     async def overview(self) -> Overview:
@@ -92,11 +91,13 @@ class Traffic:
 
     async def view(self, identifier: str) -> RequestView:
         """One request. Raises CallerError where it is not in the log."""
-        return view_request(self._entry(identifier))
+        entry = self._entry(identifier)
+        return await run_in_thread_if_large(entry.cost, partial(view_request, entry))
 
     async def read_as(self, identifier: str, place: int, dialect: str) -> tuple[str, ...]:
         """The events that another dialect would have read of the `place`th answer. Raises CallerError."""
-        return view_dialect(self._entry(identifier), place, dialect)
+        entry = self._entry(identifier)
+        return await run_in_thread_if_large(entry.cost, partial(view_dialect, entry, place, dialect))
 
     async def backends(self) -> list[BackendState]:
         now = monotonic()

@@ -1,0 +1,105 @@
+"""What the board costs the gateway while nobody looks: the same requests with its log of requests and without it.
+
+CPU time of the gateway for a request, in one process in which every few requests the log is switched on or off: other
+load on the machine, and what the processor's caches hold, fall on both alike. Of all such turns the tenth fastest in a
+hundred counts, since other load only ever adds. The log is full before anything is counted, so that each request that is
+added to it pushes one out.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bench.relays import FRONTS
+from starlette.types import ASGIApp
+
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.app import ReplyEndpoint, application
+from callboard.servers.gateway.request_log import MAX_REQUESTS
+
+
+class Kind(NamedTuple):
+    """One kind of request, and how many follow one another before the log is switched."""
+
+    model: str
+    stream: bool
+    count: int
+
+
+KINDS = {
+    "whole": Kind("text-5", False, 20),
+    "stream of 5 pieces": Kind("text-5", True, 20),
+    "stream of 2,000 pieces": Kind("text-2000", True, 2),
+}
+
+
+class _NoRoutes:
+    """An extension of the gateway that shows nothing; there is a log where there is an extension."""
+
+    def routes(self) -> list[Any]:
+        return []
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+async def ask(app: ASGIApp, body: bytes) -> None:
+    """One request as a server passes it on."""
+    path = FRONTS["responses"].path
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost"), (b"user-agent", b"bench/1.0")]
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "root_path": "",
+        "query_string": b"", "headers": headers, "state": {},
+    }  # fmt: skip
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    statuses = []
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    if statuses != [200]:
+        raise OSError(f"the gateway answered {statuses}")
+
+
+async def measure(backend: str, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """For each kind of request: CPU microseconds without and with the log, and the difference in %."""
+    settings = GatewaySettings(backends=(BackendSettings(url=f"{backend}/v1"),))
+    app = application(settings, lambda _: _NoRoutes())
+    log = app.state.services.request_log
+    endpoints = [route.app for route in app.routes if isinstance(getattr(route, "app", None), ReplyEndpoint)]
+
+    async def spend(body: bytes, count: int, *, on: bool) -> float:
+        for endpoint in endpoints:
+            endpoint._request_log = log if on else None  # noqa: SLF001  # the one way to switch it
+        before = time.process_time()
+        for _ in range(count):
+            await ask(app, body)
+        return (time.process_time() - before) / count * 1e6
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 1000)  # as the gateway's server does
+    figures = {}
+    async with app.router.lifespan_context(app):
+        for name, kind in KINDS.items():
+            say(f"# {name}")
+            body = FRONTS["responses"].body(kind.model, stream=kind.stream)
+            await spend(body, MAX_REQUESTS + 20 if rounds > 1 else 2, on=True)
+            costs: dict[bool, list[float]] = {False: [], True: []}
+            for number in range(rounds):
+                for on in (bool(number % 2), not number % 2):
+                    costs[on].append(await spend(body, kind.count, on=on))
+            off, on = (sorted(costs[each])[rounds // 10] for each in (False, True))
+            figures[name] = {"off": off, "on": on, "%": 100 * (on - off) / off}
+            figures[name]["requests"] = float(2 * kind.count * rounds)
+    return figures
