@@ -121,18 +121,16 @@ def make_parts(streams: JobStreams) -> BoardParts:
     return BoardParts(jobs=partial(JobClient, embedded=False, streams=streams), start_worker=_start_worker)
 
 
-def extend_gateway(hosts: Collection[str], services: Services) -> Board:
-    """The board of a gateway's worker."""
+def extend_gateway(hosts: Collection[str], directory: str, services: Services) -> Board:
+    """The board of a gateway's worker; in the `directory` the workers of one gateway meet, "" for the only one."""
     from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
     from callboard.servers.board.app import Board  # noqa: PLC0415
     from callboard.servers.board.login import Login  # noqa: PLC0415
+    from callboard.servers.gateway.worker_traffic import open_traffic  # noqa: PLC0415
 
     parts = make_parts(services.background.jobs.streams)
-    if services.request_log is not None:
-        from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
-
-        parts = replace(parts, traffic=Traffic(services.gateway, services.request_log), keep_test=keep_reply)
-    return Board(parts, Login(), hosts)
+    traffic = open_traffic(services, directory)
+    return Board(replace(parts, traffic=traffic, keep_test=keep_reply), Login(), hosts)
 
 
 def _show(options: BoardOptions, url: str, link: str) -> None:

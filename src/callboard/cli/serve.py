@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -210,8 +212,6 @@ def serve(options: ServeOptions) -> None:
             pull_with_progress(each.local)
     if settings.has_budgets and not settings.store:
         typer.echo("callboard: what requests cost is kept in memory: a restart begins anew; --store keeps it", err=True)
-    extend = _make_extend(options)
-    asyncio.run(_warn_of_backends(settings))
 
     def ready(url: str) -> None:
         names = [f"local:{each.local}" if each.local else each.name or each.display_url for each in settings.backends]
@@ -226,12 +226,28 @@ def serve(options: ServeOptions) -> None:
         private_key=options.private_key,
         workers=options.workers,
     )
-    serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
+    with _make_directory(options) as directory:
+        extend = _make_extend(options, directory)
+        asyncio.run(_warn_of_backends(settings))
+        serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
 
 
-def _make_extend(options: ServeOptions) -> Extend | None:
+@contextmanager
+def _make_directory(options: ServeOptions) -> Generator[str]:
+    """Where the workers of a gateway with a board ask each other for their requests; "" where there is nobody to ask.
+
+    It is for this user alone, and in the system's directory of temporary files, for the name of a socket is short.
+    """
+    if not options.board or options.workers == 1:
+        yield ""
+        return
+    with TemporaryDirectory(prefix="callboard-", ignore_cleanup_errors=True) as directory:
+        yield directory
+
+
+def _make_extend(options: ServeOptions, directory: str) -> Extend | None:
     """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
-    makers = [_extend_by_board(options)] if options.board else []
+    makers = [_extend_by_board(options, directory)] if options.board else []
     if options.agui:
         from callboard.cli.agui import check_agents, extend_gateway_by_agui  # noqa: PLC0415  # not for --help
 
@@ -244,7 +260,7 @@ def _make_extend(options: ServeOptions) -> Extend | None:
     return partial(make_group, tuple(makers))
 
 
-def _extend_by_board(options: ServeOptions) -> Extend:
+def _extend_by_board(options: ServeOptions, directory: str) -> Extend:
     """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
     from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
     from callboard.extras import require_extra  # noqa: PLC0415
@@ -252,7 +268,8 @@ def _extend_by_board(options: ServeOptions) -> Extend:
     require_extra("board")
     from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above
 
-    return partial(extend_gateway, tuple(board_hosts(options.host, options.board_url, option="--board-url")))
+    hosts = tuple(board_hosts(options.host, options.board_url, option="--board-url"))
+    return partial(extend_gateway, hosts, directory)
 
 
 def _board_link(url: str) -> str:

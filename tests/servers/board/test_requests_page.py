@@ -15,7 +15,7 @@ from callboard.cli.kept_tests import keep_reply
 from callboard.core import ReplyEnded, TextPiece
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.servers.board.app import Board, BoardParts
-from callboard.servers.gateway.traffic import Traffic
+from callboard.servers.gateway.worker_traffic import open_traffic
 from callboard.testing import FakeBackend, StatusReply
 
 HOSTILE = "<script>alert(1)</script>"
@@ -66,7 +66,7 @@ def on_gateway(login):
     @asynccontextmanager
     async def run(*backends, **settings):
         def extend(services):
-            parts = BoardParts(traffic=Traffic(services.gateway, services.request_log), keep_test=keep_reply)
+            parts = BoardParts(traffic=open_traffic(services), keep_test=keep_reply)
             return Board(parts, login)
 
         async with serving(*backends, extend=extend, **settings) as served:

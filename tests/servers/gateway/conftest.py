@@ -136,10 +136,10 @@ class _Server(uvicorn.Server):
 
 
 class Unseen:
-    """An extension of a gateway without a route, for its log of requests; `services` are the gateway's."""
+    """An extension of a gateway without a route, that has the requests logged."""
 
     def __init__(self, services):
-        self.services = services
+        services.keep_requests()
 
     def routes(self):
         return []

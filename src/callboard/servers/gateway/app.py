@@ -44,7 +44,7 @@ from callboard.servers.gateway.logs import describe_cost
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedState
 from callboard.servers.gateway.request_body import BudgetShare, read_body
-from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
+from callboard.servers.gateway.request_log import LoggedRequest
 from callboard.servers.gateway.request_span import end_request_span, open_request_span
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
@@ -88,10 +88,7 @@ Extend: TypeAlias = Callable[[Services], Extension]
 
 
 def application(settings: GatewaySettings, extend: Extend | None = None) -> Starlette:
-    """The application of a gateway with these settings; its `state.services` are what the endpoints share.
-
-    With an extension, which may show them, its last requests are kept.
-    """
+    """The application of a gateway with these settings; its `state.services` are what the endpoints share."""
     sanitize_records(log)
     gateway = Gateway(settings)
     conversations = ConversationState(gateway.exchange, gateway.store, settings.limits)
@@ -103,8 +100,7 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
         return ResponseKind(store, conversations, metrics)
 
     jobs = BackgroundJobs(settings, gateway.store, make_kind)
-    request_log = None if extend is None else RequestLog()
-    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics, request_log)
+    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)
     extension = None if extend is None else extend(services)
 
     @asynccontextmanager

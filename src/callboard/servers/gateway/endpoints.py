@@ -46,7 +46,7 @@ _MAX_SHOWN = 100
 """Characters of a name in a message."""
 
 
-class Services(msgspec.Struct, frozen=True):
+class Services(msgspec.Struct):
     """What the endpoints of one application share."""
 
     gateway: Gateway
@@ -55,6 +55,12 @@ class Services(msgspec.Struct, frozen=True):
     metrics: Metrics
     request_log: RequestLog | None = None
     """None where nobody can look at it."""
+
+    def keep_requests(self) -> RequestLog:
+        """The log of requests, which begins with this. For an extension that shows it, while it is made."""
+        if self.request_log is None:
+            self.request_log = RequestLog()
+        return self.request_log
 
 
 class ApiRequest(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -35,7 +35,11 @@ from callboard.servers.gateway.traffic_values import (
     RequestView,
     RowFilter,
     RowPage,
+    TrafficSource,
 )
+
+if TYPE_CHECKING:
+    from callboard.servers.gateway.endpoints import Services
 
 log = logging.getLogger("callboard.gateway")
 
@@ -91,7 +95,7 @@ class WorkerTraffic:
     async def __aenter__(self) -> Self:
         await self._resources.enter_async_context(self._own)
         path = self._directory / f"{self._own.name}{_SUFFIX}"
-        server = await asyncio.start_unix_server(self._answer, path, limit=_MAX_QUESTION)
+        server = await asyncio.start_unix_server(self._answer, path)
         self._resources.callback(path.unlink, missing_ok=True)
         self._resources.callback(server.close)
         return self
@@ -176,7 +180,7 @@ class WorkerTraffic:
         """Answer the question of another worker."""
         try:
             async with asyncio.timeout(_SECONDS):
-                data = await reader.read(-1)  # the asker closes its side; the reader's limit holds
+                data = await _read_all(reader, _MAX_QUESTION)
                 name, arguments = msgspec.msgpack.decode(data, type=tuple[str, tuple[Any, ...]])
             answer = _Answer()
             try:
@@ -195,20 +199,36 @@ class WorkerTraffic:
                 await writer.wait_closed()
 
 
+def open_traffic(services: Services, directory: str = "") -> TrafficSource:
+    """The traffic of a gateway, whose requests are kept from now on.
+
+    Args:
+        services: Those of this worker.
+        directory: Where the workers' sockets are; "" for a gateway of one process.
+    """
+    own = Traffic(services.gateway, services.keep_requests())
+    return WorkerTraffic(own, Path(directory)) if directory else own
+
+
+async def _read_all(reader: asyncio.StreamReader, limit: int) -> bytes:
+    """All until the other side is closed. Raises OSError for more than `limit` bytes."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await reader.read(1 << 20):
+        size += len(piece)
+        if size > limit:
+            raise OSError("the message is too large")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
 async def _exchange(path: Path, question: bytes) -> bytes:
     """Send a question and read the whole answer."""
     reader, writer = await asyncio.open_unix_connection(path)
     try:
         writer.write(question)
         writer.write_eof()
-        pieces: list[bytes] = []
-        size = 0
-        while piece := await reader.read(1 << 20):
-            size += len(piece)
-            if size > _MAX_MESSAGE:
-                raise OSError("the answer is too large")
-            pieces.append(piece)
-        return b"".join(pieces)
+        return await _read_all(reader, _MAX_MESSAGE)
     finally:
         writer.close()
         with suppress(OSError):
