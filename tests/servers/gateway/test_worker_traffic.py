@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from contextlib import AsyncExitStack
 
@@ -114,7 +113,7 @@ def test_a_worker_that_died_is_forgotten_and_one_that_says_nonsense_is_missing(s
 
     async def look(workers):
         async with await asyncio.start_unix_server(nonsense, tmp_path / "mad.sock"):
-            return await workers[0].overview(), os.listdir(tmp_path)
+            return await workers[0].overview(), [path.name for path in tmp_path.iterdir()]
 
     overview, names = with_workers(serving, logged, tmp_path, look, count=1)
     assert (overview.count, overview.missing_workers) == (1, 1)
@@ -139,7 +138,7 @@ def test_nonsense_is_not_answered(serving, logged, tmp_path, caplog):
 
 def test_a_socket_goes_with_its_worker(serving, logged, tmp_path):
     async def look(_):
-        return len(os.listdir(tmp_path))
+        return len([*tmp_path.iterdir()])
 
     assert with_workers(serving, logged, tmp_path, look) == 2
-    assert os.listdir(tmp_path) == []
+    assert [*tmp_path.iterdir()] == []
