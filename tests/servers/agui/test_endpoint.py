@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from tests.servers.agui.agui_client import Client, check_schema
+from tests.servers.agui.agui_client import Client, check_schema, show
 from tests.servers.agui.crew import clerk
 
 from callboard.servers.agui import AguiEncoder
 from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, stream_frames
+from callboard.servers.agui.run_input import read_run_input
 from callboard.servers.agui.service import AguiService, OwnJobs
 from callboard.servers.agui.thread_runs import AguiRun
 from callboard.servers.gateway.auth import Authenticator, digest
@@ -55,6 +56,7 @@ def server(url):
             yield
 
     app = Starlette(routes=extension.routes(), lifespan=lifespan)
+    app.state.service = service
     with TestClient(app, base_url=LOCAL, headers={"authorization": f"Bearer {KEY}"}) as client:
         yield client
 
@@ -230,18 +232,22 @@ def test_what_the_model_should_know_and_see(server):
     assert thread.said == ["hello ['add', 'book', 'confirm'] ['the weather'] 1"]
 
 
-def test_the_job_goes_on_without_its_client(server, url):
-    """The stream is left behind its first event, and the same thread is found again by what the job wrote."""
-    from callboard.jobs.database import Database
-    from callboard.jobs.store import DurableStore
+async def leave_and_return(service, body):
+    """Who follows a run leaves behind its first event, and comes back later."""
+    run = await service.begin("", "ada", read_run_input(body, 50))
+    stream = service.follow(run)
+    await anext(stream)
+    await stream.aclose()
+    again = run._replace(encoder=AguiEncoder("left", "again", job_id=run.job.id, messages=body["messages"]))
+    return [event async for events in service.follow(again) for event in events]
 
-    thread = Thread(server, "left")
-    thread.ask("a room")
-    job = next(each["value"] for each in thread.events if each.get("name") == "callboard.job")
-    with Database.open(url) as database:
-        row = server.portal.call(DurableStore(database).get, job["id"])
-    assert row.state == "waiting"
-    assert row.title == "a room"
+
+def test_the_job_goes_on_without_its_client(server):
+    body = Thread(server, "left").body(messages=[{"id": "u", "role": "user", "content": "add them"}])
+    events = server.portal.call(leave_and_return, server.app.state.service, body)
+    client = show(events, body["messages"])
+    assert [*client.messages.values()][-1]["content"] == "It is 3."
+    assert {each["value"]["title"] for each in client.customs if each["name"] == "callboard.job"} == {"add them"}
 
 
 @pytest.mark.parametrize(
