@@ -66,6 +66,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """By their names."""
     models: Mapping[str, ModelSettings] = {}
     """By their names, as jobs have them."""
+    budget_per_day: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """US dollars that all jobs may cost in a day (UTC); a job that finds it spent waits for the next."""
     keep: str = ""
     """For how long a job is kept that has ended, such as `30d`; empty keeps it."""
     trust_database: bool = False

@@ -83,6 +83,8 @@ class AgentKind:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         job_input = msgspec.convert(segment.job.input, AgentInput)
         agent = self.agents[job_input.agent]
+        if agent.model is not None:
+            segment.check_price(agent.model)
         history = [*segment.conversation]
         prompt: UserCanister | str = job_input.prompt
         start = None

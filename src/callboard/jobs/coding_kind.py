@@ -139,6 +139,7 @@ class CodingKind:
             request = self._read_request(record.job)
             model = await asyncio.to_thread(self._open_model, request.settings)
             try:
+                segment.check_price(model)
                 return await self._run(segment, record, request, model)
             finally:
                 await model.aclose()

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, select, update
 
 from callboard.core.ports import Clock
 from callboard.jobs.database import Database
+from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.job import JobSummary
 from callboard.jobs.rows import to_microseconds
 from callboard.jobs.tables import insert_once, model_starts
@@ -27,8 +28,15 @@ class ModelLimits:
     """The limits of models, by their names: how many segments start a minute."""
 
     def __init__(
-        self, database: Database, limits: Mapping[str, int], *, clock: Clock = lambda: datetime.now(UTC)
+        self,
+        database: Database,
+        limits: Mapping[str, int],
+        *,
+        budget: DayBudget | None = None,
+        clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
+        self.budget = budget
+        """What all jobs may cost in a day."""
         self._database = database
         self._limits = limits
         self._clock = clock

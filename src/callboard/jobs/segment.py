@@ -16,11 +16,12 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from callboard.core import Canister, Event, InvocationCanister, error_result
+from callboard.core import Canister, Event, InvocationCanister, Model, error_result
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
+from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.job_spans import OnSegment, observe_segment
@@ -28,6 +29,8 @@ from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Wa
 from callboard.jobs.model_limits import ModelLimits
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.modes import get_plan
+from callboard.profiles.prices import require_price
 
 ROUNDS: Final = 50
 """Replies after which a segment gives way to the next one."""
@@ -57,7 +60,14 @@ class JobSegment:
     """
 
     def __init__(
-        self, claim: Claim, watch: SegmentWatch, entries: Sequence[JobEntry], streams: JobStreams, clock: Clock
+        self,
+        claim: Claim,
+        watch: SegmentWatch,
+        entries: Sequence[JobEntry],
+        streams: JobStreams,
+        clock: Clock,
+        *,
+        budget: DayBudget | None = None,
     ) -> None:
         items = [each.item for each in entries]
         self.claim = claim
@@ -73,6 +83,8 @@ class JobSegment:
         self._watch = watch
         self._streams = streams
         self.clock = clock
+        self.budget = budget
+        """Of all jobs of the day, to which each reply is added."""
         self._task = asyncio.current_task()
 
     @property
@@ -87,7 +99,13 @@ class JobSegment:
 
     def should_leave(self, rounds: int) -> bool:
         """Whether a segment that has made so many rounds gives way to the next one; asked at a round's beginning."""
-        return rounds >= ROUNDS or self._watch.stopping.is_set()
+        is_spent = self.budget is not None and self.budget.is_spent
+        return rounds >= ROUNDS or is_spent or self._watch.stopping.is_set()
+
+    def check_price(self, model: Model) -> None:
+        """Check that the day's budget can be held, where there is one. Raises CallerError."""
+        if self.budget is not None:
+            require_price(get_plan(model).prices, model.name, self.clock(), path="jobs.budget_per_day")
 
     def publish(self, event: Event) -> None:
         """Tell those who follow the job in this process."""
@@ -152,6 +170,7 @@ class SegmentRunner:
         self._store = store
         self._on_segment = on_segment
         self._limits = limits
+        self._budget = limits.budget if limits is not None else None
         self._kinds = {each.name: each for each in kinds}
         self._streams = streams or JobStreams()
         self._clock = clock
@@ -185,6 +204,10 @@ class SegmentRunner:
         """How many seconds the limit of its model lets a segment wait, and why."""
         if self._limits is None:
             return 0, ""
+        if self._budget is not None:
+            pause, reason = await self._budget.reserve()
+            if pause:
+                return pause, reason
         try:
             job = await self._store.get(identifier)
         except CallerError:  # it was removed, which its claim will say
@@ -199,7 +222,7 @@ class SegmentRunner:
             return
         kind = self._kinds[claim.job.kind]
         entries = await self._store.read_entries(claim.job.id)
-        segment = JobSegment(claim, watch, entries, self._streams, self._clock)
+        segment = JobSegment(claim, watch, entries, self._streams, self._clock, budget=self._budget)
         segment.announce()
         try:
             outcome = await self._run_kind(kind, segment)

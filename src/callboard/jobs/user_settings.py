@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import JobSettings, QueueSettings
 from callboard.jobs.database import Database
+from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.model_limits import ModelLimits
 from callboard.jobs.notify import Notifier
 from callboard.jobs.retention import open_retention
@@ -30,9 +31,10 @@ def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, 
 
 
 def model_limits(settings: JobSettings, database: Database) -> ModelLimits | None:
-    """The limits of models; None where there are none."""
+    """The limits of models and of the day; None where there are none."""
     limits = {name: each.starts_per_minute for name, each in settings.models.items()}
-    return ModelLimits(database, limits) if limits else None
+    budget = None if settings.budget_per_day is None else DayBudget(database, settings.budget_per_day)
+    return ModelLimits(database, limits, budget=budget) if limits or budget else None
 
 
 @asynccontextmanager

@@ -1,0 +1,83 @@
+"""What all jobs cost in a day: one sum for all workers, and jobs that wait for the next day."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.jobs.running import run_async
+
+from callboard import Agent, tool
+from callboard.core import Usage, UserCanister
+from callboard.jobs.agent_kind import AgentInput, AgentKind
+from callboard.jobs.day_budget import DayBudget
+from callboard.jobs.model_limits import ModelLimits
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.worker import SegmentControl
+from callboard.testing import Call, ScriptedModel
+
+NOW = datetime(2026, 1, 1, 21, tzinfo=UTC)
+PRICES = {"prices": {"input": 1_000_000.0, "output": 0.0}}
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "fog"
+
+
+@run_async
+async def test_workers_add_to_one_sum_and_the_next_day_begins_anew(database):
+    budgets = [DayBudget(database, 3.0, clock=lambda: NOW) for _ in range(2)]
+    await asyncio.gather(*[budgets[at % 2].add(0.5) for at in range(6)])
+    pause, reason = await budgets[0].reserve()
+    assert (pause, budgets[0].is_spent) == (3 * 3600, True)
+    assert reason == "the budget of all jobs for this day is spent: $3 of $3; it starts anew at 00:00 UTC"
+    tomorrow = DayBudget(database, 3.0, clock=lambda: NOW + timedelta(hours=4))
+    assert await tomorrow.reserve() == (0, "")
+    await tomorrow.add(1.0)
+    assert (await budgets[1].reserve())[0] == 3 * 3600
+
+
+def make_runner(store, database, script, *, dollars, profile=PRICES, clock=lambda: NOW):
+    model = ScriptedModel(script, profile=profile)
+    agent = Agent(model, [look])
+    limits = ModelLimits(database, {}, budget=DayBudget(database, dollars, clock=clock))
+    return model, SegmentRunner(store, [AgentKind({"a": agent})], limits=limits)
+
+
+async def submit(store):
+    job_input = AgentInput(agent="a", prompt=UserCanister("Go on."))
+    return await store.create("agent", input=job_input.to_json())
+
+
+async def run_segments(store, runner, job):
+    """Run the job's segments until it waits or has ended."""
+    while (job := await store.get(job.id)).state == "pending":
+        await runner(job.id, job.segment, SegmentControl("one"))
+    return job
+
+
+@pytest.mark.usefixtures("queue")
+@run_async
+async def test_a_job_that_finds_the_budget_spent_waits_and_asks_for_nothing(store, database):
+    script = [[Usage(2, 0), Call("look", {})], [Usage(2, 0), "Fog."]]
+    model, runner = make_runner(store, database, script, dollars=2.0)
+    job = await run_segments(store, runner, await submit(store))
+    assert (job.state, job.waits_for, job.cost, len(model.requests)) == ("waiting", "rate_limit", 2.0, 1)
+    assert job.reason.startswith("the budget of all jobs for this day is spent: $2 of $2")
+    other, runner = make_runner(store, database, [], dollars=2.0)
+    assert (await run_segments(store, runner, await submit(store))).state == "waiting"
+    assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("profile", "asked", "why"),
+    [({}, 0, "a budget needs the price of scripted"), (PRICES, 1, "what a reply cost is not known")],
+)
+@pytest.mark.usefixtures("queue")
+@run_async
+async def test_a_job_whose_cost_is_not_known_fails(store, database, *, profile, asked, why):
+    model, runner = make_runner(store, database, ["Fog."], dollars=2.0, profile=profile)
+    job = await run_segments(store, runner, await submit(store))
+    assert (job.state, len(model.requests)) == ("failed", asked)
+    assert why in job.error
