@@ -73,8 +73,8 @@ class Program:
 class BoardProgram(Program):
     """A board; on its port another one can be started behind it."""
 
-    def __init__(self, port=0):
-        super().__init__("board", "--port", str(port), "--json")
+    def __init__(self, port=0, *options):
+        super().__init__("board", "--port", str(port), "--json", *options)
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
         answer = json.loads(line)

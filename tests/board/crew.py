@@ -1,10 +1,12 @@
 """An agent whose model follows a script: which one, the first words of the prompt say."""
 
 import asyncio
+import os
 from itertools import repeat
+from pathlib import Path
 
 from callboard import Agent, Invoker, tool
-from callboard.core import AssistantCanister, InvocationCanister, ReasoningPiece, UserCanister
+from callboard.core import AssistantCanister, InvocationCanister, ReasoningPiece, TextPiece, UserCanister
 from callboard.testing import Call, ScriptedModel
 
 DIFF = "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
@@ -42,8 +44,25 @@ SCRIPTS = {
         [Call("ask", {"question": "Which name has the release?"})],
         ["It is shipped."],
     ],
+    "Slow": [["half a ", "reply"]],
     "Sleep": [["I wait.", Call("sleep", {})], ["I woke up."]],
 }
+
+
+class GatedModel(ScriptedModel):
+    """A model that says "half a" and "reply" when there is a file of that name in the folder CALLBOARD_GATES."""
+
+    async def batches(self, request, /):
+        async for batch in super().batches(request):
+            for event in batch:
+                while isinstance(event, TextPiece) and is_closed(event.text):  # noqa: ASYNC110  # of another process
+                    await asyncio.sleep(0.05)
+            yield batch
+
+
+def is_closed(name):
+    """Whether a gate has that name, and nobody has opened it yet."""
+    return name in {"half a ", "reply"} and not Path(os.environ["CALLBOARD_GATES"], name.strip()).exists()
 
 
 def reply(request):
@@ -54,4 +73,4 @@ def reply(request):
     return SCRIPTS[prompt.split()[0]][replies]
 
 
-clerk = Agent(ScriptedModel(repeat(reply)), [edit, deploy, Invoker.of(ask).replace(deferred=True), sleep])
+clerk = Agent(GatedModel(repeat(reply)), [edit, deploy, Invoker.of(ask).replace(deferred=True), sleep])
