@@ -13,6 +13,7 @@ from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gatewa
 from callboard.cli.extensions import make_group
 from callboard.errors import CallerError
 from callboard.jobs.database_url import VARIABLE
+from callboard.servers.agui.service import OwnJobs
 from callboard.servers.board.app import Board, BoardParts, board_application
 from callboard.servers.board.login import Login
 from callboard.servers.gateway import BackendSettings, GatewaySettings
@@ -52,7 +53,7 @@ def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, dat
 
 
 def test_a_board_serves_agents_beside_its_pages(tmp_path):
-    extension = extend_board_by_agui([CREW], parse_key_digests([KEY]), (), ["board.example"])
+    extension = extend_board_by_agui([CREW], parse_key_digests([KEY]), (), ["board.example"], OwnJobs())
     board = Board(BoardParts(), Login(tmp_path / "board"))
     with TestClient(board_application(board, extension), base_url="http://board.example") as client:
         assert client.post("/agui", json=ASK).status_code == 401
@@ -64,7 +65,7 @@ def test_a_board_serves_agents_beside_its_pages(tmp_path):
 
 
 def test_the_agent_of_this_directory(directory):
-    extension = extend_board_by_agui(["run"], {}, (), ["testserver"])
+    extension = extend_board_by_agui(["run"], {}, (), ["testserver"], OwnJobs())
     board = Board(BoardParts(), Login(directory / "board"))
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
         events = read_stream(client.post("/agui/run", json=ASK))
