@@ -78,8 +78,9 @@ class Display:
                 self._in_reasoning = not text.endswith("\n") if text else self._in_reasoning
             case ReplyEnded():
                 self._end_line()
-            case RunEnded(usage=usage) if self._verbose:
-                self.tell(f"{usage.input} tokens in, {usage.output} out", "2")
+            case RunEnded(usage=usage, cost=cost) if self._verbose:
+                dollars = "" if cost is None else f", ${cost:.4f}"
+                self.tell(f"{usage.input} tokens in, {usage.output} out{dollars}", "2")
             case _:
                 pass
 

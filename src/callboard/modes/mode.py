@@ -132,7 +132,7 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
 
 def _find_prices(url: str, model: str) -> Pricing | None:
     """Those of the list. Without an address of the web, nobody charges whom the list could know."""
-    if not url.startswith("https://"):
+    if not str(url).startswith("https://"):  # what is no text is refused where it is asked
         return None
     from callboard.profiles.prices import ListPrices  # noqa: PLC0415  # where a provider is asked
 
