@@ -90,6 +90,17 @@ def test_the_list_is_live_and_what_waits_is_on_top(board, jobs, visit, look):
     expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
 
 
+def test_a_list_that_changes_keeps_the_focus(board, jobs, visit):
+    claim = jobs.begin("Keep the focus")
+    page = visit(board).open("jobs")
+    link = page.locator("#rows").get_by_role("link", name="Keep the focus")
+    link.focus()
+    jobs.run(claim.append([], rounds=7))
+    row = page.locator("#rows tr").filter(has_text="Keep the focus")
+    expect(row.locator("[data-label=Round]")).to_have_text("7")
+    expect(link).to_be_focused()
+
+
 def test_it_can_be_done_by_the_keyboard_alone(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
     expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()

@@ -51,8 +51,8 @@ def test_a_stream_brings_what_changes(run, job_store, follow):
         await job_store.create("agent", description="the second")
 
     messages = follow("/board/jobs/live", lambda came: "the second" in str(came), make)
-    assert "the first" in messages[0][1]["list"]
-    assert set(messages[1][1]) == {"states", "list"}
+    assert "the first" in messages[0][1]["rows"]
+    assert set(messages[1][1]) == {"states", "rows"}
 
 
 def test_titles_are_text(run, job_store, browser):

@@ -37,7 +37,7 @@ class JobFact(NamedTuple):
 
 def describe_state(job: JobSummary) -> str:
     """Why a job is in its state, and for whom it waits."""
-    waits = f"waits for {_WAITS[job.waits_for]}" if job.state == "waiting" and job.waits_for else ""
+    waits = f"waits for {_WAITS.get(job.waits_for, job.waits_for)}" if job.state == "waiting" and job.waits_for else ""
     if job.state == "pending":
         waits = "waits for a worker"
     if job.cancel_requested and job.state == "running":

@@ -83,7 +83,7 @@ async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter)
         "states": STATES,
         "asked": [(each, show_arguments(each.arguments)) for each in await overview.open_questions()],
     }
-    return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "states", "list")}
+    return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "states", "rows", "more")}
 
 
 async def _follow(board: Board, common: Mapping[str, Any], chosen: Filter) -> AsyncGenerator[PageUpdate]:

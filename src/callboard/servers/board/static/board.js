@@ -12,6 +12,7 @@ const parse = (html) => {
 
 // Bring the children of an element up to date. One whose key is the same stays as it is, with the focus and what was typed.
 function update(target, html) {
+  const focused = target.contains(document.activeElement) ? document.activeElement : null;
   const fresh = [...parse(html).children];
   const keys = new Set(fresh.map((each) => each.dataset.key));
   for (const each of [...target.children]) if (!keys.has(each.dataset.key)) each.remove();
@@ -21,6 +22,10 @@ function update(target, html) {
     const stays = known.get(each.dataset.key);
     if (stays && stays === at) at = at.nextElementSibling;
     else target.insertBefore(stays ?? each, at);
+  }
+  if (focused && !focused.isConnected) {
+    const links = [...target.querySelectorAll("a[href]")];
+    links.find((each) => each.href === focused.href)?.focus({ preventScroll: true });
   }
 }
 
