@@ -6,9 +6,9 @@ One backend, one client, one receiver of OTLP that decodes nothing, and three ga
 of its own: with telemetry off; with each request in a trace and all metrics on; and with every tenth request in a trace
 (OTEL_TRACES_SAMPLER), metrics as before. Eight connections ask one after another, over Chat Completions, for
 
-    whole      a reply that comes whole
-    five       a stream of five pieces
+    whole      a reply of five words that comes whole
     answer     a stream of 300 pieces, about the length of an answer in a chat
+    stream     a stream of 2,000 pieces, in which `bench.gateway` counts pieces a second
 
 Each figure is the CPU time of the gateway a request, in microseconds, its exporting threads among it; that is what
 bounds its throughput, and no other load on the machine moves it. The gateways take turns, so that all meet the same
@@ -38,7 +38,8 @@ MODES = {
     "on": {"OTEL_BSP_MAX_QUEUE_SIZE": "100000"},
     "on, every tenth": {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"},
 }
-LOADS = {"whole": ("text-5", False), "five": ("text-5", True), "answer": ("text-300", True)}
+LOADS = {"whole": ("text-5", False, 1), "answer": ("text-300", True, 2), "stream": ("text-2000", True, 6)}
+"""The model of the backend, whether it streams, and by how much fewer requests are made than of the first."""
 
 
 class Size(NamedTuple):
@@ -68,16 +69,18 @@ async def load(process: Process, size: Size, model: str, stream: bool) -> float:
     await ask_in_turn(10)
     spent = process.spent()
     await asyncio.gather(*[ask_in_turn(each) for _ in range(size.connections)])
-    await asyncio.sleep(0 if size is QUICK else 1.2)  # until what was collected is sent, which is each second
+    await asyncio.sleep(
+        0 if size.connections == QUICK.connections else 1.2
+    )  # until what was collected is sent, which is each second
     return (process.spent() - spent) / (each * size.connections) * 1e6
 
 
 async def measure(gateways: dict[str, Process], size: Size) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {mode: {} for mode in gateways}
     for _ in range(size.turns):
-        for name, (model, stream) in LOADS.items():
+        for name, (model, stream, fewer) in LOADS.items():
             for mode, process in gateways.items():
-                cost = await load(process, size, model, stream)
+                cost = await load(process, size._replace(requests=size.requests // fewer), model, stream)
                 found[mode][name] = min(cost, found[mode].get(name, cost))
     return found
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 if TYPE_CHECKING:
     from callboard.telemetry import TelemetrySettings
+
+
+COMMAND_TIMEOUT: Final = 2.0
+"""Seconds: a person waits for a command to end."""
 
 
 def load_telemetry_settings() -> TelemetrySettings:
@@ -27,8 +31,12 @@ def read_log_level(text: str) -> int:
     return level
 
 
-def start_telemetry(settings: TelemetrySettings) -> None:
+def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMMAND_TIMEOUT) -> None:
     """Tell what this command does, if anybody wants to know. What is left is sent when the process ends.
+
+    Args:
+        settings: What `[telemetry]` says.
+        timeout: Seconds that the end of the process waits for a collector, for each signal; None is OpenTelemetry's 10.
 
     Raises:
         CallerError: The extra `otel` is not installed, or OTLP is to be sent in a way that is not there.
@@ -36,4 +44,6 @@ def start_telemetry(settings: TelemetrySettings) -> None:
     from callboard.telemetry import enable, wants_telemetry  # noqa: PLC0415  # not for --help
 
     if wants_telemetry(settings, os.environ):
-        enable(settings)
+        # Each try is one of its warnings. That a batch is lost is an error, and is shown.
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+        enable(settings, timeout=timeout)

@@ -78,7 +78,7 @@ def worker(options: WorkerOptions) -> None:
         require_extra("otel")
     telemetry = load_telemetry_settings()
     configure_logs(level, telemetry.log_format(os.environ))
-    start_telemetry(telemetry)
+    start_telemetry(telemetry, timeout=None)
     starts = _read_queues(options.queue or ())
     with Database.open() as database, _serve_figures(database, options.metrics) as on_segment:
         asyncio.run(_work(database, starts, options, on_segment))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME: Final = 200
 """Characters of a model's name: a client may have made it up."""
+_TOLD: Final = frozenset({ReplyEnded, ReplyFailed, ReplyStarted, Usage})
 _FINISH_REASONS: Final[Mapping[str, str]] = {
     "invocations": "tool_call",
     "filter": "content_filter",
@@ -76,10 +77,13 @@ class InferenceSpan:
             self._first_chunk = self._span.seconds
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Look at the reply's next events."""
-        for event in events:
-            if self._fold is not None:
+        """Look at the reply's next events. Most are pieces, of which there is nothing to tell."""
+        if self._fold is not None:
+            for event in events:
                 self._canisters += self._fold.feed(event)
+        for event in events:
+            if type(event) not in _TOLD:
+                continue
             match event:
                 case Usage():
                     self._usage = event
@@ -89,6 +93,8 @@ class InferenceSpan:
                 case ReplyEnded(reason=reason):
                     self._reply[names.FINISH_REASONS] = [_FINISH_REASONS.get(reason, reason)]
                 case ReplyFailed(code=code):
+                    if event.party == "caller":  # who may have made the name up, and it is a label of metrics
+                        self._common.pop(names.REQUEST_MODEL, None)
                     self._span.fail(display(code, _MAX_NAME) or "_OTHER")
                 case _:
                     pass

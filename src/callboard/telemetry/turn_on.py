@@ -33,6 +33,7 @@ def enable(
     *,
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
+    timeout: float | None = None,
 ) -> None:
     """Tell what this process does from now on, as spans and metrics.
 
@@ -44,6 +45,7 @@ def enable(
         settings: What `[telemetry]` says.
         tracer_provider: In the place of any other.
         meter_provider: Likewise.
+        timeout: Seconds that one batch has to be sent in, tries and all, unless OTEL_EXPORTER_OTLP_TIMEOUT says it.
 
     Raises:
         CallerError: The extra `otel` is not installed, or OTLP is to be sent in a way that this library lacks.
@@ -54,8 +56,8 @@ def enable(
     from callboard.telemetry.recorder import Recorder  # noqa: PLC0415  # where telemetry is turned on
 
     settings = settings or TelemetrySettings()
-    tracers = tracer_provider or _find_tracers() or _make_tracers(settings)
-    meters = meter_provider or _find_meters() or _make_meters(settings)
+    tracers = tracer_provider or _find_tracers() or _make_tracers(settings, timeout)
+    meters = meter_provider or _find_meters() or _make_meters(settings, timeout)
     captures = settings.captures(os.environ)
     switch.recorder = Recorder(tracers, meters, max_content=settings.max_content if captures else 0)
 
@@ -83,23 +85,26 @@ def _find_meters() -> MeterProvider | None:
     return None if type(provider).__name__ == "_ProxyMeterProvider" else provider
 
 
-def _make_tracers(settings: TelemetrySettings) -> TracerProvider | None:
+def _make_tracers(settings: TelemetrySettings, timeout: float | None) -> TracerProvider | None:
     endpoint = _endpoint(settings, "traces")
     if endpoint is None:
         return None
     from opentelemetry import trace  # noqa: PLC0415  # as above
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
+    from callboard.telemetry.span_encoder import FastSpanExporter  # noqa: PLC0415
+
     provider = SdkTracerProvider(resource=_resource(settings))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint or None)))
+    provider.add_span_processor(
+        BatchSpanProcessor(FastSpanExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "traces")))
+    )
     trace.set_tracer_provider(provider)
     _shutdowns.append(provider.shutdown)
     return provider
 
 
-def _make_meters(settings: TelemetrySettings) -> MeterProvider | None:
+def _make_meters(settings: TelemetrySettings, timeout: float | None) -> MeterProvider | None:
     endpoint = _endpoint(settings, "metrics")
     if endpoint is None:
         return None
@@ -108,7 +113,8 @@ def _make_meters(settings: TelemetrySettings) -> MeterProvider | None:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider  # noqa: PLC0415
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
 
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint or None))
+    exporter = OTLPMetricExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "metrics"))
+    reader = PeriodicExportingMetricReader(exporter)
     provider = SdkMeterProvider([reader], resource=_resource(settings))
     metrics.set_meter_provider(provider)
     _shutdowns.append(provider.shutdown)
@@ -139,6 +145,11 @@ def _endpoint(settings: TelemetrySettings, signal: str) -> str | None:
     if os.environ.get(_ENDPOINT) or os.environ.get(_variable(signal)) or not settings.endpoint:
         return ""
     return f"{settings.endpoint.rstrip('/')}/{_SIGNALS[signal]}"
+
+
+def _timeout(seconds: float | None, signal: str) -> float | None:
+    names = ("OTEL_EXPORTER_OTLP_TIMEOUT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT")
+    return None if any(os.environ.get(each) for each in names) else seconds
 
 
 def _variable(signal: str) -> str:

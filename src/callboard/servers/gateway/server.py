@@ -182,6 +182,7 @@ def _worker_application(
         threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
     configure_logs(level, telemetry.log_format(os.environ))
     if wants_telemetry(telemetry, os.environ):
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # each try is one of its warnings
         enable(telemetry)
     app = application(settings, extend)
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
