@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.core import Canister, Model
 from callboard.errors import CallboardError
-from callboard.providers.inference_span import provider_name
+from callboard.providers.inference_span import describe_model
 from callboard.telemetry import Span, names, open_span, record
 from callboard.telemetry.content import encode_messages, encode_reply
 
@@ -43,10 +43,4 @@ def end_run_span(span: Span, model: Model, result: RunResult[Any] | None, failur
 
 
 def _describe(model: Model) -> Mapping[str, str]:
-    resolution = getattr(model, "resolution", None)
-    provider = provider_name(resolution) if resolution else model.name.partition(":")[0]
-    return {
-        names.OPERATION: names.INVOKE_AGENT,
-        names.PROVIDER: provider,
-        names.REQUEST_MODEL: resolution.model if resolution else model.name,
-    }
+    return {names.OPERATION: names.INVOKE_AGENT, **describe_model(model)}

@@ -18,7 +18,7 @@ from callboard.telemetry.content import encode_definitions, encode_messages, enc
 from callboard.text.display import display
 
 if TYPE_CHECKING:
-    from callboard.core import Request
+    from callboard.core import Model, Request
     from callboard.profiles import Resolution
     from callboard.providers.http_model import HttpModel
 
@@ -43,6 +43,14 @@ def provider_name(resolution: Resolution) -> str:
     """The provider as the conventions name it; of an endpoint without a known one, whose format it speaks."""
     provider = resolution.provider or names.PROVIDERS.get(resolution.profile.wire, resolution.profile.wire)
     return _PROVIDERS.get(provider, provider)
+
+
+def describe_model(model: Model) -> dict[str, str]:
+    """Provider and model, of any kind of model."""
+    resolution = getattr(model, "resolution", None)
+    if resolution is None:
+        return {names.PROVIDER: model.name.partition(":")[0], names.REQUEST_MODEL: model.name}
+    return {names.PROVIDER: provider_name(resolution), names.REQUEST_MODEL: resolution.model}
 
 
 class InferenceSpan:

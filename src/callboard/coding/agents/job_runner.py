@@ -21,6 +21,7 @@ from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.permissions import Approver, JobPolicy
 from callboard.coding.agents.phase_runner import PhaseRunner
+from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.phases import phases_of
 from callboard.coding.agents.progress import Progress, read_progress
 from callboard.coding.agents.prompts import task_text
@@ -71,7 +72,8 @@ async def run_job(
     task = task_text(request)
     job = jobs.create(request.kind, task, request.directory, model=model.name, input=request.input)
     try:
-        return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
+        with open_job_span(request.kind, model, job.id):
+            return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
     except RunnerMissing:
         # Found out before the first reply, so there is nothing to record.
         jobs.remove(job.id)

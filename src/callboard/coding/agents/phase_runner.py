@@ -26,6 +26,7 @@ from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
 from callboard.coding.agents.job_memory import JobMemory, PhaseMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
+from callboard.coding.agents.phase_span import open_phase_span
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompt_context import is_test_file
@@ -155,7 +156,8 @@ class PhaseRunner:
         for phase in phases:
             answer = self._past.answers.get(phase.name)
             if answer is None:
-                await self._run_phase(phase)
+                with open_phase_span(self._request.kind, phase.name):
+                    await self._run_phase(phase)
                 if self.pending:
                     return
                 answer = self._facts.answer
