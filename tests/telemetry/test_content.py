@@ -151,6 +151,21 @@ def test_secrets_are_masked_before_a_text_is_cut():
         assert "hunter2" not in text
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4), st.integers(0, 500))
+def test_whatever_a_model_writes_is_encoded(arguments, limit):
+    arguments = {**arguments, "\ud800": "\udfff", "large": 10**5000}
+    json.loads(to_json(encode_object(arguments, limit)))
+    call = InvocationCanister("\ud800", "\udfff", arguments, "")
+    json.loads(to_json(encode_messages([call, ResultCanister("\ud800", invocation_id="\ud800")], limit)))
+
+
 def test_what_is_too_deep_is_left_out():
     deep = []
     for _ in range(2000):

@@ -36,7 +36,7 @@ def end_run_span(span: Span, model: Model, result: RunResult[Any] | None, failur
         if span.max_content:
             span.set_content(names.OUTPUT_MESSAGES, encode_reply(result.canisters[-1:], state, span.max_content))
     if state in {"failed", "cancelled"}:
-        span.fail(getattr(failure, "code", "") or (failure.party if failure else state))
+        span.fail(names.error_word(getattr(failure, "code", "") or (failure.party if failure else state)))
     failed = {names.ERROR_TYPE: span.error_type} if span.error_type else {}
     record(names.AGENT_DURATION, span.seconds, {**_describe(model), **failed})
     span.end()

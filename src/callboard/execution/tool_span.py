@@ -22,7 +22,7 @@ async def run_in_span(
     """Run a call within its span. What its tool does is below it: requests, commands, runs of other agents."""
     name = display(invoker.name, _MAX_NAME)
     about = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
-    more = {names.TOOL_CALL_ID: identifier, names.TOOL_TYPE: "function"}
+    more = {names.TOOL_CALL_ID: display(identifier, _MAX_NAME), names.TOOL_TYPE: "function"}
     with open_span(f"{names.EXECUTE_TOOL} {name}", attributes={**about, **more}) as span:
         if invoker.description:
             span.set({names.TOOL_DESCRIPTION: display(invoker.description, _MAX_DESCRIPTION)})

@@ -103,7 +103,7 @@ class InferenceSpan:
                 case ReplyFailed(code=code):
                     if event.party == "caller":  # who may have made the name up, and it is a label of metrics
                         self._common.pop(names.REQUEST_MODEL, None)
-                    self._span.fail(display(code, _MAX_NAME) or "_OTHER")
+                    self._span.fail(names.error_word(code))
                 case _:
                     pass
 

@@ -34,6 +34,9 @@ _CUT: Final = "…"
 _LEAST: Final = 16
 """What a value costs at least: its quotes, commas and names."""
 _DEPTH: Final = 16
+_MAX_KEY: Final = 200
+_LARGEST: Final = 2**63
+"""JSON has larger numbers; the encoder has not, nor have those who read spans."""
 _SECRET_KEY: Final = re.compile(
     r"(?:^|[_-])(?:api_?key|token|secret|passw(?:or)?d|authorization|cookie)s?$", re.IGNORECASE
 )
@@ -48,22 +51,32 @@ class Clipper:
     def text(self, text: str) -> str:
         """The text, masked, as far as there is room."""
         # Masked before it is cut: half of a secret is not recognized as one.
-        masked = mask_secrets(text[: 2 * max(self.room, 0)])
+        masked = mask_secrets(_encodable(text[: 2 * max(self.room, 0)]))
         is_cut = len(masked) > self.room or len(text) > 2 * self.room
         shown = masked[: max(self.room, 0)] + _CUT if is_cut else masked
         self.room -= len(shown) + _LEAST
         return shown
+
+    def name(self, name: str) -> str:
+        """A name or an identifier: short, and never left out."""
+        self.room -= _LEAST
+        return mask_secrets(_encodable(name[:_MAX_KEY]))
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """Any JSON; what is too deep, and what there is no room for, is left out."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self._entry(key, each, depth) for key, each in self._while_room(value.items(), depth)}
+            entries = self._while_room(value.items(), depth)
+            return {_encodable(str(key))[:_MAX_KEY]: self._entry(str(key), each, depth) for key, each in entries}
         if isinstance(value, list | tuple):
             return [self.value(each, depth + 1) for each in self._while_room(value, depth)]
         self.room -= _LEAST
-        return value if isinstance(value, bool | int | float) or value is None else self.text(str(value))
+        if value is None or isinstance(value, bool | float):
+            return value
+        if isinstance(value, int):
+            return value if abs(value) < _LARGEST else _CUT
+        return self.text(str(value))
 
     def _entry(self, key: str, value: Any, depth: int) -> Any:
         return MASK if _SECRET_KEY.search(key) and isinstance(value, str) else self.value(value, depth + 1)
@@ -104,7 +117,7 @@ def encode_definitions(tools: Iterable[ToolDeclaration], limit: int) -> list[dic
     for tool in tools:
         if clip.room <= 0:
             break
-        definition = {"type": "function", "name": tool.name, "description": clip.text(tool.description)}
+        definition = {"type": "function", "name": clip.name(tool.name), "description": clip.text(tool.description)}
         definitions.append({**definition, "parameters": clip.value(tool.schema)})
     return definitions
 
@@ -131,13 +144,22 @@ def to_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which a model may write as escapes and which UTF-8 does not have."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _encode(canister: Canister, clip: Clipper) -> tuple[str, list[dict[str, Any]]]:
     match canister:
         case InvocationCanister(identifier=identifier, name=name, arguments=arguments, raw=raw):
             value = clip.text(raw) if arguments is None else clip.value(arguments)
-            return "assistant", [{"type": "tool_call", "id": identifier, "name": name, "arguments": value}]
+            return "assistant", [
+                {"type": "tool_call", "id": clip.name(identifier), "name": clip.name(name), "arguments": value}
+            ]
         case ResultCanister(invocation_id=identifier):
-            return "tool", [{"type": "tool_call_response", "id": identifier, "response": clip.text(canister.text)}]
+            return "tool", [
+                {"type": "tool_call_response", "id": clip.name(identifier), "response": clip.text(canister.text)}
+            ]
         case SupervisorCanister():
             role = "system"
         case AssistantCanister():

@@ -8,6 +8,7 @@ Law: no other module spells an attribute or a metric.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -100,6 +101,14 @@ _SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 1
 _LONG_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 _MCP_SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 _TOKENS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+
+
+_WORD: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+
+
+def error_word(code: str) -> str:
+    """A code as an `error.type`, which is a label of metrics; an endpoint may write any text where its code stands."""
+    return code if _WORD.fullmatch(code) else "_OTHER"
 
 
 class Metric(NamedTuple):

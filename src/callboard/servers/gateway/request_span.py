@@ -54,7 +54,7 @@ def end_request_span(span: Span, exchange: Exchange | None, status: int) -> None
     if not status:
         span.fail("cancelled")
     elif exchange is not None and isinstance(exchange.record.end, ReplyFailed):
-        span.fail(display(exchange.record.end.code, _MAX_NAME) or str(status))
+        span.fail(names.error_word(exchange.record.end.code))
     elif status >= 500:
         span.fail(str(status))
     span.end()
