@@ -5,7 +5,7 @@ Law: what is wrong with a span is OpenTelemetry's to log; whoever is observed go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from callboard.telemetry import Attributes, SpanKind
     from callboard.telemetry.names import Metric
 
+    RecordValue = Callable[[Metric, float, Attributes], None]
+
 _T = TypeVar("_T")
 _KINDS: Final[Mapping[str, OtelKind]] = {each.name.lower(): each for each in OtelKind}
 _FAILED: Final = Status(StatusCode.ERROR)
@@ -40,14 +42,16 @@ class Recorder:
     """Where spans and metrics go. `max_content` is 0 where no content is captured."""
 
     def __init__(
-        self, tracers: trace.TracerProvider | None, meters: MeterProvider | None, *, max_content: int = 0
+        self,
+        tracers: trace.TracerProvider | None,
+        record: RecordValue | None,
+        *,
+        max_content: int = 0,
     ) -> None:
-        tracers = tracers or trace.NoOpTracerProvider()
         self.max_content = max_content
-        release = version("callboard")
-        self._tracer = tracers.get_tracer(names.SCOPE, release)
-        self._meter = None if meters is None else meters.get_meter(names.SCOPE, release)
-        self._histograms: dict[Metric, Histogram] = {}
+        self.record = record or _record_nothing
+        """Adds a value to the histogram of a metric."""
+        self._tracer = (tracers or trace.NoOpTracerProvider()).get_tracer(names.SCOPE, version("callboard"))
 
     def begin(
         self, name: str, kind: SpanKind, attributes: Attributes, parent: Mapping[str, str] | None
@@ -56,17 +60,6 @@ class Recorder:
         outer = contexts.get_current() if not parent else _trace_context.extract(parent)
         span = self._tracer.start_span(name, outer, _KINDS[kind], attributes)
         return RecordedSpan(span, trace.set_span_in_context(span, outer), self.max_content)
-
-    def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
-        """Add a value to the histogram of a metric."""
-        if self._meter is None:
-            return
-        histogram = self._histograms.get(metric)
-        if histogram is None:
-            histogram = self._histograms[metric] = self._meter.create_histogram(
-                metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.bounds
-            )
-        histogram.record(value, attributes)
 
     def current_headers(self) -> Mapping[str, str]:
         """Headers that name the current span."""
@@ -78,6 +71,26 @@ class Recorder:
         if not current.is_valid:
             return {}
         return {"trace_id": trace.format_trace_id(current.trace_id), "span_id": trace.format_span_id(current.span_id)}
+
+
+def instrument(meters: MeterProvider) -> RecordValue:
+    """What adds values to the histograms of a MeterProvider."""
+    meter = meters.get_meter(names.SCOPE, version("callboard"))
+    histograms: dict[Metric, Histogram] = {}
+
+    def add(metric: Metric, value: float, attributes: Attributes) -> None:
+        histogram = histograms.get(metric)
+        if histogram is None:
+            histogram = histograms[metric] = meter.create_histogram(
+                metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.bounds
+            )
+        histogram.record(value, attributes)
+
+    return add
+
+
+def _record_nothing(metric: Metric, value: float, attributes: Attributes) -> None:
+    pass
 
 
 class RecordedSpan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,8 @@ from callboard.telemetry.settings import TelemetrySettings
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+    from callboard.telemetry.recorder import RecordValue
 
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SIGNALS: Final = {"traces": "v1/traces", "metrics": "v1/metrics"}
@@ -37,8 +40,8 @@ def enable(
 ) -> None:
     """Tell what this process does from now on, as spans and metrics.
 
-    A provider that the program has set for OpenTelemetry is used. Where there is none, one is made that sends OTLP over
-    HTTP, and becomes the program's, so that other libraries' spans are in the same traces. OTEL_TRACES_EXPORTER and
+    A provider that the program has set for OpenTelemetry is used. Where there is none, OTLP is sent over HTTP; the
+    provider of spans becomes the program's, so that other libraries' spans are in the same traces. OTEL_TRACES_EXPORTER and
     OTEL_METRICS_EXPORTER may say `none`; the other standard variables are OpenTelemetry's own.
 
     Args:
@@ -53,13 +56,14 @@ def enable(
     if switch.recorder is not None:
         return
     require_extra("otel")
-    from callboard.telemetry.recorder import Recorder  # noqa: PLC0415  # where telemetry is turned on
+    from callboard.telemetry.recorder import Recorder, instrument  # noqa: PLC0415  # where telemetry is turned on
 
     settings = settings or TelemetrySettings()
     tracers = tracer_provider or _find_tracers() or _make_tracers(settings, timeout)
-    meters = meter_provider or _find_meters() or _make_meters(settings, timeout)
+    meters = meter_provider or _find_meters()
+    record = instrument(meters) if meters else _send_histograms(settings, timeout)
     captures = settings.captures(os.environ)
-    switch.recorder = Recorder(tracers, meters, max_content=settings.max_content if captures else 0)
+    switch.recorder = Recorder(tracers, record, max_content=settings.max_content if captures else 0)
 
 
 def disable() -> None:
@@ -104,21 +108,22 @@ def _make_tracers(settings: TelemetrySettings, timeout: float | None) -> TracerP
     return provider
 
 
-def _make_meters(settings: TelemetrySettings, timeout: float | None) -> MeterProvider | None:
+def _send_histograms(settings: TelemetrySettings, timeout: float | None) -> RecordValue | None:
     endpoint = _endpoint(settings, "metrics")
     if endpoint is None:
         return None
-    from opentelemetry import metrics  # noqa: PLC0415  # as above
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
-    from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider  # noqa: PLC0415
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415  # as above
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
 
+    from callboard.telemetry import names  # noqa: PLC0415
+    from callboard.telemetry.histograms import Histograms, MetricsSender  # noqa: PLC0415
+
+    histograms = Histograms()
     exporter = OTLPMetricExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "metrics"))
-    reader = PeriodicExportingMetricReader(exporter)
-    provider = SdkMeterProvider([reader], resource=_resource(settings))
-    metrics.set_meter_provider(provider)
-    _shutdowns.append(provider.shutdown)
-    return provider
+    sender = MetricsSender(histograms, exporter, _resource(settings), InstrumentationScope(names.SCOPE))
+    atexit.register(sender.close)
+    _shutdowns.append(sender.close)
+    return histograms.add
 
 
 def _resource(settings: TelemetrySettings) -> Any:
