@@ -27,7 +27,7 @@ _ROUTES: Final[Mapping[str, str]] = MappingProxyType(
         "gemini": "/v1beta/models/{model}",
     }
 )
-_HEADERS: Final = ("traceparent", "tracestate")
+_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
 _MAX_NAME: Final = 200
 
 
@@ -38,7 +38,8 @@ def open_request_span(front: str, headers: Headers) -> Span:
         f"POST {route}",
         "server",
         {names.HTTP_METHOD: "POST", names.HTTP_ROUTE: route, names.FRONT: front},
-        parent={name: value for name in _HEADERS if (value := headers.get(name))},
+        # One pass over the bytes; to ask for a header is one each.
+        parent={name.decode(): value.decode("latin-1") for name, value in headers.raw if name in _HEADERS},
     )
 
 
