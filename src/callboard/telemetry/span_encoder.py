@@ -101,12 +101,12 @@ def _attributes(number: int, attributes: Mapping[str, Any]) -> bytes:
 
 def _attribute(number: int, key: str, value: Any) -> bytes:
     if type(value) is str and len(value) <= _MAX_REMEMBERED:
-        return _remembered(number, key, value)
+        return _encode_name(number, key, value)
     return _field(number, _text(1, key) + _field(2, _encode_value(value)))
 
 
 @lru_cache(4096)
-def _remembered(number: int, key: str, value: str) -> bytes:
+def _encode_name(number: int, key: str, value: str) -> bytes:
     return _field(number, _text(1, key) + _field(2, _encode_value(value)))
 
 
