@@ -15,11 +15,12 @@ from callboard.cli.keys import HINT
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
     from callboard.jobs.streams import JobStreams
+    from callboard.mcp.settings import ServerSettings
     from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.board.app import Board, BoardParts
     from callboard.servers.gateway.endpoints import Services
@@ -112,13 +113,23 @@ def make_parts(streams: JobStreams) -> BoardParts:
     """What a board of this machine shows; `streams` is told what the jobs of this process say just now."""
     from callboard.extras import is_extra_installed  # noqa: PLC0415  # not for --help
     from callboard.servers.board.app import BoardParts  # noqa: PLC0415
+    from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
 
+    tools = ToolsPart(find_servers) if is_extra_installed("mcp") else None
     if not is_extra_installed("jobs"):
-        return BoardParts()
+        return BoardParts(tools=tools)
     # Imported before anything is served: it would keep a gateway's clients waiting for half a second.
     from callboard.jobs.client import JobClient  # noqa: PLC0415
 
-    return BoardParts(jobs=partial(JobClient, embedded=False, streams=streams), start_worker=_start_worker)
+    jobs = partial(JobClient, embedded=False, streams=streams)
+    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools)
+
+
+def find_servers() -> Mapping[str, ServerSettings]:
+    """The MCP servers of the settings as they are now."""
+    from callboard.cli import mcp_servers  # noqa: PLC0415  # where a page shows them
+
+    return {name: each.settings for name, each in mcp_servers.find_servers(None).items()}
 
 
 def extend_gateway(hosts: Collection[str], directory: str, services: Services) -> Board:
@@ -126,11 +137,13 @@ def extend_gateway(hosts: Collection[str], directory: str, services: Services) -
     from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
     from callboard.servers.board.app import Board  # noqa: PLC0415
     from callboard.servers.board.login import Login  # noqa: PLC0415
+    from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
     from callboard.servers.gateway.worker_traffic import open_traffic  # noqa: PLC0415
 
     parts = make_parts(services.background.jobs.streams)
-    traffic = open_traffic(services, directory)
-    return Board(replace(parts, traffic=traffic, keep_test=keep_reply), Login(), hosts)
+    traffic, hosted = open_traffic(services, directory), services.gateway.hosted_tools
+    tools = ToolsPart(find_servers if parts.tools else dict, hosted) if parts.tools or hosted else None
+    return Board(replace(parts, traffic=traffic, keep_test=keep_reply, tools=tools), Login(), hosts)
 
 
 def _show(options: BoardOptions, url: str, link: str) -> None:

@@ -67,6 +67,8 @@ def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: m
     """Show a server's tools, and which of them are not offered before you accept them."""
 
     async def describe(server: McpEnsemble) -> dict[str, Any]:
+        from callboard.mcp.server_report import list_states  # noqa: PLC0415  # not for --help
+
         text = server.client.server.instructions if server.client.server else ""
         changed = server.pin_comparison is not None and not server.pin_comparison.instructions
         return {
@@ -80,7 +82,7 @@ def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: m
                     **{key: held for key, held in _to_json(tool).items() if key in ("outputSchema", "annotations")},
                     "state": state,
                 }
-                for tool, state in await mcp_servers.list_states(server)
+                for tool, state in await list_states(server)
             ],
         }
 

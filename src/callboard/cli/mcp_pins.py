@@ -54,7 +54,9 @@ def accept_pins(
     from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
     async def accept(server: McpEnsemble) -> dict[str, Any]:
-        states = [(each, state) for each, state in await mcp_servers.list_states(server) if tool in ("", each.name)]
+        from callboard.mcp.server_report import list_states  # noqa: PLC0415  # not for --help
+
+        states = [(each, state) for each, state in await list_states(server) if tool in ("", each.name)]
         if tool and not states:
             raise NoSuchTool(f"no tool {tool!r}", path=name)
         accepts_instructions = not tool and server.pin_comparison is not None and not server.pin_comparison.instructions

@@ -18,8 +18,6 @@ from callboard.errors import CallerError
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:
-    from mcp_types import Tool
-
     from callboard.configuration import DescribedServer
     from callboard.core import Model
     from callboard.mcp import McpEnsemble
@@ -178,28 +176,6 @@ def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble],
             await ensemble.disconnect()
 
     return interrupt.run(connect_and_use())
-
-
-async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
-    """All tools with their states: offered, not chosen, changed, new, or left out, as is a second one of a name."""
-    from callboard.mcp.ensemble import is_selected  # noqa: PLC0415  # not for --help
-
-    offered = {tool.name for tool in await server.list_tools()}
-    comparison = server.pin_comparison
-    states: dict[str, str] = {}
-    states_found: list[tuple[Tool, str]] = []
-    for tool in await server.client.tools():
-        if tool.name in states:
-            states_found.append((tool, "left out: there is another of its name"))
-            continue
-        state = "offered" if tool.name in offered else "left out"
-        if not is_selected(tool.name, server.settings):
-            state = "not chosen"
-        elif comparison is not None and tool.name in (*comparison.changed, *comparison.new):
-            state = "changed" if tool.name in comparison.changed else "new"
-        states[tool.name] = state
-        states_found.append((tool, state))
-    return states_found
 
 
 def print_json(value: Any) -> None:

@@ -9,9 +9,11 @@ import pytest
 from tests.wires.replay import VECTORS, decoder, expected, payloads, rows, run, stream, without_prose
 
 from callboard.core import (
+    ArgumentsPiece,
     Event,
     InvocationEnded,
     InvocationStarted,
+    ReasoningPiece,
     ReplyEnded,
     ReplyFailed,
     Request,
@@ -25,7 +27,7 @@ from callboard.providers import Transport
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
-from callboard.servers.gateway.replay import make_vector, read_as_dialect, read_canisters, read_events
+from callboard.servers.gateway.replay import join_pieces, make_vector, read_as_dialect, read_canisters, read_events
 from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.text.sse import encode_frame
@@ -102,6 +104,19 @@ def test_a_reply_in_part_gives_the_beginning_of_its_events():
         part = read_as_dialect(raw_reply(data[:cut], [WEATHER]), "hermes", is_whole=False)
         assert part == whole[: len(part)]
         assert read_as_dialect(raw_reply(data, [WEATHER], limit=cut), "hermes") == part
+
+
+def test_pieces_are_joined_for_people():
+    pieces = [TextPiece("a", (0, 1)), TextPiece("b", (1, 2)), ReasoningPiece("c"), ReasoningPiece("d", origin="m")]
+    calls = [ArgumentsPiece(0, "{"), ArgumentsPiece(0, "}"), ArgumentsPiece(1, "{}")]
+    assert join_pieces([*pieces, *calls, TextPiece("e")]) == [
+        TextPiece("ab", (0, 2)),
+        ReasoningPiece("c"),
+        ReasoningPiece("d", origin="m"),
+        ArgumentsPiece(0, "{}"),
+        ArgumentsPiece(1, "{}"),
+        TextPiece("e"),
+    ]
 
 
 def test_an_unknown_dialect_is_the_callers_mistake():

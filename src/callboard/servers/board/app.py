@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
+    from callboard.servers.board.tools_page import ToolsPart
     from callboard.servers.gateway.app import Extension
     from callboard.servers.gateway.traffic_values import KeptReply, KeptTest, TrafficSource
 
@@ -62,6 +63,8 @@ class BoardParts:
     """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
     traffic: TrafficSource | None = None
     """The requests of a gateway."""
+    tools: ToolsPart | None = None
+    """Ensembles and MCP servers."""
     keep_test: Callable[[KeptReply], KeptTest] | None = None
     """Makes a test of a reply; it is called in a thread."""
 

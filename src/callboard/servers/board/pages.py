@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.routing import BaseRoute
 
-from callboard.servers.board import jobs_page, requests_page
+from callboard.servers.board import jobs_page, requests_page, tools_page
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -29,4 +29,5 @@ class BoardPage(NamedTuple):
 PAGES: Final[Sequence[BoardPage]] = (
     BoardPage("Jobs", "/jobs", jobs_page.routes, "jobs"),
     BoardPage("Requests", "/requests", requests_page.routes, "traffic"),
+    BoardPage("Tools", "/tools", tools_page.routes, "tools"),
 )

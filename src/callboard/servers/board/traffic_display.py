@@ -53,7 +53,7 @@ def list_remarks(row: RequestRow) -> list[str]:
     counts = (("calls from text", row.recovered), ("repaired", row.repaired), ("lost", len(row.dropped)))
     labels = dict.fromkeys([label.name for label in row.labels])
     again = [f"asks {row.again_of} again"] if row.again_of else []
-    return [*[f"{count} {name}" for name, count in counts if count], *labels, *again]
+    return [*[f"{name}: {count}" for name, count in counts if count], *labels, *again]
 
 
 HELPERS: Final[Mapping[str, Any]] = {"seconds": format_seconds, "remarks": list_remarks, "to_time": to_time}

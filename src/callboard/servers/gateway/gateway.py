@@ -68,7 +68,7 @@ class Gateway:
             for each in _decide_forwarding(settings)
         ]
         self._routes = ModelRouter(settings.backends, random.random)
-        self._hosted_tools = HostedTools(settings) if settings.ensembles else None
+        self.hosted_tools = HostedTools(settings) if settings.ensembles else None
         self._tasks: set[asyncio.Task[None]] = set()
         self.store = open_store(settings)
         self.spending = Spending(settings, self.store)
@@ -77,8 +77,8 @@ class Gateway:
         log.addFilter(self._log_filter)
         if self.store is not None:
             await self.store.start()
-        if self._hosted_tools is not None:
-            await self._hosted_tools.connect()
+        if self.hosted_tools is not None:
+            await self.hosted_tools.connect()
         for backend in self.backends:
             self._refresh(backend)
 
@@ -86,8 +86,8 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._hosted_tools is not None:
-            await self._hosted_tools.disconnect()
+        if self.hosted_tools is not None:
+            await self.hosted_tools.disconnect()
         await self._transport.aclose()
         await self.spending.aclose()
         if self.store is not None:
@@ -114,7 +114,7 @@ class Gateway:
         await self.spending.check(request.owner)
         candidates = self.spending.select_priced(self.candidates(decoded, request.owner), request.owner)
         spending = self.spending if self.spending.has_budget(request.owner) else None
-        stream = stream_reply if self._hosted_tools is None else self._hosted_tools.stream_reply
+        stream = stream_reply if self.hosted_tools is None else self.hosted_tools.stream_reply
         return Exchange(
             front=front,
             request=decoded,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -38,6 +38,16 @@ class HostedTools:
         self._names_a_module = names_a_module(settings.ensembles)
         self._ensembles: list[Ensemble] = []
         self._registry = InvokerRegistry(())
+
+    @property
+    def ensembles(self) -> Sequence[Ensemble]:
+        """Those that are connected."""
+        return self._ensembles
+
+    @property
+    def names(self) -> Collection[str]:
+        """The tools that may run here."""
+        return self._registry.keys()
 
     async def connect(self) -> None:
         """Raises DescriptorError, and ToolExecutionFailure for an ensemble that cannot be connected."""

@@ -9,13 +9,23 @@ that is still coming, or was kept in part, is the beginning of the whole one's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed
+from callboard.core import (
+    ArgumentsPiece,
+    Canister,
+    Event,
+    Fold,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyFailed,
+    TextPiece,
+)
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import Plan, get_mode
@@ -23,6 +33,12 @@ from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext
 
+_PIECES: Final[Mapping[type[Event], str]] = {
+    TextPiece: "text",
+    ReasoningPiece: "text",
+    RefusalPiece: "text",
+    ArgumentsPiece: "json",
+}
 _DATA_END: Final = "[DONE]"
 
 
@@ -50,6 +66,17 @@ def read_canisters(events: list[Event]) -> list[Canister]:
     fold = Fold()
     canisters = [canister for event in events for canister in fold.feed(event)]
     return canisters if events and isinstance(events[-1], (ReplyEnded, ReplyFailed)) else [*canisters, *fold.finish()]
+
+
+def join_pieces(events: Iterable[Event]) -> list[Event]:
+    """The events with pieces that follow one another as one, as a person reads them."""
+    runs: list[list[Event]] = []
+    for event in events:
+        if runs and (field := _PIECES.get(type(event))) and _continues(runs[-1][0], event, field):
+            runs[-1].append(event)
+        else:
+            runs.append([event])
+    return [_join(run) for run in runs]
 
 
 def redact_events(events: list[Event], reply: RecordedReply) -> list[Event]:
@@ -117,6 +144,21 @@ def _read(reply: RecordedReply, plan: Plan, *, is_whole: bool) -> list[Event]:
     stages = reply.model.stages(reply.prepared, plan, None)
     events: list[Event] = stages.feed(data)
     return [*events, *stages.finish()] if is_whole else events
+
+
+def _continues(first: Event, event: Event, field: str) -> bool:
+    """Whether two pieces are of one text or of the arguments of one call."""
+    bare = {field: "", "offsets": None}
+    return type(first) is type(event) and replace(first, **bare) == replace(event, **bare)
+
+
+def _join(run: Sequence[Event]) -> Event:
+    if len(run) == 1:
+        return run[0]
+    field = _PIECES[type(run[0])]
+    begin, end = getattr(run[0], "offsets", None), getattr(run[-1], "offsets", None)
+    offsets = (begin[0], end[1]) if begin and end else None
+    return replace(run[0], **{field: "".join([getattr(each, field) for each in run]), "offsets": offsets})
 
 
 def _text(events: list[Event]) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from callboard.core import Event, InvocationStarted, ReplyFailed, encode_line
 from callboard.servers.gateway.failure_labels import label_failures
 from callboard.servers.gateway.redaction import MASK, Redactor
-from callboard.servers.gateway.replay import hides_secret, read_as_dialect, read_events, redact_events
+from callboard.servers.gateway.replay import hides_secret, join_pieces, read_as_dialect, read_events, redact_events
 from callboard.servers.gateway.request_log import LoggedRequest, RecordedReply
 from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView
 from callboard.text.display import escape
@@ -146,7 +146,7 @@ def _is_whole(entry: LoggedRequest, reply: RecordedReply) -> bool:
 
 
 def _format_events(events: Sequence[Event], reply: RecordedReply, mask: Mask) -> tuple[str, ...]:
-    events = redact_events(list(events), reply)
+    events = join_pieces(redact_events(list(events), reply))
     lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
     more = len(events) - MAX_EVENTS
     return tuple([*lines, f"... and {more} more"] if more > 0 else lines)

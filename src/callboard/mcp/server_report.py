@@ -1,0 +1,99 @@
+"""What a server offers and what of it is trusted, as `callboard mcp` and the board show it.
+
+Law: everything that is told of a server is its own untrusted text; nothing of its environment and headers is told.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from callboard.mcp.ensemble import McpEnsemble, is_selected
+from callboard.mcp.pins import Pins
+from callboard.mcp.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from mcp_types import Tool
+
+
+class ToolReport(msgspec.Struct, frozen=True):
+    """A tool, and whether it is offered: `offered`, `not chosen`, `changed`, `new`, or why it is left out."""
+
+    name: str
+    description: str
+    state: str
+
+
+class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, as it was found when it was connected."""
+
+    name: str
+    state: str
+    server: str = ""
+    """Its own name and version, and the version of the protocol."""
+    why: str = ""
+    """Why it could not be connected."""
+    tools: tuple[ToolReport, ...] = ()
+    instructions_changed: bool = False
+
+    @property
+    def waiting(self) -> int:
+        """Tools that are not offered before a person accepts them."""
+        return sum([tool.state in ("changed", "new") for tool in self.tools])
+
+
+async def report_server(settings: ServerSettings) -> ServerReport:
+    """Connect a server, list its tools, and disconnect it. Nothing is pinned: to look is no first use."""
+    ensemble = McpEnsemble(settings, warn=lambda _: None, pins=Pins(read_only=True))
+    try:
+        await ensemble.connect()
+        return await report_ensemble(ensemble)
+    except Exception as error:  # noqa: BLE001  # whatever a server does wrong is what is shown of it
+        return ServerReport(name=settings.name, state="failed", why=str(error) or type(error).__name__)
+    finally:
+        await ensemble.disconnect()
+
+
+async def report_ensemble(ensemble: McpEnsemble) -> ServerReport:
+    """What is known of a server that is connected."""
+    link, compared = ensemble.client, ensemble.pin_comparison
+    about = f"{link.server.name} {link.server.version} " if link.server else ""
+    tools = [ToolReport(tool.name, tool.description or "", state) for tool, state in await list_states(ensemble)]
+    return ServerReport(
+        name=ensemble.settings.name,
+        state=str(link.state),
+        server=f"{about}({link.protocol_version})" if about else str(link.protocol_version),
+        tools=tuple(tools),
+        instructions_changed=compared is not None and not compared.instructions,
+    )
+
+
+async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
+    """All tools with their states: offered, not chosen, changed, new, or left out, as is a second one of a name."""
+    offered = {tool.name for tool in await server.list_tools()}
+    comparison = server.pin_comparison
+    states: dict[str, str] = {}
+    states_found: list[tuple[Tool, str]] = []
+    for tool in await server.client.tools():
+        if tool.name in states:
+            states_found.append((tool, "left out: there is another of its name"))
+            continue
+        state = "offered" if tool.name in offered else "left out"
+        if not is_selected(tool.name, server.settings):
+            state = "not chosen"
+        elif comparison is not None and tool.name in (*comparison.changed, *comparison.new):
+            state = "changed" if tool.name in comparison.changed else "new"
+        states[tool.name] = state
+        states_found.append((tool, state))
+    return states_found
+
+
+def describe_place(settings: ServerSettings) -> str:
+    """Where a server is, without what may be a secret: a program's name, a URL's host and path."""
+    if settings.url:
+        parts = urlsplit(settings.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return PurePath(settings.command[0]).name if settings.command else ""

@@ -1,0 +1,119 @@
+"""The gateway's requests in a browser: as they come, side by side, read anew, asked again and kept as a test."""
+
+import json
+import re
+import urllib.request
+from contextlib import suppress
+
+import pytest
+from playwright.sync_api import expect
+from tests.board.conftest import Program
+
+from callboard.evaluation.suites import load_file, recorded_path
+from callboard.servers.board.login import Login
+from callboard.testing import FakeBackend, StatusReply
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "The weather of a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
+
+
+def answer(body):
+    """What the fake backend says to a request, by what was asked."""
+    question = json.dumps(body["messages"][-1]["content"])
+    if "fail" in question:
+        return StatusReply(400, {"error": {"message": f"no {HOSTILE}"}})
+    if "weather" in question:
+        return 'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    return f"Hello, who is there? {HOSTILE}"
+
+
+class GatewayWithBoard(Program):
+    """A gateway with two workers in front of a fake backend."""
+
+    def __init__(self, backend):
+        super().__init__("serve", "--backend", backend, "--port", "0", "--board", "--workers", "2")
+        self.url = ""
+        while not self.url:
+            line = self.process.stderr.readline()
+            assert line, "the gateway has ended"
+            if match := re.search(r"its board: (http\S+)", line):
+                self.url = match[1].partition("login?")[0]
+
+    def new_link(self):
+        return f"{self.url}login?token={Login().make_link_token()}"
+
+    def ask(self, question, model="qwen2.5-coder-7b"):
+        body = {"model": model, "messages": [{"role": "user", "content": question}], "tools": TOOLS, "stream": True}
+        url = self.url.replace("/board/", "/v1/chat/completions")
+        with (
+            suppress(urllib.error.HTTPError),
+            urllib.request.urlopen(  # our own gateway
+                urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+            ) as reply,
+        ):
+            reply.read()
+
+
+@pytest.fixture(scope="module")
+def gateway(jobs):
+    backend = FakeBackend(answer, models=("qwen2.5-coder-7b", "gpt-5"))
+    jobs.portal.call(backend.__aenter__)
+    program = GatewayWithBoard(backend.url)
+    yield program
+    program.stop()
+    jobs.portal.call(backend.__aexit__, None, None, None)
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}])
+def test_the_pages_of_requests(gateway, visit, look, options):
+    for question in ("Hi", "What is the weather in Oslo?", "Please fail", "Hi again"):
+        gateway.ask(question)
+    visitor = visit(gateway, **options)
+    page = visitor.open("requests")
+    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator("#rows")).to_contain_text("calls from text: 1")
+    look(page, "" if options else "board-requests")
+    page.get_by_label("With").select_option("recovered")
+    page.get_by_role("button", name="Filter").click()
+    page.locator("#rows tbody a").first.click()
+    expect(page.locator("#sides")).to_contain_text("invocation_ended")
+    page.get_by_label("Dialect").first.select_option("pythonic")
+    page.get_by_role("button", name="Read").click()
+    expect(page.get_by_role("heading", name="What pythonic would have read")).to_be_visible()
+    look(page, "" if options else "board-request")
+    assert not page.evaluate("document.querySelector('img, #main script')")
+
+
+def test_a_request_is_seen_without_loading_the_page_anew(gateway, visit):
+    page = visit(gateway).open("requests?model=gpt-5")
+    expect(page.locator("#status")).to_have_text("live")
+    expect(page.locator("#rows")).to_contain_text("There are no such requests")
+    gateway.ask("Hi", "gpt-5")
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
+def test_ask_again_and_keep_as_a_test(gateway, visit, look):
+    gateway.ask("What is the weather in Oslo?")
+    page = visit(gateway).open("requests?problem=recovered")
+    page.locator("#rows tbody a").first.click()
+    page.locator("select[name=mode]").select_option("validated")
+    page.locator("select[name=dialect]").last.select_option("hermes")
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
+    expect(page.get_by_role("button", name="Keep as a test")).to_be_visible()  # it has its reply
+    expect(page.locator("#sides")).to_contain_text("Mode validated, dialect hermes")
+    look(page, "board-asked-again")
+    page.get_by_role("button", name="Keep as a test").click()
+    expect(page.get_by_role("heading", name="Kept as a test")).to_be_visible()
+    look(page)
+    [task] = load_file(recorded_path())
+    assert task.steps[0].expected[0].name == "weather"

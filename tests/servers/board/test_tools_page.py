@@ -1,0 +1,82 @@
+"""The page of tools: what is listed, and a server that is connected when a person asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from callboard.mcp.pins import Pins
+from callboard.mcp.settings import ServerSettings
+from callboard.servers.board.app import Board, BoardParts, board_application
+from callboard.servers.board.tools_page import ToolsPart, describe_hosted
+from callboard.servers.gateway.hosted_tools import HostedTools
+from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
+
+SERVER = Path(__file__).parents[2] / "vectors/mcp/server.py"
+SERVERS = {
+    "io": ServerSettings(
+        name="io", command=(sys.executable, str(SERVER), "--secret=abc"), environment={"KEY": "hidden"}
+    ),
+    "web": ServerSettings(name="web", transport="http", url="https://user:word@mcp.test/path?key=secret"),
+    "off": ServerSettings(name="off", command=("nothing", "--key=abcdef"), enabled=False),
+    "bad": ServerSettings(name="bad", command=("/no/such/program",)),
+}
+
+
+@pytest.fixture
+def board(login, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return Board(BoardParts(tools=ToolsPart(lambda: SERVERS)), login)
+
+
+@pytest.fixture
+def visitor(board):
+    with TestClient(
+        board_application(board), base_url="http://127.0.0.1:8283", headers={"accept": "text/html"}
+    ) as client:
+        yield client
+
+
+def test_the_list_tells_no_secret_and_connects_nothing(browser):
+    page = browser.get("/board/tools").text
+    assert "https://mcp.test/path" in page
+    assert Path(sys.executable).name in page
+    assert "disabled" in page
+    for secret in ("abcdef", "unseen", "word@", "key=secret"):
+        assert secret not in page
+    assert Pins().list_all() == []
+
+
+def test_a_server_is_connected_when_a_person_asks(browser, token):
+    answer = browser.post("/board/tools/io/check", data={"token": token})
+    assert answer.status_code == 200
+    assert "ready" in answer.text
+    assert "offered" in answer.text
+    assert Pins().list_all() == []  # to look is no first use
+    assert browser.post("/board/tools/io/check", data={"token": "x"}).status_code == 403
+    assert browser.post("/board/tools/none/check", data={"token": token}).status_code == 404
+
+
+def test_a_server_that_does_not_start_says_why(browser, token):
+    page = browser.post("/board/tools/bad/check", data={"token": token}).text
+    assert "failed" in page
+    assert "/no/such/program" in page
+
+
+def test_tools_of_the_gateway():
+    hosted = HostedTools(GatewaySettings(backends=(BackendSettings(url="http://x.test/v1"),), ensembles=("io",)))
+
+    async def connect():
+        await hosted.connect()
+        try:
+            return describe_hosted(hosted)
+        finally:
+            await hosted.disconnect()
+
+    [ensemble] = asyncio.run(connect())
+    assert (ensemble.name, ensemble.state) == ("io", "")
+    assert {tool.may_run for tool in ensemble.tools} == {True, False}
