@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -17,10 +18,8 @@ from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 SERVER = Path(__file__).parents[2] / "vectors/mcp/server.py"
+HOSTILE = "<script>alert(1)</script>"
 SERVERS = {
-    "io": ServerSettings(
-        name="io", command=(sys.executable, str(SERVER), "--secret=abc"), environment={"KEY": "hidden"}
-    ),
     "web": ServerSettings(name="web", transport="http", url="https://user:word@mcp.test/path?key=secret"),
     "off": ServerSettings(name="off", command=("nothing", "--key=abcdef"), enabled=False),
     "bad": ServerSettings(name="bad", command=("/no/such/program",)),
@@ -30,7 +29,11 @@ SERVERS = {
 @pytest.fixture
 def board(login, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return Board(BoardParts(tools=ToolsPart(lambda: SERVERS)), login)
+    offer = tmp_path / "offer.json"
+    tool = {"name": "look", "description": f"Look {HOSTILE}", "inputSchema": {"type": "object"}}
+    offer.write_text(json.dumps({"tools": [tool]}))
+    stdio = ServerSettings(name="io", command=(sys.executable, str(SERVER), str(offer)), environment={"KEY": "unseen"})
+    return Board(BoardParts(tools=ToolsPart(lambda: {**SERVERS, "io": stdio})), login)
 
 
 @pytest.fixture
@@ -56,6 +59,7 @@ def test_a_server_is_connected_when_a_person_asks(browser, token):
     assert answer.status_code == 200
     assert "ready" in answer.text
     assert "offered" in answer.text
+    assert "Look &lt;script&gt;" in answer.text
     assert Pins().list_all() == []  # to look is no first use
     assert browser.post("/board/tools/io/check", data={"token": "x"}).status_code == 403
     assert browser.post("/board/tools/none/check", data={"token": token}).status_code == 404

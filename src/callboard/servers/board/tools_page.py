@@ -36,7 +36,7 @@ class ToolsPart(msgspec.Struct, frozen=True):
     hosted: HostedTools | None = None
 
 
-class HostedTool(msgspec.Struct, frozen=True):
+class GatewayTool(msgspec.Struct, frozen=True):
     """A tool of the gateway's ensembles."""
 
     name: str
@@ -44,12 +44,12 @@ class HostedTool(msgspec.Struct, frozen=True):
     may_run: bool
 
 
-class HostedEnsemble(msgspec.Struct, frozen=True):
+class GatewayEnsemble(msgspec.Struct, frozen=True):
     """An ensemble of the gateway; the state of one without a connection is ""."""
 
     name: str
     state: str
-    tools: tuple[HostedTool, ...]
+    tools: tuple[GatewayTool, ...]
 
 
 class ListedServer(msgspec.Struct, frozen=True):
@@ -88,15 +88,15 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]
 
 
-def describe_hosted(hosted: HostedTools) -> list[HostedEnsemble]:
+def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
     """The gateway's ensembles with their tools and the states of their connections."""
     return [
-        HostedEnsemble(
+        GatewayEnsemble(
             ensemble.name,
             _state(ensemble),
             tuple(
                 [
-                    HostedTool(invoker.name, truncate(invoker.description, _MAX_TEXT), invoker.name in hosted.names)
+                    GatewayTool(invoker.name, truncate(invoker.description, _MAX_TEXT), invoker.name in hosted.names)
                     for invoker in ensemble.invokers.values()
                 ]
             ),
