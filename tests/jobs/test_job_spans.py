@@ -73,16 +73,11 @@ async def test_a_job_that_nobody_traces_begins_a_trace(telemetry, tmp_path, monk
 
 
 @run_async
-async def test_without_telemetry_a_job_keeps_no_trace(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
-    assert TRACE not in (await run_job()).input
-
-
-@run_async
-async def test_the_figures_of_a_worker(tmp_path, monkeypatch):
+async def test_without_telemetry_a_job_keeps_no_trace_and_is_counted(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     monkeypatch.setenv(VARIABLE, url)
     job = await run_job()
+    assert TRACE not in job.input
     with Database.open(url) as database:
         metrics = WorkerMetrics(lambda: database.read_blocking(count_open_jobs))
         metrics.add_segment(jobs_before(job), job, 2.0)

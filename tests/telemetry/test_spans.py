@@ -6,6 +6,7 @@ import json
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.telemetry.test_content import is_valid
 
 from callboard import Agent
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, Usage
@@ -14,6 +15,13 @@ from callboard.telemetry import NO_SPAN, current_headers, enable, open_span, swi
 from callboard.telemetry.settings import CAPTURE_VARIABLE
 from callboard.testing import FakeBackend, StatusReply
 
+SCHEMAS = {
+    "gen_ai.input.messages": "input-messages",
+    "gen_ai.output.messages": "output-messages",
+    "gen_ai.tool.definitions": "tool-definitions",
+    "gen_ai.tool.call.arguments": "tool-call-arguments",
+    "gen_ai.tool.call.result": "tool-call-result",
+}
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 CALLS = [
     InvocationStarted(0, "c1", "divide"),
@@ -145,6 +153,11 @@ def test_content_is_told_where_it_is_asked_for(by, telemetry, monkeypatch):
     good = next(each for each in told.spans if each.attributes.get("gen_ai.tool.call.id") == "c1")
     assert json.loads(good.attributes["gen_ai.tool.call.arguments"]) == {"a": 1, "b": 2}
     assert json.loads(good.attributes["gen_ai.tool.call.result"]) == {"content": "0.5"}
+    checked = set()
+    for key, value in [pair for each in told.spans for pair in each.attributes.items() if pair[0] in SCHEMAS]:
+        checked.add(key)
+        assert is_valid(SCHEMAS[key], json.loads(value)), (key, value)
+    assert checked == set(SCHEMAS)
 
 
 def test_a_failure_is_a_word_and_no_message(telemetry):
