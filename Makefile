@@ -125,7 +125,7 @@ $(BOARD)/.installed: tests/board/requirements.txt
 	@echo "[board] $(BOARD): Playwright and axe-core (about 150 MB the first time), and chromium where it is missing"
 	@rm -rf $(BOARD) && $(PYTHON) -m venv $(BOARD)
 	@$(BOARD)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement tests/board/requirements.txt
-	@test -n "$$CALLBOARD_CHROMIUM" || command -v chromium > /dev/null \
+	@test -n "$$CALLBOARD_CHROMIUM" || test -x /usr/bin/chromium || command -v chromium > /dev/null \
 		|| { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y chromium > /dev/null; } \
 		|| { echo "[board] there is no chromium: apt-get install chromium, or name another one in CALLBOARD_CHROMIUM"; exit 1; }
 	@touch $@

@@ -40,7 +40,7 @@ expect.set_options(timeout=PATIENCE)
 
 @pytest.fixture(scope="session")
 def chromium():
-    path = os.environ.get("CALLBOARD_CHROMIUM") or shutil.which("chromium")
+    path = os.environ.get("CALLBOARD_CHROMIUM") or shutil.which("chromium", path=f"{os.environ['PATH']}:/usr/bin")
     assert path, "there is no chromium: apt-get install chromium, or name another one in CALLBOARD_CHROMIUM"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
