@@ -38,6 +38,12 @@ def test_gateway():
     assert found["calls"].keys() == {"responses", "chat", "messages"}
 
 
+def test_board_of_the_gateway():
+    found = measure("gateway", "--board")
+    assert list(found["board"]) == ["whole", "stream of 5 pieces", "stream of 2,000 pieces"]
+    assert all(cells["on"] > 0 for cells in found["board"].values())
+
+
 def test_mcp_servers():
     found = measure("mcp_servers")
     assert list(found["calls"]) == [

@@ -117,3 +117,9 @@ def test_ask_again_and_keep_as_a_test(gateway, visit, look):
     look(page)
     [task] = load_file(recorded_path())
     assert task.steps[0].expected[0].name == "weather"
+
+
+def test_the_page_of_tools(gateway, visit, look):
+    page = visit(gateway).open("tools")
+    expect(page.get_by_role("heading", name="MCP servers")).to_be_visible()
+    look(page)

@@ -111,18 +111,19 @@ def _make_agui(options: BoardOptions, hosts: Collection[str], streams: JobStream
 
 def make_parts(streams: JobStreams) -> BoardParts:
     """What a board of this machine shows; `streams` is told what the jobs of this process say just now."""
-    from callboard.extras import is_extra_installed  # noqa: PLC0415  # not for --help
+    from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
+    from callboard.extras import is_extra_installed  # noqa: PLC0415
     from callboard.servers.board.app import BoardParts  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
 
     tools = ToolsPart(find_servers) if is_extra_installed("mcp") else None
     if not is_extra_installed("jobs"):
-        return BoardParts(tools=tools)
+        return BoardParts(tools=tools, keep_test=keep_reply)
     # Imported before anything is served: it would keep a gateway's clients waiting for half a second.
     from callboard.jobs.client import JobClient  # noqa: PLC0415
 
     jobs = partial(JobClient, embedded=False, streams=streams)
-    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools)
+    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools, keep_test=keep_reply)
 
 
 def find_servers() -> Mapping[str, ServerSettings]:
@@ -134,8 +135,7 @@ def find_servers() -> Mapping[str, ServerSettings]:
 
 def extend_gateway(hosts: Collection[str], directory: str, services: Services) -> Board:
     """The board of a gateway's worker; in the `directory` the workers of one gateway meet, "" for the only one."""
-    from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
-    from callboard.servers.board.app import Board  # noqa: PLC0415
+    from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
     from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
     from callboard.servers.gateway.worker_traffic import open_traffic  # noqa: PLC0415
@@ -143,7 +143,7 @@ def extend_gateway(hosts: Collection[str], directory: str, services: Services) -
     parts = make_parts(services.background.jobs.streams)
     traffic, hosted = open_traffic(services, directory), services.gateway.hosted_tools
     tools = ToolsPart(find_servers if parts.tools else dict, hosted) if parts.tools or hosted else None
-    return Board(replace(parts, traffic=traffic, keep_test=keep_reply, tools=tools), Login(), hosts)
+    return Board(replace(parts, traffic=traffic, tools=tools), Login(), hosts)
 
 
 def _show(options: BoardOptions, url: str, link: str) -> None:

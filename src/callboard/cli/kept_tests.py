@@ -20,21 +20,21 @@ VECTORS: Final = "vectors.jsonl"
 
 
 def keep_reply(reply: KeptReply) -> KeptTest:
-    """Make a test of a reply of the gateway. Raises CallerError where it cannot be one, or is one already."""
+    """Make a test of a reply of the gateway, or of what a job's conversation ends with. Raises CallerError where it cannot be one, or is one already."""
     import msgspec  # noqa: PLC0415  # not for --help
 
     from callboard.evaluation.recorded_task import Recording, make_task  # noqa: PLC0415
-    from callboard.evaluation.suites import recorded_path  # noqa: PLC0415
     from callboard.evaluation.task import encode_task  # noqa: PLC0415
     from callboard.servers.gateway.traffic_values import KeptTest  # noqa: PLC0415
 
     task = make_task(Recording(reply.canisters, reply.tools))
     path = add_task(task)
+    test = KeptTest(task.identifier, encode_task(task).decode(), str(path))
+    if not reply.vector:
+        return test
     vector = msgspec.json.encode({**reply.vector, "name": task.identifier})
-    append_line(recorded_path().with_name(VECTORS), vector)
-    return KeptTest(
-        task.identifier, encode_task(task).decode(), str(path), vector.decode(), str(path.with_name(VECTORS))
-    )
+    append_line(path.with_name(VECTORS), vector)
+    return msgspec.structs.replace(test, vector=vector.decode(), vector_path=str(path.with_name(VECTORS)))
 
 
 def add_task(task: Task) -> Path:

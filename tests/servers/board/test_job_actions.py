@@ -1,9 +1,13 @@
 """What is done with a job on the board."""
 
+from dataclasses import replace
+
 import pytest
 from tests.servers.board.test_job_page import make_ended, make_job, make_waiting
 
+from callboard.cli.kept_tests import keep_reply
 from callboard.core import AssistantCanister
+from callboard.evaluation.suites import load_file, recorded_path
 
 
 @pytest.fixture
@@ -84,6 +88,17 @@ def test_a_job_is_retried_and_forked_as_a_new_one(run, job_store, post, ended):
         location = post(ended, action, **fields).headers["location"]
         job = run(job_store.get, location.rpartition("/")[2])
         assert job.parent == f"{ended.id}{parent}"
+
+
+def test_a_job_is_kept_as_a_test(post, ended, board, monkeypatch, tmp_path):
+    assert post(ended, "keep").status_code == 404  # where nobody can make one
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    board.parts = replace(board.parts, keep_test=keep_reply)
+    page = post(ended, "keep").text
+    [task] = load_file(recorded_path())
+    assert task.identifier in page
+    assert task.steps[0].expected == ()
+    assert not recorded_path().with_name("vectors.jsonl").exists()
 
 
 @pytest.mark.parametrize(

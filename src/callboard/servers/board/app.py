@@ -147,6 +147,7 @@ class Board:
             "path": request.scope["path"].removeprefix(base),
             "pages": self.pages if session else [],
             "form_token": self.login.form_token(session) if session else "",
+            "can_keep": self.parts.keep_test is not None,
             "now": now(),
         }
 

@@ -17,8 +17,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallerError
+from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob
 from callboard.servers.board.entry_view import read_object
+from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board, Form
@@ -74,11 +76,21 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             raise HTTPException(400, "say at which round")
         return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], int(number)))
 
+    async def keep(request: Request, _: Form) -> Response:
+        """Make a test of the job's conversation."""
+        if board.parts.keep_test is None:
+            raise HTTPException(404)
+        job = await board.jobs.store.get(request.path_params["job"])
+        entries = await board.jobs.store.read_entries(job.id)
+        conversation = read_conversation([entry.item for entry in entries])
+        test = await asyncio.to_thread(board.parts.keep_test, KeptReply(job.id, tuple(conversation)))
+        return board.render(request, "kept_test.html", test=test, back=f"/jobs/{job.id}")
+
     async def _lead_to(request: Request, job: DurableJob) -> Response:
         await board.start_worker(job)
         return board.redirect(request, f"/jobs/{job.id}")
 
-    actions = {"answer": answer, "cancel": cancel, "resume": resume, "retry": retry, "fork": fork}
+    actions = {"answer": answer, "cancel": cancel, "resume": resume, "retry": retry, "fork": fork, "keep": keep}
     return [
         Route(f"/jobs/{{job}}/{name}", board.action(handler), methods=["POST"]) for name, handler in actions.items()
     ]

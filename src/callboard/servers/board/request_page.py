@@ -51,7 +51,6 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             modes=list(MODES),
             models=sorted({name for each in overview.backends for name in each.models}),
             backends=sorted({each.name for each in overview.backends}),
-            can_keep=board.parts.keep_test is not None and not view.row.is_open,
         )
 
     async def stream(request: Request) -> Response:

@@ -136,12 +136,13 @@ class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptReply(msgspec.Struct, frozen=True):
-    """What a test is made of: a conversation with the reply to it, its tools, and the reply as a vector of its wire."""
+    """What a test is made of: a conversation that ends with a reply, its tools, and the reply as a vector of its wire."""
 
     name: str
     canisters: tuple[Canister, ...]
-    tools: tuple[ToolDeclaration, ...]
-    vector: dict[str, Any]
+    tools: tuple[ToolDeclaration, ...] = ()
+    vector: dict[str, Any] = {}
+    """Empty where there is no one reply, as of a job."""
 
 
 class KeptTest(msgspec.Struct, frozen=True):
