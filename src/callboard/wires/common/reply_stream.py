@@ -42,6 +42,8 @@ _NO_FRAME = ReplyFailed("provider", "malformed", "the stream ended before the mo
 _NAMELESS = "arguments came of a call whose name never did: the call is lost"
 _HALF = "half a character came, and its other half never did"
 _WHOLE = frozenset({"stop", "invocations"})
+MAX_COUNT = 10**12
+"""Tokens that a backend can count at most."""
 BROKEN_OFF = ReplyFailed("provider", "cut", "the reply broke off")
 """The failure of a reply whose events ended without a terminal event."""
 
@@ -154,10 +156,13 @@ def string(value: Any) -> str:
 
 
 def count(value: Any, key: str = "") -> int:
-    """A number of tokens, 0 for what is none; with `key`, that member of `value`."""
+    """A number of tokens, 0 for what is none; with `key`, that member of `value`.
+
+    More than `MAX_COUNT` is taken for so many: sums, metrics and databases have room for 64 bits.
+    """
     if key:
         value = value.get(key) if isinstance(value, dict) else None
-    return value if type(value) is int and value > 0 else 0
+    return min(value, MAX_COUNT) if type(value) is int and value > 0 else 0
 
 
 def ending(reason: Ending, *, is_cut: bool) -> Ending:

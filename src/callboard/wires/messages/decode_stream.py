@@ -273,11 +273,11 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         for name in _COUNTS:
             value = getattr(usage, name)
             if type(value) is int and value >= 0:
-                counts[name] = value
+                counts[name] = count(value)
         if isinstance(usage.output_tokens_details, dict):
             thinking = usage.output_tokens_details.get("thinking_tokens")
             if type(thinking) is int and thinking >= 0:
-                counts["thinking_tokens"] = thinking
+                counts["thinking_tokens"] = count(thinking)
         if written := count(usage.cache_creation, "ephemeral_1h_input_tokens"):
             counts["written_for_an_hour"] = written
         self._usage = _usage(counts)
