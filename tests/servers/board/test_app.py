@@ -60,6 +60,23 @@ def test_one_logs_out(browser, token):
     assert "max-age=0" in answer.headers["set-cookie"].lower()
 
 
+def test_a_copy_of_a_cookie_is_worth_nothing_behind_the_logout(browser, token, login):
+    cookie = browser.cookies[login.cookie]
+    browser.post("/board/logout", data={"token": token})
+    browser.cookies.set(login.cookie, cookie, path="/board")
+    assert browser.get("/board/jobs").url.path == "/board/login"
+
+
+def test_a_stream_ends_with_its_session(login, follow, browser, monkeypatch):
+    monkeypatch.setattr("callboard.servers.board.live.BEAT_SECONDS", 0.01)
+
+    async def log_out():
+        login.end_session(login.find_session(browser.cookies[login.cookie]))
+
+    messages = follow("/board/jobs/live", lambda messages: False, log_out)
+    assert [event for event, _, _ in messages] == ["parts"]
+
+
 @pytest.mark.parametrize("data", [{}, {"token": ""}, {"token": "x"}])
 def test_a_form_without_the_sessions_token_is_refused(browser, data):
     answer = browser.post("/board/logout", data=data, follow_redirects=False)
@@ -67,9 +84,11 @@ def test_a_form_without_the_sessions_token_is_refused(browser, data):
     assert "load the page anew" in answer.text
 
 
-def test_a_form_of_another_page_is_refused(browser, token):
-    headers = {"origin": "http://evil.example"}
-    assert browser.post("/board/logout", data={"token": token}, headers=headers).status_code == 403
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:3000", "null", "", "http://["])
+def test_a_form_of_another_page_is_refused(browser, token, origin):
+    answer = browser.post("/board/logout", data={"token": token}, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert answer.headers["content-security-policy"] == POLICY
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8283", "", "[::2]"])

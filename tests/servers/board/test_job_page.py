@@ -118,6 +118,30 @@ def test_an_edit_is_seen_as_what_goes_and_what_comes(run, job_store, browser):
     assert '<span class="line added">return a + b' in page
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        InvocationCanister(identifier="c1", name="x" * 400_000, arguments={}, raw="{}"),
+        InvocationCanister(identifier="c1", name="write", arguments={"text": "x" * 400_000}, raw=""),
+        InvocationCanister(identifier="c1", name="file", arguments={"old": "\n" * 400_000}, raw=""),
+        InvocationCanister(identifier="c1", name="x", arguments=dict.fromkeys(map(str, range(20_000)), ""), raw=""),
+        AssistantCanister(["x"] * 10_000),
+    ],
+    ids=["name", "argument", "lines", "arguments", "texts"],
+)
+def test_an_article_is_bounded_whatever_a_model_writes(run, job_store, browser, item):
+    claim = run(make_ended, job_store, item)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert len(page) < 700_000
+    assert f"/board/jobs/{claim.job.id}/entries/2" in page or len(page) < 10_000  # nothing but a name was cut
+
+
+@pytest.mark.parametrize("number", ["0", "9" * 30, "9" * 5000, "-1", "x"])
+def test_a_number_that_no_entry_has_is_no_page(run, job_store, browser, number):
+    claim = run(make_ended, job_store, CALL)
+    assert browser.get(f"/board/jobs/{claim.job.id}/entries/{number}").status_code == 404
+
+
 def test_a_refusal_is_marked(run, job_store, browser):
     result = ResultCanister("", invocation_id="call_1", error=ToolError("permission", "no network here"))
     claim = run(make_ended, job_store, CALL, result)
@@ -243,6 +267,19 @@ def test_nothing_of_what_waits_is_invisible_or_turned_around(run, job_store, bro
     job = run(make_waiting, job_store, arguments={"to": "test\u202eprod\u200b", "n": ["\u2028"]})
     page = browser.get(f"/board/jobs/{job.id}").text
     assert "test\\u202eprod\\u200b" in page.partition('id="log"')[0]
+
+
+def test_what_no_font_draws_is_spelled_out(run, job_store, browser):
+    job = run(make_waiting, job_store, arguments={"command": "ls\u3164\u2800", "flag\ufe0f": "a\U000e0100b"})
+    page = browser.get(f"/board/jobs/{job.id}").text
+    for text in ("ls\\u3164\\u2800", "flag\\ufe0f", "a\\U000e0100b"):
+        assert text in page.partition('id="log"')[0]
+
+
+def test_how_much_there_is_to_decide_on_is_said(run, job_store, browser):
+    job = run(make_waiting, job_store, arguments={"command": "ls" + "\n" * 1999 + "rm -r ."})
+    page = browser.get(f"/board/jobs/{job.id}").text
+    assert "command (2,000 lines, 2,008 characters)" in page.partition('id="log"')[0]
 
 
 def test_the_enter_key_presses_no_button_of_another_answer(run, job_store, browser):

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from callboard.errors import CallerError
 from callboard.servers.board.login import LINK_SECONDS, SESSION_SECONDS, Login
 
 
@@ -41,6 +42,19 @@ def test_a_session_ends_by_itself(login, clock):
     assert login.find_session(cookie)
     clock.now += SESSION_SECONDS + 1
     assert login.find_session(cookie) == ""
+
+
+def test_a_session_that_its_user_ended_is_ended_in_all_processes(login, tmp_path, clock):
+    cookie, other = login.begin_session(), login.begin_session()
+    login.end_session(login.find_session(cookie))
+    assert login.find_session(cookie) == Login(tmp_path / "board", clock).find_session(cookie) == ""
+    assert login.find_session(other)
+
+
+def test_an_empty_secret_signs_nothing(tmp_path):
+    (tmp_path / "secret").touch()
+    with pytest.raises(CallerError, match="too short"):
+        Login(tmp_path)
 
 
 def test_a_form_is_of_one_session(login):

@@ -20,10 +20,15 @@ from callboard.jobs.entries import JobEntry
 from callboard.servers.agui import AguiEncoder, AguiEvent, events
 from callboard.servers.board.diff import DiffLine, is_diff, split_diff
 from callboard.servers.board.templating import make_visible, render
-from callboard.text.display import strip_controls
+from callboard.text.display import display, strip_controls
 
 MAX_SHOWN: Final = 16_000
-"""Characters of a text that an article shows."""
+"""Characters of a text, or of the arguments of a call, that an article shows."""
+MAX_BLOCKS: Final = 100
+"""Parts of an article."""
+_MAX_TITLE: Final = 200
+_ARGUMENT: Final = 20
+"""What an argument takes of MAX_SHOWN besides its characters."""
 
 
 class EntryBlock:
@@ -33,7 +38,7 @@ class EntryBlock:
 
     def __init__(self, kind: str, title: str, text: str = "", *, identifier: str = "", error: str = "") -> None:
         self.kind = kind
-        self.title = title
+        self.title = display(title, _MAX_TITLE)
         self.identifier = identifier
         self.error = error
         self.parts = [text]
@@ -57,7 +62,7 @@ class EntryBlock:
     @property
     def arguments(self) -> Sequence[ShownArgument]:
         """Those of a call; nothing where they are no JSON object."""
-        return show_arguments(read_object("".join(self.parts))) if self.kind == "call" else ()
+        return show_arguments(read_object("".join(self.parts)), MAX_SHOWN) if self.kind == "call" else ()
 
 
 class ShownArgument(msgspec.Struct, frozen=True):
@@ -68,13 +73,25 @@ class ShownArgument(msgspec.Struct, frozen=True):
     lines: Sequence[DiffLine] = ()
 
 
-def show_arguments(arguments: Mapping[str, Any] | None) -> Sequence[ShownArgument]:
-    """The arguments as a page shows them: texts as they are, anything else as JSON, with all that is invisible spelled out."""
+def show_arguments(arguments: Mapping[str, Any] | None, room: int | None = None) -> Sequence[ShownArgument]:
+    """The arguments as a page shows them: texts as they are, anything else as JSON, with all that is invisible spelled out.
+
+    No more than `room` characters are shown; None shows all, for a person to decide on.
+    """
     shown = []
     for name, value in (arguments or {}).items():
-        text = make_visible(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        shown.append(ShownArgument(make_visible(name), text, _argument_lines(name, text)))
+        if room is not None and room <= 0:
+            break
+        label, text = make_visible(name), make_visible(_argument_text(value))
+        if room is not None:
+            label, text = label[:room], text[:room]
+            room -= len(label) + len(text) + _ARGUMENT
+        shown.append(ShownArgument(label, text, _argument_lines(name, text)))
     return shown
+
+
+def _argument_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _argument_lines(name: str, text: str) -> Sequence[DiffLine]:
@@ -127,7 +144,8 @@ class EntryView:
         if not self._blocks:
             return []
         values = {"base": self._base, "job": self._job, "number": entry.number, "round": entry.round}
-        return [render("entry.html", {**values, "blocks": self._blocks})]
+        blocks, more = self._blocks[:MAX_BLOCKS], max(0, len(self._blocks) - MAX_BLOCKS)
+        return [render("entry.html", {**values, "blocks": blocks, "more": more})]
 
     def finish(self, why: str = "stop", /) -> list[Markup]:
         """Nothing is held."""
@@ -220,7 +238,7 @@ class PieceView:
                 case events.ReasoningMessageStartEvent(message_id=name):
                     operations.append({"id": name, "title": "Reasoning"})
                 case events.ToolCallStartEvent(tool_call_id=name, tool_call_name=tool):
-                    operations.append({"id": name, "title": f"Calls {tool}"})
+                    operations.append({"id": name, "title": f"Calls {display(tool, _MAX_TITLE)}"})
                 case events.TextMessageContentEvent(message_id=name, delta=text):
                     operations.append({"id": name, "text": strip_controls(text)})
                 case events.ReasoningMessageContentEvent(message_id=name, delta=text):

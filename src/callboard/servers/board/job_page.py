@@ -55,7 +55,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         if job.id != request.path_params["job"]:
             return board.redirect(request, f"/jobs/{job.id}")
         rounds = await JobOverview(store.database).rounds(job.id)
-        window = choose_window(job.entries, _number(request, "from"), _number(request, "before"))
+        begin, before = [_read_number(request.query_params.get(name, "")) for name in ("from", "before")]
+        window = choose_window(job.entries, begin, before)
         articles = await _read_articles(board, request.scope["root_path"], job.id, rounds, window)
         return board.render(
             request,
@@ -68,7 +69,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def show_entry(request: Request) -> Response:
-        number = int(request.path_params["number"])
+        number = _read_number(request.path_params["number"])
         entries = await board.jobs.store.read_entries(request.path_params["job"], number - 1, 1)
         if not entries or entries[0].number != number:
             raise HTTPException(404, "the job has no such entry")
@@ -78,13 +79,13 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         job = await JobOverview(board.jobs.store.database).read(request.path_params["job"])
         position = last_event_id(request) or request.query_params.get("position", "")
         epoch, _, number = position.rpartition("-")
-        if epoch != find_epoch(job) or not number.isdecimal():
-            return send_updates(board, _tell_to_reload())
-        return send_updates(board, _follow(board, board.values(request), job, int(number)))
+        if epoch != find_epoch(job):
+            return send_updates(board, request, _tell_to_reload())
+        return send_updates(board, request, _follow(board, board.values(request), job, _read_number(number)))
 
     return [
         Route("/jobs/{job}", show),
-        Route("/jobs/{job}/entries/{number:int}", show_entry),
+        Route("/jobs/{job}/entries/{number}", show_entry),
         Route("/jobs/{job}/live", stream),
     ]
 
@@ -166,6 +167,6 @@ async def _read_pieces(news: Subscription, job: str, seconds: float) -> AsyncGen
             yield PageUpdate(event="pieces", data=operations)
 
 
-def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "")
+def _read_number(text: str) -> int:
+    """The number of an entry; 0, which none has, for what is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Route
 from callboard.jobs.job import DurableState, JobSummary
 from callboard.jobs.overview import JobOverview
 from callboard.servers.board import job_actions, job_page
-from callboard.servers.board.entry_view import show_arguments
 from callboard.servers.board.job_view import describe_state
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import render
@@ -55,7 +54,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return board.render(request, "jobs.html", parts=parts, live=f"/jobs/live{f'?{query}' if query else ''}")
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, _follow(board, board.values(request), _read_filter(request)))
+        return send_updates(board, request, _follow(board, board.values(request), _read_filter(request)))
 
     return [
         Route("/jobs", show),
@@ -81,7 +80,7 @@ async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter)
         "has_more": len(listed) > PAGE_SIZE,
         "counts": await overview.count_states(),
         "states": STATES,
-        "asked": [(each, show_arguments(each.arguments)) for each in await overview.open_questions()],
+        "asked": await overview.open_questions(),
     }
     return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "states", "rows", "more")}
 

@@ -45,10 +45,11 @@ class PageUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return b"%sevent: %s\ndata: %s\n\n" % (identifier, self.event.encode(), _encode_json(self.data))
 
 
-def send_updates(board: Board, updates: AsyncGenerator[PageUpdate]) -> StreamingResponse:
-    """The answer that streams updates until the browser leaves, they end, or the server is told to stop."""
+def send_updates(board: Board, request: Request, updates: AsyncGenerator[PageUpdate]) -> StreamingResponse:
+    """The answer that streams updates until the browser or its session ends, they end, or the server is told to stop."""
+    cookie = request.cookies.get(board.login.cookie, "")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_encode(board, updates), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_encode(board, cookie, updates), media_type="text/event-stream", headers=headers)
 
 
 def last_event_id(request: Request) -> str:
@@ -63,7 +64,7 @@ async def wait(board: Board, seconds: float) -> bool:
     return not board.closing.is_set()
 
 
-async def _encode(board: Board, updates: AsyncGenerator[PageUpdate]) -> AsyncIterator[bytes]:
+async def _encode(board: Board, cookie: str, updates: AsyncGenerator[PageUpdate]) -> AsyncIterator[bytes]:
     yield RETRY
     async with aclosing(updates):
         following = asyncio.ensure_future(anext(updates, None))
@@ -71,7 +72,7 @@ async def _encode(board: Board, updates: AsyncGenerator[PageUpdate]) -> AsyncIte
         try:
             while True:
                 await asyncio.wait({following, closing}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if closing.done():
+                if closing.done() or not board.login.find_session(cookie):
                     return
                 if not following.done():
                     yield b": here\n\n"

@@ -1,10 +1,11 @@
 """Who may look at the board: one-time links, sessions, and the tokens of forms.
 
 All of it is signed with one secret, a file of the user's that every process of the board and the gateway shares. So a
-session that one worker has begun holds in the others, and nothing has to be kept but which links were used.
+session that one worker has begun holds in the others, and nothing has to be kept but which links were used, and which
+sessions were ended by their users.
 
 Laws: a link logs in once, whichever processes it is shown to; a token of a form is worth nothing in another session; a
-session ends by itself; the secret is in no answer and no log.
+session ends by itself, and for all processes when its user logs out; the secret is in no answer and no log.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final, Literal
 
 from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
 
+from callboard.errors import CallerError
 from callboard.storage.directories import state_directory
 
 LINK_SECONDS: Final = 3600
@@ -68,7 +70,7 @@ class Login:
             return "expired"
         except BadSignature:
             return "wrong"
-        return "ok" if self._spend(nonce) else "used"
+        return "ok" if self._note("used", nonce, LINK_SECONDS) else "used"
 
     def begin_session(self) -> str:
         """The value of the cookie of a new session."""
@@ -77,9 +79,14 @@ class Login:
     def find_session(self, cookie: str) -> str:
         """The name of the session that a cookie is of; "" where it is none, or has ended."""
         try:
-            return self._sessions.unsign(cookie, max_age=SESSION_SECONDS).decode()
+            session = self._sessions.unsign(cookie, max_age=SESSION_SECONDS).decode()
         except BadSignature:
             return ""
+        return "" if (self._directory / "ended" / session).exists() else session
+
+    def end_session(self, session: str) -> None:
+        """End a session: its cookie is worth nothing any more, whoever has a copy of it."""
+        self._note("ended", session, SESSION_SECONDS)
 
     def form_token(self, session: str) -> str:
         """What each form of a session carries, so that no other page can send one."""
@@ -89,20 +96,20 @@ class Login:
         """Whether a form comes from a page of this session."""
         return bool(session) and compare_digest(self.form_token(session).encode(), token.encode(errors="replace"))
 
-    def _spend(self, nonce: str) -> bool:
-        """Note that a link was used; whether this was the first time."""
-        folder = self._directory / "used"
+    def _note(self, kind: str, nonce: str, lifetime: int) -> bool:
+        """Note that a link was used, or a session ended; whether this was the first time."""
+        folder = self._directory / kind
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._forget_old(folder)
+        self._forget_old(folder, lifetime)
         try:
             os.close(os.open(folder / nonce, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return False
         return True
 
-    def _forget_old(self, folder: Path) -> None:
-        """Delete the notes of links that could not be used any more anyway."""
-        oldest = time.time() - 2 * LINK_SECONDS  # the files' times are the system's
+    def _forget_old(self, folder: Path, lifetime: int) -> None:
+        """Delete the notes of what would be worth nothing any more anyway."""
+        oldest = time.time() - 2 * lifetime  # the files' times are the system's
         for path in folder.iterdir():
             with suppress(OSError):  # another process may delete it as well
                 if path.stat().st_mtime < oldest:
@@ -119,10 +126,14 @@ class _Signer(TimestampSigner):
 
 
 def _read_secret(path: Path) -> bytes:
-    """The secret of this user; whoever comes first makes it, whole or not at all."""
+    """The secret of this user; whoever comes first makes it, whole or not at all.
+
+    Raises CallerError for one that is too short: a disk that was full, or power that failed, may leave an empty file,
+    and what is signed with that, anybody can sign.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileNotFoundError):
-        return path.read_bytes()
+        return _check_secret(path)
     new = path.with_name(f".secret-{secrets.token_hex(8)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -132,4 +143,11 @@ def _read_secret(path: Path) -> bytes:
             os.link(new, path)
     finally:
         new.unlink()
-    return path.read_bytes()
+    return _check_secret(path)
+
+
+def _check_secret(path: Path) -> bytes:
+    secret = path.read_bytes()
+    if len(secret) < _SECRET_BYTES:
+        raise CallerError("this is no secret to sign with: it is too short", path=str(path), hint="delete the file")
+    return secret

@@ -56,6 +56,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return response
 
     async def log_out(request: Request, _: Form) -> Response:
+        board.login.end_session(request.state.session)
         response = board.redirect(request, "/login")
         response.delete_cookie(board.login.cookie, path=request.scope.get("root_path", "") or "/")
         return response

@@ -54,7 +54,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, _follow(board, board.values(request), _read_identifier(request)))
+        return send_updates(board, request, _follow(board, board.values(request), _read_identifier(request)))
 
     async def ask_again(request: Request, form: Form) -> Response:
         """Ask the request again, otherwise, and show the new one."""

@@ -60,7 +60,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def stream(request: Request) -> Response:
-        return send_updates(board, _follow(board, board.values(request), _read_query(request)))
+        return send_updates(board, request, _follow(board, board.values(request), _read_query(request)))
 
     return [
         Route("/requests", show),

@@ -6,16 +6,22 @@ Laws: what is put into a template is escaped, whatever it is; a name that a temp
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from callboard.servers.board.static import ASSETS
 from callboard.text.display import escape
+
+_BLANKS: Final = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Unicode has for letters, marks and symbols, and that no font draws: fillers, variation selectors."""
 
 
 @cache
@@ -71,7 +77,7 @@ def format_json(value: Any) -> str:
 
 def make_visible(text: str) -> str:
     """A text that is about to be decided on: nothing of it is invisible, or turns the direction of writing."""
-    return escape(text, keep="\n\t")
+    return _BLANKS.sub(lambda match: match[0].encode("unicode_escape").decode(), escape(text, keep="\n\t"))
 
 
 def format_duration(seconds: float) -> str:
