@@ -26,16 +26,17 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """What needs each extra, and the modules by which it is known to be installed."""
 
 
-def require_extra(extra: str) -> None:
-    """Check that an extra is installed.
+def require_extra(*extras: str) -> None:
+    """Check that extras are installed.
 
     Raises:
-        CallerError: One of its modules cannot be found; the hint is the command that installs it.
+        CallerError: A module cannot be found; the hint is the command that installs all extras that are missing.
     """
-    what, modules = _EXTRAS[extra]
-    for module in modules:
-        if not _is_installed(module):
-            raise CallerError(f"{what} needs {module}", hint=f"pip install 'callboard[{extra}]'")
+    missing = [extra for extra in extras if not is_extra_installed(extra)]
+    if missing:
+        what, modules = _EXTRAS[missing[0]]
+        module = next(each for each in modules if not _is_installed(each))
+        raise CallerError(f"{what} needs {module}", hint=f"pip install 'callboard[{','.join(missing)}]'")
 
 
 def is_extra_installed(extra: str) -> bool:

@@ -113,9 +113,9 @@ def test_a_gateway_says_at_its_start_which_backend_is_not_there(invoke, nobody, 
     )
 
 
-WITHOUT_POSIX = """
+WITHOUT_MODULES = """
 import sys
-for name in ("fcntl", "termios", "pwd", "grp", "resource"):
+for name in sys.argv[1:]:
     sys.modules[name] = None
 from callboard.cli import main
 for line in sys.stdin:
@@ -131,7 +131,11 @@ NOT_THERE = ("jobs list", "undo x", "replay x", "debug x --base-url {0} --model 
 def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(nobody):
     commands = [*[each.format(nobody) for each in NOT_THERE], "mcp serve", "tools list --ensembles io"]
     ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX], input="\n".join(commands), capture_output=True, text=True, check=True
+        [sys.executable, "-c", WITHOUT_MODULES, "fcntl", "termios", "pwd", "grp", "resource"],
+        input="\n".join(commands),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     lines = ended.stderr.splitlines()
     said, codes = lines[:-1:2], lines[1:-1:2]
@@ -139,6 +143,33 @@ def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(
     assert all("fcntl" in line and "WSL" in line and "pip install" not in line for line in said)
     assert {*codes} == {"1"}
     assert (lines[-1], "read_file(" in ended.stdout) == ("0", True)
+
+
+def test_without_the_extra_jobs_the_board_names_it_and_a_link_is_had():
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MODULES, "dbos", "sqlalchemy", "psycopg"],
+        input="board\nboard --link",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stderr.splitlines() == ["callboard: a durable job needs dbos; pip install 'callboard[jobs]'", "1", "0"]
+    assert "/board/login?token=" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extras"),
+    [
+        (("board",), "board,jobs"),
+        (("board", "--link"), "board"),
+        (("serve", "--backend", "http://127.0.0.1:9", "--board", "--agui", "run"), "gateway,board,jobs"),
+        (("worker", "--metrics", "0"), "jobs,otel"),
+    ],
+)
+def test_all_missing_extras_are_named_at_once(arguments, extras, invoke, monkeypatch):
+    for module in ("itsdangerous", "dbos", "uvicorn", "prometheus_client"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert f"pip install 'callboard[{extras}]'" in refused(invoke(*arguments))
 
 
 def test_the_package_can_be_run(monkeypatch, capsys):

@@ -66,7 +66,7 @@ def board(options: BoardOptions) -> None:
     """
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
-    require_extra("board")
+    require_extra("board", *(() if options.link else ("jobs",)))
     from callboard.cli.telemetry import load_telemetry_settings  # noqa: PLC0415  # as above
     from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
     from callboard.servers.board.login import Login  # noqa: PLC0415
@@ -77,7 +77,6 @@ def board(options: BoardOptions) -> None:
         address = options.url.rstrip("/") or local_url(options.host, options.port)
         _show(options, f"{address}{PREFIX}/", login_link(Login(), address))
         return
-    require_extra("jobs")
     from callboard.jobs.streams import JobStreams  # noqa: PLC0415
 
     streams = JobStreams()

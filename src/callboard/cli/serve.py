@@ -173,7 +173,7 @@ def serve(options: ServeOptions) -> None:
     """
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
-    require_extra("gateway")
+    require_extra("gateway", *(["board"] if options.board else []), *(["jobs"] if options.agui else []))
     from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
     from callboard.cli.settings import settings_here  # noqa: PLC0415
     from callboard.cli.telemetry import read_log_level  # noqa: PLC0415
@@ -263,9 +263,6 @@ def _make_extend(options: ServeOptions, directory: str) -> Extend | None:
 def _extend_by_board(options: ServeOptions, directory: str) -> Extend:
     """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
     from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
-    from callboard.extras import require_extra  # noqa: PLC0415
-
-    require_extra("board")
     from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above
 
     hosts = tuple(board_hosts(options.host, options.board_url, option="--board-url"))

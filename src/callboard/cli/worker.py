@@ -64,7 +64,7 @@ def worker(options: WorkerOptions) -> None:
     """
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
-    require_extra("jobs")
+    require_extra("jobs", *(["otel"] if options.metrics is not None else []))
     from callboard.cli.telemetry import (  # noqa: PLC0415  # as above
         load_telemetry_settings,
         read_log_level,
@@ -74,8 +74,6 @@ def worker(options: WorkerOptions) -> None:
     from callboard.telemetry.logs import configure_logs  # noqa: PLC0415
 
     level = read_log_level(options.log_level)
-    if options.metrics is not None:
-        require_extra("otel")
     telemetry = load_telemetry_settings()
     configure_logs(level, telemetry.log_format(os.environ))
     start_telemetry(telemetry, timeout=None)
