@@ -32,6 +32,7 @@ from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.background_jobs import clean
 from callboard.servers.gateway.conversation_state import StoredResponse
+from callboard.servers.gateway.request_view import view_row
 from callboard.servers.gateway.response_store import ResponseStore
 from callboard.testing import FakeBackend, StatusReply
 
@@ -180,14 +181,19 @@ def test_who_else_asks_finds_nothing(story):
     story(["Hello"], tell)
 
 
-def test_a_failure_is_told_as_a_response(story):
+def test_a_failure_is_told_as_a_response(story, logged):
+    """And those who look at the gateway's requests see it."""
+
     async def tell(at):
         ended = await end_of(at.client, (await at.client.responses.create(model="m", input="Hi", background=True)).id)
         assert (ended.status, ended.error.code) == ("failed", "server_error")
         again = await at.client.responses.retrieve(ended.id, stream=True)
         assert [event.type async for event in again][-1] == "response.failed"
+        row, asked = [view_row(entry) for entry in at.served.request_log.newest()][:2]
+        assert (row.client, row.end, row.why) == ("in the background", "failed", "server_error: no such thing")
+        assert row.key == asked.key == "ann"
 
-    story([StatusReply(400, {"error": {"message": "no such thing", "code": "server_error"}})], tell)
+    story([StatusReply(400, {"error": {"message": "no such thing", "code": "server_error"}})], tell, extend=logged)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
     def make_kind(store: DurableStore) -> JobKind:
         from callboard.servers.gateway.background_kind import ResponseKind  # noqa: PLC0415  # it imports SQLAlchemy
 
-        return ResponseKind(store, conversations, metrics)
+        return ResponseKind(store, conversations, metrics, lambda: services.request_log)
 
     jobs = BackgroundJobs(settings, gateway.store, make_kind)
     services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)

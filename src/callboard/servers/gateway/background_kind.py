@@ -10,6 +10,7 @@ that came whole; a call of a tool that was begun is not begun a second time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from time import monotonic, time
 from typing import Final
@@ -33,6 +34,7 @@ from callboard.servers.gateway.exchange import Exchange, ReplyJournal, ReplyRequ
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.metrics import Metrics
+from callboard.servers.gateway.request_log import RequestLog
 from callboard.servers.gateway.response_stream import refuse_loss, take_notes
 
 log = logging.getLogger("callboard.gateway")
@@ -47,10 +49,17 @@ class ResponseKind:
 
     name = KIND
 
-    def __init__(self, store: DurableStore, conversations: ConversationState, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        store: DurableStore,
+        conversations: ConversationState,
+        metrics: Metrics,
+        find_log: Callable[[], RequestLog | None] = lambda: None,
+    ) -> None:
         self._store = store
         self._conversations = conversations
         self._metrics = metrics
+        self._find_log = find_log
 
     def find_obstacle(self, _job: DurableJob) -> str:
         """None: what it needs is there, for its queue is served by no other process."""
@@ -100,9 +109,14 @@ class ResponseKind:
         journal = JobJournal(segment)
         began = monotonic()
         exchange: Exchange | None = None
+        request_log = self._find_log()
+        entry = None if request_log is None else request_log.begin("responses", "in the background")
         self._metrics.begin_request()
         try:
             exchange = await self._exchange(segment)
+            if entry is not None:
+                entry.set_owner(job_input.owner)
+                entry.set_exchange(exchange)
             exchange.record.journal = ReplyJournal(journal, segment.conversation)
             if journal.progress is None:
                 writer.add(RoundStarted(1))  # where there are events of an earlier attempt, they are void
@@ -114,6 +128,8 @@ class ResponseKind:
             writer.add(error.failure)
         finally:
             writer.stop()
+            if entry is not None:
+                entry.finish(200, monotonic() - began)
             end, usage, backend, cost = "left", Usage(), "", None
             if exchange is not None:
                 record = exchange.record
