@@ -309,7 +309,7 @@ def main() -> int:
     if options.json:
         print(json.dumps(found, ensure_ascii=False, indent=1))
     elif options.board:
-        table("CPU µs a request", {"off": 0, "on": 0, "%": 2, "requests": 0}, found["board"])
+        table("CPU µs a request", {"off": 0, "on": 0, "%": 2, "log": 1, "requests": 0}, found["board"])
     else:
         tables(found)
     if options.board:
