@@ -43,33 +43,47 @@ _BODY_FACTOR: Final = 4
 """What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
 _MAX_NOTES: Final = 100
 _ENTRY_BYTES: Final = 2048
+_STEP: Final = 64 * 1024
+"""Bytes of a body that come before they are counted."""
 _TICK: Final = 1e-6
 """Seconds between two requests at least, so that their times can be told apart and are cursors."""
 
 
 class CutBytes(msgspec.Struct, eq=False):
-    """Bytes as they came, up to a limit."""
+    """Bytes as they came, up to a limit.
+
+    `add` does next to nothing, for it is called for each chunk; what is kept is counted by `settle`, which is due where
+    `add` says so.
+    """
 
     limit: int = MAX_BODY
     chunks: list[bytes] = []
     size: int = 0
     """Of all that came, also of what was not kept."""
+    counted: int = 0
+    due_at: int = _STEP
 
-    def add(self, chunk: bytes) -> int:
-        """How many bytes of the chunk are kept."""
-        room = self.limit - self.size
+    def add(self, chunk: bytes) -> bool:
+        """Whether it is time to settle."""
         self.size += len(chunk)
-        if room <= 0:
-            return 0
-        self.chunks.append(chunk if len(chunk) <= room else chunk[:room])
-        return min(len(chunk), room)
+        if self.counted < self.limit:
+            self.chunks.append(chunk)
+        return self.size >= self.due_at
+
+    def settle(self) -> int:
+        """Let go of what is beyond the limit. How many bytes more are kept than the last time."""
+        if self.size > self.limit > self.counted:
+            self.chunks = [b"".join(self.chunks)[: self.limit]]
+        before, self.counted = self.counted, min(self.size, self.limit)
+        self.due_at = self.size + _STEP
+        return self.counted - before
 
     @property
     def is_cut(self) -> bool:
         return self.size > self.limit
 
     def join(self) -> bytes:
-        return b"".join(self.chunks)
+        return b"".join(self.chunks)[: self.limit]
 
 
 class RecordedReply(msgspec.Struct, kw_only=True, eq=False):
@@ -151,7 +165,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
     def set_body(self, data: bytes) -> None:
         """The client's body has been read."""
-        self._charge(_BODY_FACTOR * self.body.add(data))
+        self.body.add(data)
+        self._charge(_BODY_FACTOR * self.body.settle())
 
     def set_exchange(self, exchange: Exchange) -> None:
         """The body has been understood."""
@@ -180,8 +195,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.replies.append(reply)
 
         def add(chunk: bytes) -> None:
-            if not self.is_gone:
-                self._charge(body.add(chunk))
+            if not self.is_gone and body.add(chunk):
+                self._charge(body.settle())
 
         return add
 
@@ -193,8 +208,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         """Bytes have been written to the client."""
         if self.first_at is None and data:
             self.first_at = time.monotonic() - self.began
-        if not self.is_gone:
-            self._charge(self.answer.add(data))
+        if not self.is_gone and self.answer.add(data):
+            self._charge(self.answer.settle())
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
@@ -206,6 +221,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.dropped, self.lost_fields = tuple(record.dropped), tuple(record.lost_fields)
         if token and not is_placeholder(token):
             self._mask(token)
+        self._charge(self.answer.settle() + sum([reply.body.settle() for reply in self.replies]))
 
     def clear(self) -> None:
         """It is no longer in the log: let go of what it holds."""
