@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from callboard.core import InvocationEnded, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.core import InvocationEnded, InvocationStarted, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.replay import read_events
 from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, RequestLog
@@ -146,6 +146,68 @@ def test_credentials_of_tools_are_not_shown(serving, logged):
     assert "server_label" in view_request(entry).body
     assert "of-secrets" not in view_request(entry).body
     assert "another-secret" not in view_request(entry).body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (
+            "responses",
+            {
+                "input": "Hi",
+                "tools": [
+                    {
+                        "type": "mcp",
+                        "server_label": "s",
+                        "server_url": "https://user:one-secret@x.test/?key=two-secret",
+                        "authorization": "Bearer three-secret",
+                        "headers": {"x-key": "four-secret"},
+                    }
+                ],
+            },
+        ),
+        (
+            "messages",
+            {
+                "max_tokens": 5,
+                "messages": ASK["messages"],
+                "mcp_servers": [{"type": "url", "url": "https://x.test", "authorization_token": "one-secret"}],
+            },
+        ),
+        ("chat", {**ASK, "api_key": "one-secret", "tools": [{"type": "mcp", "mcp": {"headers": ["two-secret"]}}]}),
+        ("responses", {"input": 5, "tools": [{"type": "mcp", "mcp": {"headers": ["two-secret"]}}]}),
+    ],
+    ids=["responses", "messages", "chat", "refused"],
+)
+def test_credentials_of_a_client_are_seen_nowhere(serving, logged, path, fields, stream):
+    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "stream": stream, **fields}, path=path)
+    view = view_request(entry)
+    assert "-secret" not in str(view)
+    assert "***" in view.body
+
+
+def test_the_schema_of_a_function_is_no_credential(serving, logged):
+    schema = {"type": "object", "properties": {"token": {"type": "string", "description": "of the door"}}}
+    tools = [{"type": "function", "name": "open", "parameters": schema}]
+    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses")
+    assert "of the door" in view_request(entry).body
+    assert "of the door" in view_request(entry).answer
+
+
+def test_what_declares_too_many_credentials_is_not_shown(serving, logged):
+    tools = [{"type": "mcp", "headers": {f"x-{n}": f"secret-{n:04}" for n in range(1000)}}]
+    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses")
+    assert "secret-" not in str(view_request(entry))
+
+
+def test_names_of_tools_in_a_row_are_cut(serving, logged):
+    arguments = InvocationStarted(0, "x", "t" * 100_000), InvocationEnded(0, "x", "t" * 100_000, {}, "{}")
+    batches = [ReplyStarted(), *arguments, ReplyEnded("invocations")]
+    [entry], _ = ask(serving, logged, [batches], {**ASK, "tools": TOOLS})
+    [label] = view_row(entry).labels
+    assert label.name == "wrong_tool"
+    assert len(label.tool) <= 200
 
 
 def test_the_oldest_go_first():

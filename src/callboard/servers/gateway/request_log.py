@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from callboard.core import Note, ReplyEnded, ReplyFailed, Request, Usage
 from callboard.modes import Plan
+from callboard.servers.gateway.client_credentials import select_declarations
 from callboard.servers.gateway.redaction import Redactor, is_placeholder
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     model: str = ""
     """As the client calls it."""
     body: CutBytes = msgspec.field(default_factory=CutBytes)
+    declarations: Mapping[str, Any] = {}
+    """Fields of the body that may hold credentials of the client."""
     request: Request | None = None
     """The whole conversation, also where the body has its end only."""
     replies: list[RecordedReply] = []
@@ -173,6 +176,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         if self.is_gone:
             return
         self.request, self.record = exchange.request, exchange.record
+        self.declarations = select_declarations(exchange.body)
         self.model = exchange.request.model[:_MAX_NAME]
         exchange.record.log_entry = self
 
@@ -227,6 +231,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         """It is no longer in the log: let go of what it holds."""
         self.is_gone = True
         self.request = self.record = self.view = None
+        self.declarations = {}
         self.body, self.answer, self.replies, self.notes = CutBytes(), CutBytes(), [], []
 
     def _charge(self, cost: int) -> None:

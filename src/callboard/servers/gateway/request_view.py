@@ -3,19 +3,21 @@
 This runs when somebody looks, never while a request is answered. A row of a request that has ended is made once.
 
 Laws: nothing here holds a secret of the settings, the key of the client, or the credentials that a client wrote into
-the tools of its request; every text is cut.
+the tools and MCP servers of its request, wherever they come again; every text is cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from callboard.core import Event, InvocationStarted, ReplyFailed, encode_line
-from callboard.servers.gateway.failure_labels import label_failures
+from callboard.servers.gateway.client_credentials import CREDENTIAL_FIELDS, find_credentials, select_declarations
+from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
 from callboard.servers.gateway.redaction import MASK, Redactor
 from callboard.servers.gateway.replay import hides_secret, join_pieces, read_as_dialect, read_events, redact_events
 from callboard.servers.gateway.request_log import LoggedRequest, RecordedReply
@@ -31,8 +33,10 @@ MAX_EVENTS: Final = 2000
 """Events of a reply on a page."""
 _MAX_NOTE: Final = 500
 _HIDDEN: Final = "(a secret of the gateway's settings comes in pieces here, so these bytes are not shown)"
-_CREDENTIALS: Final = frozenset({"authorization", "headers", "api_key", "x-api-key", "token", "access_token"})
-"""Fields of tools in a request's body that hold secrets of the client: those of MCP servers."""
+_UNMASKED: Final = "(the request declares more credentials than can be masked, so this is not shown)"
+_MAX_LABELS: Final = 50
+_MAX_TOOL: Final = 200
+"""Characters of a tool's name."""
 
 
 def view_row(entry: LoggedRequest) -> RequestRow:
@@ -107,10 +111,14 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
         recovered=recovered,
-        labels=() if entry.request is None else tuple(label_failures(entry.request, events)),
+        labels=() if entry.request is None else _cut_labels(label_failures(entry.request, events)),
         again_of=entry.again_of,
         variant=entry.variant,
     )
+
+
+def _cut_labels(labels: Sequence[FailureLabel]) -> tuple[FailureLabel, ...]:
+    return tuple([FailureLabel(each.name, truncate(each.tool, _MAX_TOOL)) for each in labels[:_MAX_LABELS]])
 
 
 def _describe_end(entry: LoggedRequest) -> tuple[str, str]:
@@ -153,8 +161,13 @@ def _format_events(events: Sequence[Event], reply: RecordedReply, mask: Mask) ->
 
 
 def _masker(entry: LoggedRequest) -> Mask:
-    """Take out the secrets of the settings, and of a request that is still answered the client's own key."""
+    """Take out the secrets of the settings and the client's credentials, and while it is answered the client's key."""
+    credentials = find_credentials(entry.declarations or select_declarations(_decode_body(entry)))
+    if credentials is None:
+        return lambda text: _UNMASKED if text else ""
     masks = [each.redactor.text for each in entry.replies[:1]]
+    if credentials:
+        masks.append(Redactor(credentials).text)
     if entry.record is not None:
         masks += [entry.record.redactor.text, Redactor([entry.record.token]).text]
 
@@ -164,6 +177,15 @@ def _masker(entry: LoggedRequest) -> Mask:
         return text
 
     return mask
+
+
+def _decode_body(entry: LoggedRequest) -> Mapping[str, Any]:
+    """The body of a request that was refused, as far as it can be read; that of another one is known already."""
+    if entry.request is None:
+        with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+            body = msgspec.json.decode(entry.body.join())
+            return body if isinstance(body, dict) else {}
+    return {}
 
 
 def _format_body(data: bytes, mask: Mask) -> str:
@@ -182,7 +204,7 @@ def _without_credentials(body: Any) -> Any:
     if not isinstance(body, Mapping) or not isinstance(body.get("tools"), list):
         return body
     tools = [
-        {name: MASK if name.lower() in _CREDENTIALS else value for name, value in tool.items()}
+        {name: MASK if name.lower() in CREDENTIAL_FIELDS else value for name, value in tool.items()}
         if isinstance(tool, Mapping)
         else tool
         for tool in body["tools"]
