@@ -36,6 +36,13 @@ def recorded(name="run_tests"):
     return jobs.update(job, state="completed", usage={"input": 1200, "output": 30}, cost=0.25)
 
 
+def test_the_name_of_a_model_obeys_nothing_of_a_terminal(invoke):
+    job = JobStore().create("build", "a function", Path("/nowhere"), model="m\x1b[2J\x9b31m")
+    output = invoke("trace", job.id).output
+    assert "\x1b" not in output
+    assert "\x9b" not in output
+
+
 def test_the_rounds_and_calls_of_a_direct_run(invoke):
     job = recorded()
     lines = invoke("trace", job.id, env={"COLUMNS": "120"}).stdout.splitlines()

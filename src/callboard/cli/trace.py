@@ -68,7 +68,8 @@ def _make_table(job: Job | DurableJob, rounds: list[RoundSpan]) -> Table:
 
     seconds = sum([_length(each) for each in rounds])
     sums = _describe_tokens(job.usage), "" if job.cost is None else f"${job.cost:.4f}"
-    table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {job.model}"))
+    model = collapse(job.model, _MAX_NAME)
+    table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {model}"))
     table.add_column("round", no_wrap=True, overflow="ellipsis")
     for heading in ("time", "tokens in/out", "cost"):
         table.add_column(heading, justify="right", no_wrap=True)

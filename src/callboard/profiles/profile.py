@@ -27,7 +27,7 @@ GrammarFormat: TypeAlias = Literal["", "gbnf", "structural_tag"]
 """A form of grammar that endpoints constrain replies with."""
 
 
-Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 """US dollars."""
 _MILLION = 1_000_000
 

@@ -12,8 +12,9 @@ from tests.servers.gateway.conftest import Served, behind
 from tests.servers.gateway.conftest import _serving as serving
 
 from callboard.cli.kept_tests import keep_reply
-from callboard.core import ReplyEnded, TextPiece
+from callboard.core import ReplyEnded, TextPiece, Usage
 from callboard.evaluation.suites import load_file, recorded_path
+from callboard.profiles import Prices
 from callboard.servers.board.app import Board, BoardParts
 from callboard.servers.gateway.worker_traffic import open_traffic
 from callboard.testing import FakeBackend, StatusReply
@@ -131,6 +132,27 @@ def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
     assert wrong.status == 404
     assert "no dialect" in wrong.text
     assert asked == 2  # its models, and the one request: a replay asks nobody
+
+
+def test_what_is_asked_again_counts_in_the_budget_of_all(on_gateway):
+    async def scenario():
+        price = Prices(input=1e6, output=1e6)
+        usage = [TextPiece("Yes."), Usage(1, 1), ReplyEnded("stop")]
+        async with (
+            FakeBackend([usage, usage]) as backend,
+            on_gateway(backend, prices={"gpt-5": price}, budget_per_day=3.0) as (served, visitor),
+        ):
+            await served.post("chat", ASK)
+            path = links(await visitor.get("/requests"))[0]
+            first, again, _ = await visitor.post(f"{path}/again")
+            await visitor.get(f"{again}/live")  # which ends with the reply
+            second, _, text = await visitor.post(f"{path}/again")
+            client = await served.post("chat", ASK)
+            return first, second, text, client.status
+
+    first, second, text, client = asyncio.run(scenario())
+    assert (first, second, client) == (303, 409, 429)
+    assert "the budget of all keys for this day is spent: $4 of $3" in text
 
 
 def test_ask_again_in_another_mode(on_gateway):

@@ -229,6 +229,9 @@ def check_budgets(settings: GatewaySettings) -> None:
             raise CallerError(f"no key {name!r}", path="key_budgets", hint=hint)
     if settings.key_budgets and not settings.keys:
         raise CallerError("there are no keys", path="key_budgets", hint="budget_per_day bounds all requests together")
+    if settings.has_budgets and (names := {ALL, EACH} & settings.keys.keys()):
+        what = f"no key is called {names.pop()!r} where there are budgets"
+        raise CallerError(what, path="keys", hint="`*` is each key that is not named, and without a name it is all")
     if settings.has_budgets and not settings.prices and any(each.url for each in settings.backends):
         from callboard.extras import require_extra  # noqa: PLC0415  # where there are budgets
 

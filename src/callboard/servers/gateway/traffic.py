@@ -1,7 +1,7 @@
 """The gateway's traffic for the board: the requests of its log, its backends, and asking once more.
 
 Laws: what is asked again goes through the gateway's own backends, as every request does, and is a request of the log
-itself; it counts neither against a backend's breaker nor as a client's; at most `MAX_REPEATED` are under way.
+itself; it counts neither against a backend's breaker nor as a client's, but in the budget of all; at most `MAX_REPEATED` are under way.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
 from callboard.servers.gateway.response_stream import Message, respond
+from callboard.servers.gateway.spending import ReplyCosts
 from callboard.servers.gateway.traffic_overview import make_overview, select_page
 from callboard.servers.gateway.traffic_values import (
     PAGE_SIZE,
@@ -135,11 +136,12 @@ class Traffic:
         """
         entry = self._entry(identifier)
         request = self._conversation(entry)
+        model = order.model or entry.model
+        backend, name = await self._choose(replace(request, model=model), entry, order)
+        spending = self._gateway.spending
         if len(self._repeated) >= MAX_REPEATED:
             hint = "wait until one has its reply"
             raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
-        model = order.model or entry.model
-        backend, name = self._choose(replace(request, model=model), entry, order)
         variant = backend.variant(get_mode(order.mode).name if order.mode else "", _dialect_name(order.dialect))
         repeated = self._log.begin(entry.front, "the board", again_of=identifier, variant=str(order) or "the same")
         repeated.set_owner(entry.owner)
@@ -153,7 +155,11 @@ class Traffic:
             body=fields,
             echo=fields,
             identifier=front.prefix + secrets.token_hex(16),
-            record=ReplyRecord(front=front.name, owner=entry.owner),
+            record=ReplyRecord(
+                front=front.name,
+                owner=entry.owner,
+                costs=ReplyCosts("", spending if spending.has_budget("") else None, len(body)),
+            ),
             source=partial(stream_reply, [(variant, name)], replace(request, model=model)),
         )
         repeated.set_exchange(exchange)
@@ -183,11 +189,12 @@ class Traffic:
         finally:
             entry.finish(status, monotonic() - entry.began)
 
-    def _choose(self, request: Request, entry: LoggedRequest, order: RepeatOrder) -> tuple[Backend, str]:
+    async def _choose(self, request: Request, entry: LoggedRequest, order: RepeatOrder) -> tuple[Backend, str]:
         """The backend to ask, and its name of the model."""
         try:
             self._gateway.check_model_name(request.model)
-            candidates = self._gateway.candidates(request, entry.owner)
+            await self._gateway.spending.check("")
+            candidates = self._gateway.spending.select_priced(self._gateway.candidates(request, entry.owner), "")
         except HttpError as error:
             raise CallerError(error.failure.message, path="model") from None
         backend_name = order.backend or (entry.backend if request.model == entry.model else "")
