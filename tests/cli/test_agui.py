@@ -86,7 +86,7 @@ def directory(tmp_path, monkeypatch):
     [
         (["crew"], "no reference to an agent"),
         (["no_such_module:clerk"], "cannot be imported"),
-        ([CREW.replace("clerk", "cook")], "nothing, and no Agent"),
+        ([CREW.replace("clerk", "cook")], "its module has no cook"),
         ([CREW, CREW], "the same address"),
         (["run", "other.py:run"], "the same address"),
     ],

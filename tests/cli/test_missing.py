@@ -66,6 +66,7 @@ def test_without_the_extra_local_nothing_is_downloaded_recorded_or_served(argume
         ("mcp", ("mcp", "serve", "--ensembles", "io"), "mcp"),
         ("acp", ("chat", "--acp"), "acp"),
         ("prometheus_client", ("worker", "--metrics", "0"), "otel"),
+        ("xllamacpp", ("board", "--agui", "run"), "local"),
     ],
 )
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(  # noqa: PLR0917 - half of them are fixtures

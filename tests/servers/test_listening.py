@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import asynccontextmanager
 
 import pytest
+from starlette.applications import Starlette
 
 from callboard.errors import CallerError
-from callboard.servers.listening import listen
+from callboard.servers.listening import listen, report_failure
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -34,3 +36,31 @@ def test_answers_are_sent_without_delay_on_what_is_accepted(host):
 def test_a_port_that_is_taken_is_a_mistake_that_is_told():
     with listen("127.0.0.1", 0, hint="") as taken, pytest.raises(CallerError, match=r"in use.*take another"):
         listen("127.0.0.1", taken.getsockname()[1], hint="take another")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"), [(CallerError("no key", hint="set one"), "no key; set one"), (asyncio.CancelledError(), "")]
+)
+@pytest.mark.parametrize("has_started", [False, True])
+def test_what_keeps_a_server_from_starting_is_one_line_and_an_end_by_force_none(error, line, has_started):
+    @asynccontextmanager
+    async def lifespan(_):
+        if not has_started:
+            raise error
+        yield
+
+    received = iter(["lifespan.startup"])
+    sent = []
+
+    async def receive():
+        kind = next(received, None)
+        if kind is None:
+            raise error
+        return {"type": kind}
+
+    async def send(message):
+        sent.append(message)
+
+    with pytest.raises(type(error)):
+        asyncio.run(report_failure(Starlette(lifespan=lifespan))({"type": "lifespan", "state": {}}, receive, send))
+    assert sent[-1] == {"type": f"lifespan.{'shutdown' if has_started else 'startup'}.failed", "message": line}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -38,7 +39,9 @@ def check_agents(references: Sequence[str]) -> None:
     for each in references:
         if names.count(_name(each)) > 1:
             raise CallerError("two agents would have the same address", path=f"--agui {each}", hint="rename one")
-        if each != HERE:
+        if each == HERE:
+            _check_model()
+        else:
             _find_modules()
             load_agent(each)
 
@@ -115,6 +118,14 @@ async def _open_here() -> AsyncIterator[Agent[Any]]:
             )
     finally:
         await model.aclose()
+
+
+def _check_model() -> None:
+    """The model of this directory can be opened: its key and its extra are there, and it is pulled. Raises CallerError."""
+    from callboard.cli.models import open_model  # noqa: PLC0415  # not for --help
+    from callboard.cli.settings import settings_here  # noqa: PLC0415
+
+    asyncio.run(open_model(settings_here(), _tell).aclose())
 
 
 def _references(references: Sequence[str]) -> dict[str, str]:

@@ -40,8 +40,9 @@ def load_agent(reference: str) -> Agent[Any]:
         raise CallerError(f"its module cannot be imported: {type(error).__name__}: {error}", path=reference) from error
     agent = getattr(module, attribute, None)
     if not isinstance(agent, Agent):
-        what = "a " + type(agent).__name__ if hasattr(module, attribute) else "nothing"
-        raise CallerError(f"there is {what}, and no Agent", path=reference, hint=_HINT)
+        is_there = hasattr(module, attribute)
+        problem = f"a {type(agent).__name__} is no Agent" if is_there else f"its module has no {attribute}"
+        raise CallerError(problem, path=reference, hint=_HINT)
     return agent
 
 

@@ -1,4 +1,4 @@
-"""Make the socket that a server listens on, and tell its application when the process is told to stop.
+"""Make the socket that a server listens on, and pass on to its application and to its log how the process ends.
 
 Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
 and those of `socket.create_server`, or made without a protocol, do not.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from callboard.errors import CallerError
+from callboard.errors import CallboardError, CallerError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BACKLOG: Final = 4096
 """Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
@@ -72,3 +76,23 @@ def call_at_signals(notify: Callable[[], None]) -> None:
             before(number, frame)
 
         signal.signal(number, handle)
+
+
+def report_failure(app: ASGIApp) -> ASGIApp:
+    """The same application, but what keeps it from starting is one line of the log, and an end by force is none.
+
+    Starlette gives the server a traceback of each.
+    """
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_reason(message: Message) -> None:
+            match sys.exception():
+                case CallboardError() as error:
+                    message = {**message, "message": str(error)}
+                case asyncio.CancelledError():  # told to stop for the second time
+                    message = {**message, "message": ""}
+            await send(message)
+
+        await app(scope, receive, send_reason if scope["type"] == "lifespan" else send)
+
+    return call

@@ -18,7 +18,7 @@ from callboard.extras import is_extra_installed
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
 from callboard.servers.board.guard import host_name
 from callboard.servers.board.login import Login
-from callboard.servers.listening import is_loopback, listen
+from callboard.servers.listening import is_loopback, listen, report_failure
 from callboard.telemetry.logs import configure_logs
 from callboard.telemetry.settings import LogFormat
 
@@ -67,7 +67,7 @@ def serve_board(
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
             config = uvicorn.Config(
-                board_application(board, extension, more_routes),
+                report_failure(board_application(board, extension, more_routes)),
                 lifespan="on",
                 access_log=False,
                 proxy_headers=False,

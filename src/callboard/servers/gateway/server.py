@@ -33,7 +33,7 @@ from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.listening import BACKLOG, is_loopback, listen
+from callboard.servers.listening import BACKLOG, is_loopback, listen, report_failure
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.telemetry.logs import configure_logs
 
@@ -184,7 +184,7 @@ def _worker_application(
     if wants_telemetry(telemetry, os.environ):
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # each try is one of its warnings
         enable(telemetry)
-    app = application(settings, extend)
+    app = report_failure(application(settings, extend))
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.
     gc.collect()
