@@ -1,6 +1,7 @@
 """What content spans have where it is asked for: by the conventions' own test cases, masked, and bounded."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
@@ -48,8 +49,13 @@ def schema(name):
     )
 
 
+@cache
+def validator(name):
+    return jsonschema_rs.validator_for(schema(name))
+
+
 def is_valid(name, document):
-    return jsonschema_rs.validator_for(schema(name)).is_valid(document)
+    return validator(name).is_valid(document)
 
 
 @pytest.mark.parametrize("case", FILE["cases"], ids=CASES)
@@ -143,6 +149,22 @@ def test_a_million_messages_cost_what_few_do():
     assert len(encode_messages(said, 1000)) < 20
 
 
+@pytest.mark.parametrize(
+    "canister",
+    [
+        UserCanister(["x"] * 50_000),
+        UserCanister([PictureContent(b"x", mime_type="image/" + "p" * 100_000)]),
+        InvocationCanister("c", "n", {"lists": [[]] * 50_000}, ""),
+        InvocationCanister("c", "n", {"objects": [{}] * 50_000}, ""),
+        InvocationCanister("c", "n", {f"{number:_>200}": None for number in range(1000)}, ""),
+    ],
+    ids=["parts", "a type", "lists", "objects", "keys"],
+)
+def test_what_holds_little_text_is_bounded_as_well(canister):
+    assert len(to_json(encode_messages([canister], 1000))) < 3000
+    assert len(to_json(encode_reply([canister] * 1000, "stop", 1000))) < 3000
+
+
 def test_secrets_are_masked_before_a_text_is_cut():
     secret = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
     for limit in range(1, 80):
@@ -163,7 +185,9 @@ def test_whatever_a_model_writes_is_encoded(arguments, limit):
     arguments = {**arguments, "\ud800": "\udfff", "large": 10**5000}
     json.loads(to_json(encode_object(arguments, limit)))
     call = InvocationCanister("\ud800", "\udfff", arguments, "")
-    json.loads(to_json(encode_messages([call, ResultCanister("\ud800", invocation_id="\ud800")], limit)))
+    picture = PictureContent(b"1", mime_type="image/\ud800")
+    json.loads(to_json(encode_messages([UserCanister([picture]), call], limit)))
+    json.loads(to_json(encode_messages([ResultCanister("\ud800", invocation_id="\ud800")], limit)))
 
 
 def test_what_is_too_deep_is_left_out():

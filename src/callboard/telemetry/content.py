@@ -8,8 +8,8 @@ Bytes of pictures and files are never written, only how many there are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from callboard.core import (
 )
 from callboard.telemetry.masking import MASK, mask_secrets
 
+_T = TypeVar("_T")
 _CUT: Final = "…"
 _LEAST: Final = 16
 """What a value costs at least: its quotes, commas and names."""
@@ -53,35 +54,40 @@ class Clipper:
         # Masked before it is cut: half of a secret is not recognized as one.
         masked = mask_secrets(_encodable(text[: 2 * max(self.room, 0)]))
         is_cut = len(masked) > self.room or len(text) > 2 * self.room
-        shown = masked[: max(self.room, 0)] + _CUT if is_cut else masked
-        self.room -= len(shown) + _LEAST
-        return shown
+        clipped = masked[: max(self.room, 0)] + _CUT if is_cut else masked
+        self.room -= len(clipped) + _LEAST
+        return clipped
 
     def name(self, name: str) -> str:
         """A name or an identifier: short, and never left out."""
-        self.room -= _LEAST
-        return mask_secrets(_encodable(name[:_MAX_KEY]))
+        masked = mask_secrets(_encodable(name[:_MAX_KEY]))
+        self.room -= len(masked) + _LEAST
+        return masked
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """Any JSON; what is too deep, and what there is no room for, is left out."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, Mapping):
-            entries = self._while_room(value.items(), depth)
-            return {_encodable(str(key))[:_MAX_KEY]: self._entry(str(key), each, depth) for key, each in entries}
-        if isinstance(value, list | tuple):
-            return [self.value(each, depth + 1) for each in self._while_room(value, depth)]
         self.room -= _LEAST
+        if isinstance(value, Mapping):
+            entries = self.while_room(value.items(), depth)
+            return dict([self._entry(str(key), each, depth) for key, each in entries])
+        if isinstance(value, list | tuple):
+            return [self.value(each, depth + 1) for each in self.while_room(value, depth)]
         if value is None or isinstance(value, bool | float):
             return value
         if isinstance(value, int):
             return value if abs(value) < _LARGEST else _CUT
         return self.text(str(value))
 
-    def _entry(self, key: str, value: Any, depth: int) -> Any:
-        return MASK if _SECRET_KEY.search(key) and isinstance(value, str) else self.value(value, depth + 1)
+    def _entry(self, key: str, value: Any, depth: int) -> tuple[str, Any]:
+        name = _encodable(key[:_MAX_KEY])
+        self.room -= len(name)
+        is_secret = isinstance(value, str) and _SECRET_KEY.search(key)
+        return name, MASK if is_secret else self.value(value, depth + 1)
 
-    def _while_room(self, items: Iterable[Any], depth: int) -> Iterable[Any]:
+    def while_room(self, items: Iterable[_T], depth: int = 0) -> Iterator[_T]:
+        """The items one by one, as long as there is room for another one."""
         for each in items:
             if self.room <= 0 or depth > _DEPTH:
                 return
@@ -92,9 +98,7 @@ def encode_messages(canisters: Sequence[Canister], limit: int) -> list[dict[str,
     """`gen_ai.input.messages`: the last of the conversation, the oldest of them first."""
     clip = Clipper(limit)
     messages: list[dict[str, Any]] = []
-    for canister in reversed(canisters):
-        if clip.room <= 0:
-            break
+    for canister in clip.while_room(reversed(canisters)):
         role, parts = _encode(canister, clip)
         if messages and role == "assistant" == messages[-1]["role"]:
             messages[-1]["parts"] = [*parts, *messages[-1]["parts"]]
@@ -106,7 +110,7 @@ def encode_messages(canisters: Sequence[Canister], limit: int) -> list[dict[str,
 def encode_reply(canisters: Sequence[Canister], finish_reason: str, limit: int) -> list[dict[str, Any]]:
     """`gen_ai.output.messages`: one message, since a reply is one choice."""
     clip = Clipper(limit)
-    parts = [part for canister in canisters for part in _encode(canister, clip)[1]]
+    parts = [part for canister in clip.while_room(canisters) for part in _encode(canister, clip)[1]]
     return [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
 
 
@@ -114,9 +118,7 @@ def encode_definitions(tools: Iterable[ToolDeclaration], limit: int) -> list[dic
     """`gen_ai.tool.definitions`."""
     clip = Clipper(limit)
     definitions = []
-    for tool in tools:
-        if clip.room <= 0:
-            break
+    for tool in clip.while_room(tools):
         definition = {"type": "function", "name": clip.name(tool.name), "description": clip.text(tool.description)}
         definitions.append({**definition, "parameters": clip.value(tool.schema)})
     return definitions
@@ -173,7 +175,7 @@ def _encode(canister: Canister, clip: Clipper) -> tuple[str, list[dict[str, Any]
 
 
 def _encode_contents(content: Iterable[Content], clip: Clipper) -> list[dict[str, Any]]:
-    return [_encode_content(part, clip) for part in content]
+    return [_encode_content(part, clip) for part in clip.while_room(content)]
 
 
 def _encode_content(part: Content, clip: Clipper) -> dict[str, Any]:
@@ -186,7 +188,8 @@ def _encode_content(part: Content, clip: Clipper) -> dict[str, Any]:
             return {"type": "generic", "generic_type": "refusal", "content": clip.text(text)}
         case PictureContent(url=url, mime_type=mime_type) | FileContent(url=url, mime_type=mime_type):
             modality = "image" if isinstance(part, PictureContent) else "document"
+            form = clip.name(mime_type)
             if url and not url.startswith("data:"):
-                return {"type": "uri", "modality": modality, "mime_type": mime_type, "uri": clip.text(url)}
+                return {"type": "uri", "modality": modality, "mime_type": form, "uri": clip.text(url)}
             size = len(part.data) or len(url)
-            return {"type": "generic", "generic_type": modality, "mime_type": mime_type, "bytes": size}
+            return {"type": "generic", "generic_type": modality, "mime_type": form, "bytes": size}
