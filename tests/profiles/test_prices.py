@@ -164,10 +164,10 @@ def test_what_the_list_has_not_is_unknown(url, name):
 
 def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setattr(extras, "_is_installed", lambda module: module != "genai_prices")
-    hosted = ListPrices("https://api.openai.com/v1", "gpt-5")
+    hosted = ListPrices("https://api.openai.com/v1", "gpt-without-the-extra")
     assert hosted.cost(Usage(input=1), NOW) is None
     with pytest.raises(CallerError, match="pip install 'callboard\\[prices\\]'"):
-        require_price(hosted, "gpt-5", NOW, path="budget")
+        require_price(hosted, hosted.model, NOW, path="budget")
 
 
 @LISTED
@@ -191,6 +191,12 @@ def test_of_models_in_a_row_each_has_its_own_price():
     assert not row.is_known(NOW)
     assert describe_pricing(row, "row", NOW).hint.startswith('write [prices."c"]')
     assert FallbackPrices(row.by_model[:2]).is_known(NOW)
+
+
+def test_a_name_that_several_models_have_costs_what_the_dearest_takes():
+    cheap, dear = Prices(input=0, output=0), Prices(input=5, output=0)
+    assert FallbackPrices((("a", cheap), ("a", dear))).cost(Usage(MILLION, model="a"), NOW) == 5.0
+    assert FallbackPrices((("a", cheap), ("a", None))).cost(Usage(MILLION, model="a"), NOW) is None
 
 
 def test_a_model_of_this_machine_costs_nothing():

@@ -88,8 +88,6 @@ class ListPrices(msgspec.Struct, frozen=True):
 
     def _find(self, now: dt.datetime) -> tuple[Provider, ModelInfo] | None:
         """The row of the list."""
-        if not is_extra_installed("prices"):
-            return None
         row = _find_listed(self.url, self.model)
         if row is None:
             return None
@@ -104,10 +102,15 @@ class FallbackPrices(msgspec.Struct, frozen=True):
     by_model: tuple[tuple[str, Pricing | None], ...]
 
     def cost(self, usage: Usage, now: dt.datetime) -> float | None:
-        """The cost of one reply, None where it is unknown."""
+        """The cost of one reply, None where it is unknown.
+
+        A name may stand for several: the same model at other addresses. Then it costs what the dearest of them takes.
+        """
         name = usage.model or self.by_model[0][0]
-        pricing = next((pricing for model, pricing in self.by_model if model == name), None)
-        return pricing.cost(usage, now) if pricing is not None else None
+        named = [pricing for model, pricing in self.by_model if model == name]
+        costs = [None if pricing is None else pricing.cost(usage, now) for pricing in named]
+        known = [each for each in costs if each is not None]
+        return max(known) if known and len(known) == len(costs) else None
 
     def is_known(self, now: dt.datetime) -> bool:
         """Whether the cost of replies is known, whichever model gives them."""
@@ -167,6 +170,8 @@ def _own_prices_hint(model: str) -> str:
 
 @lru_cache(maxsize=1024)  # clients of a gateway make names up
 def _find_listed(url: str, model: str) -> tuple[Provider, ModelInfo] | None:
+    if not is_extra_installed("prices"):  # to look for what is not there takes 70 µs
+        return None
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # it takes 200 ms
 
     snapshot = get_snapshot()
