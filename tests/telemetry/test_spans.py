@@ -10,6 +10,7 @@ from tests.telemetry.test_content import is_valid
 
 from callboard import Agent
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, Usage
+from callboard.errors import CallerError
 from callboard.providers import Transport, open_model
 from callboard.telemetry import NO_SPAN, current_headers, enable, open_span, switch, trace_identifiers
 from callboard.telemetry.settings import CAPTURE_VARIABLE
@@ -170,6 +171,14 @@ def test_a_failure_is_a_word_and_no_message(telemetry):
     assert not chat.events
     (point,) = told.metrics["gen_ai.client.operation.duration"].data.data_points
     assert point.attributes["error.type"] == "server_error"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[bad/v1"])
+def test_what_is_no_address_is_refused_as_without_telemetry(url, telemetry):
+    told = telemetry()
+    with pytest.raises(CallerError, match="not a URL"):
+        asyncio.run(Agent(open_model("openai:gpt-x", base_url=url, api_key=KEY)).run("go"))
+    assert "server.address" not in told.named("chat gpt-x").attributes
 
 
 def test_a_run_that_is_left_ends_its_spans_and_keeps_its_callers_context(telemetry):

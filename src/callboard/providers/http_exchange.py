@@ -116,9 +116,11 @@ class HttpExchange:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._span is not None:
-            self._span.end()
-        await self._connection.aclose()
+        try:
+            if self._span is not None:
+                self._span.end()
+        finally:
+            await self._connection.aclose()
 
     async def next_batch(self) -> list[Event]:
         """The next events that arrived together; an empty list when there are no more."""

@@ -140,8 +140,11 @@ def _describe_request(request: Request) -> dict[str, Any]:
 @lru_cache(64)
 def _server(base_url: str) -> Mapping[str, str | int]:
     """The address of an endpoint: nothing of its URL but host and port."""
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port or {"http": 80}.get(parts.scheme, 443)
+    except ValueError:  # no address: to ask it is what fails
+        return {}
     if not parts.hostname:
         return {}
-    port = parts.port or {"http": 80}.get(parts.scheme, 443)
     return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
