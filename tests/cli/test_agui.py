@@ -64,6 +64,18 @@ def test_a_board_serves_agents_beside_its_pages(tmp_path):
         assert client.get("/board/", headers=headers, follow_redirects=False).status_code != 200
 
 
+def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "callboard").mkdir()
+    (tmp_path / "callboard/callboard.toml").write_text("[jobs]\nbudget_per_day = 1.0\n")
+    extension = extend_board_by_agui([CREW], {}, (), ["testserver"], OwnJobs())
+    board = Board(BoardParts(), Login(tmp_path / "board"))
+    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+        end = read_stream(client.post("/agui", json=ASK))[-1]
+    assert end["type"] == "RUN_ERROR"
+    assert "a budget needs the price" in end["message"]
+
+
 def test_the_agent_of_this_directory(directory):
     extension = extend_board_by_agui(["run"], {}, (), ["testserver"], OwnJobs())
     board = Board(BoardParts(), Login(directory / "board"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Self
 
@@ -139,15 +140,17 @@ async def stream_frames(service: AguiService, run: AguiRun, closing: asyncio.Eve
     """The frames of a run. What fails is its last event, since the status was sent already: so does a server that stops."""
     silent = 0
     try:
-        async for events in service.follow(run):
-            silent = 0 if events else silent + 1
-            if events:
-                yield _frame(events)
-            elif silent % _LOOKS == 0:
-                yield HEARTBEAT
-            if closing.is_set():
-                yield _frame(run.encoder.fail("the server stops; the job goes on when it is back", "server_stopped"))
-                return
+        async with aclosing(service.follow(run)) as followed:
+            async for events in followed:
+                silent = 0 if events else silent + 1
+                if events:
+                    yield _frame(events)
+                elif silent % _LOOKS == 0:
+                    yield HEARTBEAT
+                if closing.is_set():
+                    message = "the server stops; the job goes on when it is back"
+                    yield _frame(run.encoder.fail(message, "server_stopped"))
+                    return
     except Exception:
         log.exception("a run could not be followed; its job %s goes on", run.job.id)
         yield _frame(run.encoder.fail("the run cannot be followed; its job goes on", "internal_error"))

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from callboard.agent import Agent
-from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_worker import EmbeddedWorker
@@ -25,6 +24,7 @@ from callboard.jobs.kinds import JobKind
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.jobs.user_settings import load_job_settings, model_limits, queue_settings
 from callboard.jobs.worker import Worker
 from callboard.servers.agui.agui_kind import AguiKind, agui_queue
 from callboard.servers.agui.events import AguiEvent
@@ -59,12 +59,12 @@ class OwnJobs:
         self.streams = streams or JobStreams()
         self._url = url
         self._kinds: list[JobKind] = []
-        self._queues: dict[str, QueueSettings] = {}
+        self._queues: list[str] = []
         self._resources = AsyncExitStack()
 
     def add_kind(self, kind: JobKind, queues: Iterable[str], /) -> None:
         self._kinds.append(kind)
-        self._queues |= {name: QueueSettings() for name in queues}
+        self._queues += queues
 
     async def open(self) -> DurableStore:
         async with AsyncExitStack() as resources:
@@ -73,8 +73,10 @@ class OwnJobs:
             engine = await asyncio.to_thread(Engine, database)
             resources.push_async_callback(asyncio.to_thread, engine.close)
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-            runner = SegmentRunner(store, self._kinds, self.streams)
-            make_worker = partial(Worker, engine, store, runner, queues=self._queues, concurrency=CONCURRENCY)
+            settings = await asyncio.to_thread(load_job_settings)
+            runner = SegmentRunner(store, self._kinds, self.streams, limits=model_limits(settings, database))
+            queues = queue_settings(settings, self._queues)
+            make_worker = partial(Worker, engine, store, runner, queues=queues, concurrency=CONCURRENCY)
             await resources.enter_async_context(EmbeddedWorker(make_worker))
             self._resources = resources.pop_all()
         return store
