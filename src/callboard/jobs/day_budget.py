@@ -1,8 +1,8 @@
 """What all jobs of a database may cost in a day, which begins at 00:00 UTC.
 
-A sum for each day stands in the database, where all workers add to it with each reply. It is compared before a segment starts and before each round, so replies that are under way when the budget
-is reached go beyond it by what they cost themselves. A job that finds it spent waits for the next day, and holds no
-place in a worker meanwhile.
+A sum for each day stands in the database, where all workers add to it with each reply. It is compared before a segment
+starts and before each round, so replies that are under way when the budget is reached go beyond it by what they cost
+themselves. A job that finds it spent waits for the next day, and holds no place in a worker meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where a job's time, tokens and money went: its rounds, and the calls of each.
 
-`TraceBuilder` makes the rounds of the steps of a job that was run directly, or of the entries of a durable one. Jobs that were recorded before rounds were measured have no times.
+`TraceBuilder` makes the rounds of the steps of a job that was run directly, or of the entries of a durable one. Jobs
+that were recorded before rounds were measured have no times.
 
 Law: each round and each call is there once, in the order in which they began, whatever the job came to.
 """
