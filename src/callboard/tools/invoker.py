@@ -87,6 +87,8 @@ class Invoker:
         check_cache(name, cache, can_repeat=idempotent or repeatable is not None)
         self.name = name
         self.invocable = invocable
+        # First of all, for it bounds what the schema is: its depth, too.
+        self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
         # A copy, and shown read-only: what is declared stays what the compiled validator checks.
         self._schema: dict[str, Any] = _copy(arguments_schema)
         self.description = description
@@ -104,7 +106,6 @@ class Invoker:
         self.key = key
         self.cache = None if cache is None else dict(cache)
         self.implementation = implementation or invocable
-        self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from contextlib import asynccontextmanager
+from functools import reduce
 from time import monotonic
 from types import SimpleNamespace
 
@@ -29,6 +30,9 @@ CONFIRM = {
     "description": "Ask the user.",
     "parameters": {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
 }
+
+
+DEEP = reduce(lambda inner, _: {"type": "object", "properties": {"a": inner}}, range(400), {})
 
 
 @asynccontextmanager
@@ -263,6 +267,7 @@ def test_the_job_goes_on_without_its_client(server):
         ({"tools": [{"name": "add", "description": ""}]}, 400, "tools[0].name: the agent has a tool"),
         ({"tools": [CONFIRM, CONFIRM]}, 400, "tools[1].name"),
         ({"tools": [{**CONFIRM, "parameters": {"type": 7}}]}, 400, "tools[0].parameters"),
+        ({"tools": [{**CONFIRM, "parameters": DEEP}]}, 400, "tools[0].parameters: nested deeper than"),
         ({"tools": [CONFIRM] * 129}, 400, "tools: "),
         ({"resume": [{"interruptId": "x", "status": "resolved"}]}, 400, "resume: no run of this thread"),
         ({"state": "x" * 100_000}, 413, "bytes"),
