@@ -30,7 +30,7 @@ SERVERS = {
 def board(login, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     offer = tmp_path / "offer.json"
-    tool = {"name": "look", "description": f"Look {HOSTILE}", "inputSchema": {"type": "object"}}
+    tool = {"name": "look", "description": f"Look {HOSTILE}\U000e0041\u200b\ufe01", "inputSchema": {"type": "object"}}
     offer.write_text(json.dumps({"tools": [tool]}))
     stdio = ServerSettings(name="io", command=(sys.executable, str(SERVER), str(offer)), environment={"KEY": "unseen"})
     return Board(BoardParts(tools=ToolsPart(lambda: {**SERVERS, "io": stdio})), login)
@@ -60,6 +60,7 @@ def test_a_server_is_connected_when_a_person_asks(browser, token):
     assert "ready" in answer.text
     assert "offered" in answer.text
     assert "Look &lt;script&gt;" in answer.text
+    assert r"\U000e0041\u200b\ufe01" in answer.text  # a person decides on it
     assert Pins().list_all() == []  # to look is no first use
     assert browser.post("/board/tools/io/check", data={"token": "x"}).status_code == 403
     assert browser.post("/board/tools/none/check", data={"token": token}).status_code == 404

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from callboard.servers.board.templating import make_visible
 from callboard.text.truncate import truncate
 from callboard.tools.ensemble import Ensemble
 
@@ -83,9 +84,14 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         if settings is None:
             raise HTTPException(404)
         report = await report_server(settings)
-        return board.render(request, "server.html", report=report, cut=lambda text: truncate(text, _MAX_TEXT))
+        return board.render(request, "server.html", report=report, cut=cut)
 
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]
+
+
+def cut(text: str) -> str:
+    """The beginning of what a server says of itself; a person decides on it, so nothing of it is invisible."""
+    return make_visible(truncate(text, _MAX_TEXT))
 
 
 def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
@@ -96,7 +102,7 @@ def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
             _state(ensemble),
             tuple(
                 [
-                    GatewayTool(invoker.name, truncate(invoker.description, _MAX_TEXT), invoker.name in hosted.names)
+                    GatewayTool(invoker.name, cut(invoker.description), invoker.name in hosted.names)
                     for invoker in ensemble.invokers.values()
                 ]
             ),
