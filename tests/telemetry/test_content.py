@@ -195,3 +195,12 @@ def test_what_is_too_deep_is_left_out():
     for _ in range(2000):
         deep = [deep]
     assert len(to_json(encode_object({"deep": deep}, LIMIT))) < 100
+
+
+@pytest.mark.parametrize("name", ["password", "apiKey", "x-api-key", "accessToken", "clientSecret", "Authorization"])
+def test_a_field_is_masked_by_its_name_however_that_is_spelled(name):
+    assert encode_object({name: "hunter2!", "max_tokens": 5, "tokenizer": "x"}, 1000) == {
+        name: "***",
+        "max_tokens": 5,
+        "tokenizer": "x",
+    }

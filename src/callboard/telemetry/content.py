@@ -38,9 +38,7 @@ _DEPTH: Final = 16
 _MAX_KEY: Final = 200
 _LARGEST: Final = 2**63
 """JSON has larger numbers; the encoder has not, nor have those who read spans."""
-_SECRET_KEY: Final = re.compile(
-    r"(?:^|[_-])(?:api_?key|token|secret|passw(?:or)?d|authorization|cookie)s?$", re.IGNORECASE
-)
+_SECRET_KEY: Final = re.compile(r"(?:api[_-]?key|token|secret|passw(?:or)?d|authorization|cookie)s?$", re.IGNORECASE)
 
 
 class Clipper:
