@@ -1,6 +1,6 @@
 """A reader of OTLP reads the same from our bytes as from those of OpenTelemetry's own encoder."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as official
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -63,7 +63,6 @@ def read(spans):
     ]  # fmt: skip
 
 
-@settings(max_examples=30)
 @given(st.lists(SPANS, max_size=4))
 def test_both_encoders_say_the_same(spans):
     ours, theirs = read(spans)

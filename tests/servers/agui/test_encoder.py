@@ -2,7 +2,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers.agui.agui_client import read_events, show
 
@@ -336,7 +336,6 @@ deep = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(deep, max_size=25), st.sampled_from(["stop", "length", "cut", "cancelled"]))
 def test_whatever_comes_a_client_takes_it(items, why):
     encoder = AguiEncoder("thread", "run")
