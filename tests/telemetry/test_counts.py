@@ -10,7 +10,7 @@ from callboard.errors import ToolExecutionFailure
 from callboard.execution import run_invoker
 from callboard.providers.scripted import ScriptedModel
 from callboard.telemetry import counts, tool_counts
-from callboard.tools import as_invoker
+from callboard.tools import Invoker, as_invoker
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +63,21 @@ def test_a_name_that_no_tool_has_is_not_told_apart():
     ]
     asyncio.run(Agent(ScriptedModel(replies), [divide]).run("go"))
     assert figures() == {counts.UNKNOWN: (1, {"not_found": 1})}
+
+
+def test_the_name_of_a_tool_that_a_client_runs_is_not_told_apart():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    theirs = Invoker("chosen-by-a-client", print, schema, deferred=True)
+    replies = [
+        [
+            InvocationStarted(0, "1", theirs.name),
+            InvocationEnded(0, "1", theirs.name, {}, "{}"),
+            ReplyEnded("invocations"),
+        ],
+        "done",
+    ]
+    asyncio.run(Agent(ScriptedModel(replies), [theirs]).run("go"))
+    assert figures() == {counts.DEFERRED: (1, {"validation": 1})}
 
 
 def test_listeners_and_too_many_names(monkeypatch):

@@ -205,11 +205,13 @@ class ParallelExecutor:
         )
 
     def _count_refused(self, name: str, result: ResultCanister) -> None:
-        """Count a call that did not run, if it failed. Its name may be any text of the model's."""
+        """Count a call that did not run, if it failed. Its name may be any text of the model's or a client's."""
         if result.error is not None:
-            from callboard.telemetry.counts import UNKNOWN, count_tool_call  # noqa: PLC0415  # of failures only
+            from callboard.telemetry.counts import DEFERRED, UNKNOWN, count_tool_call  # noqa: PLC0415  # of failures only
 
-            count_tool_call(name if name in self._invokers else UNKNOWN, 0.0, result.error.category)
+            invoker = self._invokers.get(name)
+            label = UNKNOWN if invoker is None else DEFERRED if invoker.deferred else name
+            count_tool_call(label, 0.0, result.error.category)
 
     def _namespace(self, invoker: Invoker) -> MutableMapping[str, Any]:
         return self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_NAME: Final = 200
 """Characters of a model's name: a client may have made it up."""
-_TOLD: Final = frozenset({ReplyEnded, ReplyFailed, ReplyStarted, Usage})
+_OBSERVED: Final = frozenset({ReplyEnded, ReplyFailed, ReplyStarted, Usage})
 _FINISH_REASONS: Final[Mapping[str, str]] = {
     "invocations": "tool_call",
     "filter": "content_filter",
@@ -90,7 +90,7 @@ class InferenceSpan:
             for event in events:
                 self._canisters += self._fold.feed(event)
         for event in events:
-            if type(event) not in _TOLD:
+            if type(event) not in _OBSERVED:
                 continue
             match event:
                 case Usage():

@@ -1,7 +1,7 @@
 """How often each tool was called in this process, for how long, and how it failed.
 
 It needs no extra and is never off: a call costs two additions. Names come from the tools that are there, never from a
-model, and no more than `MAX_TOOLS` of them are told apart.
+model or a client, and no more than `MAX_TOOLS` of them are told apart.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ OTHERS: Final = "(other)"
 """What the tools are called together that are too many."""
 UNKNOWN: Final = "(unknown)"
 """In the place of a name that no tool has."""
+DEFERRED: Final = "(deferred)"
+"""In the place of the name of a tool that runs elsewhere: a client may have chosen it."""
 
 Outcome: TypeAlias = Category | Literal[""]
 OnToolCall: TypeAlias = Callable[[str, float, Outcome], None]

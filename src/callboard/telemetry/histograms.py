@@ -84,20 +84,20 @@ class Histograms:
         """Add a value to the series of these attributes, whose values are texts or numbers."""
         key = tuple(attributes.items())
         with self._lock:
-            series = self._metrics.get(metric)
+            table = self._metrics.get(metric)
+            if table is None:
+                table = self._metrics[metric] = {}
+            series = table.get(key)
             if series is None:
-                series = self._metrics[metric] = {}
-            one = series.get(key)
-            if one is None:
-                one = self._make(metric, series, key)
-            one.add(value)
+                series = self._make(metric, table, key)
+            series.add(value)
 
-    def _make(self, metric: Metric, series: dict[tuple[Any, ...], _Series], key: tuple[Any, ...]) -> _Series:
+    def _make(self, metric: Metric, table: dict[tuple[Any, ...], _Series], key: tuple[Any, ...]) -> _Series:
         if self._count >= MAX_SERIES:
-            return series.setdefault(_OVERFLOW, _Series(metric.bounds))
+            return table.setdefault(_OVERFLOW, _Series(metric.bounds))
         self._count += 1
-        one = series[key] = _Series(metric.bounds)
-        return one
+        series = table[key] = _Series(metric.bounds)
+        return series
 
     def collect(self) -> list[SdkMetric]:
         """All of them, as the SDK's exporters take them."""
@@ -109,11 +109,11 @@ class Histograms:
                     metric.meaning,
                     metric.unit,
                     Histogram(
-                        [one.point(key, self._start, now) for key, one in series.items()],
+                        [series.point(key, self._start, now) for key, series in table.items()],
                         AggregationTemporality.CUMULATIVE,
                     ),
                 )
-                for metric, series in self._metrics.items()
+                for metric, table in self._metrics.items()
             ]
 
 

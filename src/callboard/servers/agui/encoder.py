@@ -41,13 +41,11 @@ AguiInput: TypeAlias = Item | Event | JobEvent | JobEntry | JobSummary | Approva
 
 _WHY: Final[Mapping[Why, str]] = {"stop": "completed", "length": "incomplete", "cut": "cut", "cancelled": "cancelled"}
 """The state of a run whose events end without saying so."""
-_SHOWN: Final = (
+_JOB_FIELDS: Final = (
     *("id", "kind", "state", "reason", "waits_for", "title", "model", "error", "phase", "parent", "schedule", "rounds"),
     *("calls", "usage", "cost", "entries", "created_at", "started_at", "completed_at", "updated_at"),
 )
 """What a client is told of a job's row."""
-
-
 _JOB_STATES: Final[Mapping[str, str]] = {
     "completed": "completed",
     "cancelled": "cancelled",
@@ -197,7 +195,7 @@ class AguiEncoder:
         self._state = _JOB_STATES.get(job.state, "pending")
         self._message = job.error or job.reason
         self._code = job.state
-        value = {name: to_builtins(getattr(job, name)) for name in _SHOWN}
+        value = {name: to_builtins(getattr(job, name)) for name in _JOB_FIELDS}
         return [CustomEvent(name=f"{PREFIX}job", value=value)]
 
     def _take_approval(self, approval: Approval) -> list[AguiEvent]:
