@@ -6,6 +6,7 @@ from callboard.coding.jobs.log import RoundMeasured
 from callboard.coding.jobs.round_meter import RoundMeter
 from callboard.core import ReplyEnded, ResultCanister, ResultReady, RoundStarted, RunEnded, TextPiece, Usage
 from callboard.profiles import Prices
+from callboard.profiles.prices import FallbackPrices
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 DOLLAR = Prices(input=1_000_000.0, output=1_000_000.0)
@@ -42,6 +43,13 @@ def test_a_reply_that_was_made_again_counts_twice():
     events = [RoundStarted(1), Usage(2, 0), ReplyEnded("retry"), Usage(3, 0), ReplyEnded("stop"), RunEnded("completed")]
     (only,) = measured(events)
     assert (only.usage["input"], only.cost, only.replied_at) == (5, 5.0, at(4))
+
+
+def test_each_reply_costs_what_the_model_takes_that_gave_it():
+    row = FallbackPrices((("a", DOLLAR), ("b", Prices(input=5_000_000.0, output=0))))
+    events = [RoundStarted(1), Usage(2), ReplyEnded("retry"), Usage(1, model="b"), ReplyEnded("stop")]
+    (only,) = measured([*events, RunEnded("completed")], row)
+    assert only.cost == 7.0
 
 
 def test_a_round_that_was_cut_is_measured_as_far_as_it_came():

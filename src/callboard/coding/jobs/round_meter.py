@@ -26,8 +26,11 @@ class RoundMeter:
         self._began_at: datetime | None = None
         self._replied_at: datetime | None = None
         self._usage = Usage()
+        """Of the reply that comes."""
         self._sum = Usage()
         """Of the replies of the round that ended: one that is asked for again is another."""
+        self._costs: list[float | None] = []
+        """Of these replies, each by itself: with a row of models, another model may have given each."""
         self._ended: dict[str, datetime] = {}
 
     def feed(self, event: Event, now: datetime) -> list[RoundMeasured]:
@@ -37,12 +40,13 @@ class RoundMeter:
                 measured = self.finish(now)
                 self._number, self._began_at, self._replied_at = number, now, None
                 self._usage = self._sum = Usage()
-                self._ended = {}
+                self._costs, self._ended = [], {}
                 return measured
             case Usage():
                 self._usage = event
             case ReplyEnded() | ReplyFailed():
-                self._sum, self._usage, self._replied_at = self._sum + self._usage, Usage(), now
+                self._end_reply(now)
+                self._replied_at = now
             case ResultReady(canister=result):
                 self._ended[result.invocation_id] = now
             case RunEnded():
@@ -55,14 +59,21 @@ class RoundMeter:
         """The round that is measured, as far as it came."""
         if not self._number or self._began_at is None:
             return []
-        counted = self._sum + self._usage
+        self._end_reply(now)
+        known = [each for each in self._costs if each is not None]
         measured = RoundMeasured(
             self._number,
             self._began_at,
             self._replied_at or now,
-            counted.counts(),
-            self._pricing.cost(counted, now) if self._pricing is not None and counted != Usage() else None,
+            self._sum.counts(),
+            sum(known) if known and len(known) == len(self._costs) else None,
             self._ended,
         )
         self._number = 0
         return [measured]
+
+    def _end_reply(self, now: datetime) -> None:
+        usage, self._usage = self._usage, Usage()
+        if usage != Usage():
+            self._sum += usage
+            self._costs.append(self._pricing.cost(usage, now) if self._pricing is not None else None)
