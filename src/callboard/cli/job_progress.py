@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
 from callboard.core.ports import Clock
+from callboard.profiles import format_cost
 from callboard.text.display import escape
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class JobProgress:
             "" if job.has_ended else self._describe_tools(),
             f"{job.calls} calls",
             tokens,
-            "" if job.cost is None else f"${job.cost:.4f}",
+            format_cost(job.cost),
             self._describe_time(job),
         ]
         return " · ".join([part for part in parts if part])

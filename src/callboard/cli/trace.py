@@ -9,6 +9,7 @@ import typer
 
 from callboard.cli.durable_store import find_job, read_jobs
 from callboard.cli.jobs import JobName
+from callboard.profiles import format_cost
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _make_table(job: Job | DurableJob, rounds: list[RoundSpan]) -> Table:
     from rich.text import Text  # noqa: PLC0415
 
     seconds = sum([_length(each) for each in rounds])
-    sums = _describe_tokens(job.usage), "" if job.cost is None else f"${job.cost:.4f}"
+    sums = _describe_tokens(job.usage), format_cost(job.cost)
     model = collapse(job.model, _MAX_NAME)
     table = Table(box=None, pad_edge=False, title_justify="left", title=Text(f"{job.id}  {job.state}  {model}"))
     table.add_column("round", no_wrap=True, overflow="ellipsis")
@@ -81,12 +82,11 @@ def _make_table(job: Job | DurableJob, rounds: list[RoundSpan]) -> Table:
             phase = each.phase
             table.add_row(Text(collapse(phase, _MAX_NAME), style="bold"))
         bar = _draw_bar(offset, each.seconds, seconds)
-        cost = "" if each.cost is None else f"${each.cost:.4f}"
         table.add_row(
             f"{each.number}",
             _describe_seconds(each.seconds),
             _describe_tokens(each.usage),
-            cost,
+            format_cost(each.cost),
             Text(bar, style="cyan"),
         )
         for call in each.calls:

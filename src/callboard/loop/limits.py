@@ -9,7 +9,7 @@ import msgspec
 
 from callboard.core import RunProgress, Usage
 from callboard.errors import CallerError
-from callboard.profiles import Pricing
+from callboard.profiles import Pricing, describe_spent
 
 _ONE_EACH = Usage(input=1, output=1)
 
@@ -115,7 +115,7 @@ class Budget:
         if limits.tokens is not None and used >= limits.tokens:
             return f"{used} tokens are used, of {limits.tokens}"
         if limits.cost is not None and self.spent >= limits.cost:
-            return f"the budget is spent: ${self.spent:.4g} of ${limits.cost:.4g}"
+            return describe_spent(self.spent, limits.cost)
         if limits.cost is not None and not self._is_priced:
             return f"the cost is not known any more, and there is a budget of ${limits.cost:.4g}"
         return self._outer.exhaustion_reason() if self._outer is not None else ""

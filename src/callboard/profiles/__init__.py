@@ -1,7 +1,16 @@
 """The facts about models and endpoints, and how they are put together."""
 
 from callboard.profiles.model_names import matches, model_names, normalise, split_provider
-from callboard.profiles.profile import GateKind, ModeName, OnRepeatedCall, Prices, Pricing, Profile
+from callboard.profiles.profile import (
+    GateKind,
+    ModeName,
+    OnRepeatedCall,
+    Prices,
+    Pricing,
+    Profile,
+    describe_spent,
+    format_cost,
+)
 from callboard.profiles.remarks import Examination
 from callboard.profiles.resolution import Resolution, facts_for, prices_for, providers, resolve
 
@@ -14,7 +23,9 @@ __all__ = [
     "Pricing",
     "Profile",
     "Resolution",
+    "describe_spent",
     "facts_for",
+    "format_cost",
     "matches",
     "model_names",
     "normalise",

@@ -79,6 +79,16 @@ def split_input(usage: Usage) -> tuple[int, int, int, int]:
     return usage.input - cached - written, cached, written - written_1h, written_1h
 
 
+def format_cost(dollars: float | None) -> str:
+    """The cost as people read it, with four digits behind the point; "" where it is not known."""
+    return "" if dollars is None else f"${dollars:.4f}"
+
+
+def describe_spent(spent: float, budget: float) -> str:
+    """That a budget is spent, and by how much."""
+    return f"the budget is spent: ${spent:.4g} of ${budget:.4g}"
+
+
 def _first(price: float | None, otherwise: float) -> float:
     return otherwise if price is None else price
 

@@ -51,6 +51,7 @@ from callboard.core import (
 from callboard.errors import NoOutput
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
 from callboard.modes import get_plan
+from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Policy
 
@@ -304,7 +305,7 @@ class PhaseRunner:
         if rounds <= 0:
             self.missing = (*self.missing, "no rounds are left")
         elif (budget := self._request.max_cost) is not None and self._spent >= budget:
-            self.why = f"the budget is spent: ${self._spent:.4g} of ${budget:.4g}"
+            self.why = describe_spent(self._spent, budget)
             self.missing = (*self.missing, self.why)
             return 0
         return max(rounds, 0)

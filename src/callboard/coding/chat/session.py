@@ -37,6 +37,7 @@ from callboard.core import AssistantCanister, Canister, InvocationCanister, Mode
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.modes import get_plan
+from callboard.profiles import describe_spent
 from callboard.programs import exclude_repository
 from callboard.tools import Ensemble
 
@@ -226,7 +227,7 @@ class ChatSession:
             raise CallerError("a budget needs the cost of earlier turns, which is not known", path="budget", hint=hint)
         if (cost := self.cost or 0.0) >= budget:
             hint = "go on with a higher one: callboard chat --resume " + self.job.id
-            raise CallerError(f"the budget is spent: ${cost:.4g} of ${budget:.4g}", path="budget", hint=hint)
+            raise CallerError(describe_spent(cost, budget), path="budget", hint=hint)
         return budget - cost
 
     def _output(self) -> JobOutput:

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from callboard.jobs.job import END_STATES, QUEUE, DurableJob, JobSummary
 from callboard.jobs.overview import JobOverview
+from callboard.profiles import format_cost
 from callboard.servers.board.diff import DiffLine, split_diff
 from callboard.servers.board.entry_view import show_arguments
 from callboard.servers.board.templating import render
@@ -79,7 +80,7 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("of them cached", f"{usage['cached']:,}" if usage.get("cached") else ""),
         JobFact("Tokens out", f"{usage['output']:,}" if usage.get("output") else ""),
         JobFact("of them reasoning", f"{usage['reasoning']:,}" if usage.get("reasoning") else ""),
-        JobFact("Cost", "" if job.cost is None else f"${job.cost:.4f}"),
+        JobFact("Cost", format_cost(job.cost)),
         JobFact("Made", "", job.created_at),
         JobFact("Begun", "", job.started_at),
         JobFact("Ended", "", job.completed_at),

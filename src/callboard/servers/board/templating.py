@@ -15,6 +15,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from callboard.profiles import format_cost
 from callboard.servers.board.static import ASSETS
 from callboard.text.display import escape
 
@@ -63,11 +64,6 @@ def format_tokens(number: int) -> str:
         if number >= size:
             return f"{number / size:.1f}{unit}"
     return str(number)
-
-
-def format_cost(dollars: float | None) -> str:
-    """Dollars with four digits behind the point; "" where there are no prices."""
-    return "" if dollars is None else f"${dollars:.4f}"
 
 
 def format_json(value: Any) -> str:
