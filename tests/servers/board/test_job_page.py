@@ -136,6 +136,27 @@ def test_an_article_is_bounded_whatever_a_model_writes(run, job_store, browser, 
     assert f"/board/jobs/{claim.job.id}/entries/2" in page or len(page) < 10_000  # nothing but a name was cut
 
 
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [
+        ({"error": "e" * 1_000_000}, 10_000),
+        ({"output": {"text": "t" * 1_000_000}}, 110_000),
+        ({"output": {"notes": ["n" * 1000] * 1000}}, 110_000),
+        ({"output": {"diff": ("+" + "x" * 100_000 + "\n") * 30}}, 1_010_000),
+    ],
+    ids=["error", "text", "notes", "diff"],
+)
+def test_what_a_job_handed_over_is_bounded(run, job_store, browser, fields, most):
+    claim = run(make_ended, job_store, **fields)
+    assert len(browser.get(f"/board/jobs/{claim.job.id}").text) < most
+
+
+def test_what_a_job_was_given_is_bounded(run, job_store, browser):
+    claim = run(make_job, job_store, description="d" * 1_000_000, model="m" * 100_000)
+    assert len(browser.get(f"/board/jobs/{claim.job.id}").text) < 250_000
+    assert len(browser.get("/board/jobs").text) < 10_000
+
+
 @pytest.mark.parametrize("number", ["0", "9" * 30, "9" * 5000, "-1", "x"])
 def test_a_number_that_no_entry_has_is_no_page(run, job_store, browser, number):
     claim = run(make_ended, job_store, CALL)

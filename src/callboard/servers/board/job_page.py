@@ -24,8 +24,9 @@ from callboard.jobs.job import JobSummary
 from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.entry_view import EntryView, PieceView
-from callboard.servers.board.job_view import render_parts
+from callboard.servers.board.job_view import MAX_TEXT, render_parts
 from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
+from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -62,6 +63,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             request,
             "job.html",
             job=job,
+            description=truncate(job.description, MAX_TEXT),
             window=window,
             articles=articles,
             parts=await render_parts(board, board.values(request), job),

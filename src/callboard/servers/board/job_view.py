@@ -15,13 +15,19 @@ from callboard.profiles import format_cost
 from callboard.servers.board.diff import DiffLine, split_diff
 from callboard.servers.board.entry_view import show_arguments
 from callboard.servers.board.templating import render
-from callboard.text.display import escape
+from callboard.text.display import display
+from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
 
 RESUMABLE: Final = END_STATES - {"completed"}
+MAX_TEXT: Final = 100_000
+"""Characters of a text that a job was given, or handed over."""
+MAX_DIFF: Final = 1_000_000
+"""Characters of a diff."""
 MAX_DIFF_LINES: Final = 3000
+_MAX_FACT: Final = 1000
 MOST_ROUNDS: Final = 500
 """Rounds that the timeline shows, the last ones."""
 _LONG: Final = frozenset({"text", "summary", "diff"})
@@ -43,7 +49,7 @@ def describe_state(job: JobSummary) -> str:
         waits = "waits for a worker"
     if job.cancel_requested and job.state == "running":
         waits = "is being cancelled"
-    return "; ".join([escape(each) for each in (waits, job.error or job.reason) if each])
+    return "; ".join([display(each, _MAX_FACT) for each in (waits, job.error or job.reason) if each])
 
 
 async def render_parts(board: Board, common: Mapping[str, Any], job: JobSummary) -> dict[str, Markup]:
@@ -90,7 +96,7 @@ def list_facts(job: JobSummary) -> list[JobFact]:
         JobFact("Schedule", job.schedule),
         JobFact("Made from", f"{parent} at round {parent_round}" if parent else "", link=parent),
     ]
-    return [row for row in rows if row.text or row.moment]
+    return [row._replace(text=truncate(row.text, _MAX_FACT)) for row in rows if row.text or row.moment]
 
 
 class JobOutcome(NamedTuple):
@@ -108,14 +114,16 @@ def read_outcome(job: DurableJob) -> JobOutcome | None:
     output = job.output
     if not output:
         return None
-    lines = split_diff(str(output["diff"])) if output.get("diff") else []
+    diff = str(output.get("diff") or "")
+    lines = split_diff(diff[:MAX_DIFF]) if diff else []
     rows = [
-        JobFact(name.replace("_", " ").capitalize(), _describe(value))
+        JobFact(name.replace("_", " ").capitalize(), truncate(_describe(value), MAX_TEXT))
         for name, value in output.items()
         if value not in (None, "", [], {}) and name not in _LONG
     ]
-    text = str(output.get("text") or output.get("summary") or "")
-    return JobOutcome(text, lines[:MAX_DIFF_LINES], max(0, len(lines) - MAX_DIFF_LINES), rows)
+    text = truncate(str(output.get("text") or output.get("summary") or ""), MAX_TEXT)
+    hidden = max(0, len(lines) - MAX_DIFF_LINES) + diff.count("\n", MAX_DIFF)
+    return JobOutcome(text, lines[:MAX_DIFF_LINES], hidden, rows)
 
 
 def _describe(value: Any) -> str:
