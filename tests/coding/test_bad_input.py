@@ -202,7 +202,7 @@ def infected(value, key=""):
             return value if kept else value + HOSTILE
         case list():
             return [infected(each, key) for each in value]
-        case dict():
+        case dict() if not key.endswith("_at"):
             return {name: infected(each, name) for name, each in value.items()}
         case _:
             return value

@@ -126,7 +126,7 @@ class TraceBuilder:
         span.usage, span.cost = measured.usage, measured.cost
         for call in span.calls:
             call.began_at = measured.replied_at
-            call.ended_at = measured.ended.get(call.identifier, call.ended_at)
+            call.ended_at = measured.ended_at.get(call.identifier, call.ended_at)
 
 
 def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:

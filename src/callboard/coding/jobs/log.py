@@ -79,7 +79,7 @@ class TreeSnapshot(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
 
 
 class RoundMeasured(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="round_measured"):
-    """What the round before took. `ended` has the times at which its calls got their results, where these do not say."""
+    """What the round before took. `ended_at` has the times at which its calls got their results, where these do not say."""
 
     number: int
     began_at: datetime
@@ -87,7 +87,7 @@ class RoundMeasured(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="
     usage: dict[str, int] = {}
     cost: float | None = None
     """In US dollars, None where it is not known."""
-    ended: dict[str, datetime] = {}
+    ended_at: dict[str, datetime] = {}
 
 
 class Resumed(msgspec.Struct, frozen=True, tag_field="type", tag="resumed"):
