@@ -1,5 +1,7 @@
 """One job: what its page shows, and what its stream brings."""
 
+import html
+import json
 import re
 
 import pytest
@@ -46,8 +48,6 @@ async def make_ended(store, *items, **fields):
 
 def visible(page):
     """The text of a page without its tags, entities read."""
-    import html
-
     return html.unescape(re.sub(r"<[^>]+>", " ", page))
 
 
@@ -295,6 +295,16 @@ def test_what_no_font_draws_is_spelled_out(run, job_store, browser):
     page = browser.get(f"/board/jobs/{job.id}").text
     for text in ("ls\\u3164\\u2800", "flag\\ufe0f", "a\\U000e0100b"):
         assert text in page.partition('id="log"')[0]
+
+
+def test_what_is_to_be_edited_is_visible_and_stays_what_it_was(run, job_store, browser):
+    arguments = {"to": "test\u202eprod\n\tü", "flag\ufe0f": "\U000e0100\u3164"}
+    page = browser.get(f"/board/jobs/{run(make_waiting, job_store, arguments=arguments).id}").text
+    shown = html.unescape(re.search(r'<textarea[^>]* name="arguments"[^>]*>(.*?)</textarea>', page, re.DOTALL)[1])
+    assert json.loads(shown) == arguments
+    assert "ü" in shown
+    for char in "\u202e\ufe0f\U000e0100\u3164":
+        assert char not in shown
 
 
 def test_how_much_there_is_to_decide_on_is_said(run, job_store, browser):

@@ -67,8 +67,9 @@ def format_tokens(number: int) -> str:
 
 
 def format_json(value: Any) -> str:
-    """JSON over several lines, to be edited."""
-    return json.dumps(value or {}, indent=2, ensure_ascii=False)
+    """JSON over several lines, to be edited. What is invisible in it is escaped, and so is sent back as it was."""
+    text = json.dumps(value or {}, indent=2, ensure_ascii=False)
+    return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
 
 
 def make_visible(text: str) -> str:
