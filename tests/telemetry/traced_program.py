@@ -40,5 +40,7 @@ async def main(endpoint, home):
 
 if __name__ == "__main__":
     enable()
+    disable()
+    enable()  # what is told is sent after the second time, too
     asyncio.run(main(*sys.argv[1:]))
     disable()

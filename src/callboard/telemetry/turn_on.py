@@ -14,6 +14,7 @@ from callboard.telemetry.settings import TelemetrySettings
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
     from opentelemetry.trace import TracerProvider
 
     from callboard.telemetry.recorder import RecordValue
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SIGNALS: Final = {"traces": "v1/traces", "metrics": "v1/metrics"}
 _shutdowns: list[Callable[[], Any]] = []
+_own: list[SdkTracerProvider] = []
+"""The provider of spans that was made here. It is used again, for OpenTelemetry takes no other in its place."""
 
 
 def wants_telemetry(settings: TelemetrySettings, environ: Mapping[str, str]) -> bool:
@@ -41,8 +44,8 @@ def enable(
     """Tell what this process does from now on, as spans and metrics.
 
     A provider that the program has set for OpenTelemetry is used. Where there is none, OTLP is sent over HTTP; the
-    provider of spans becomes the program's, so that other libraries' spans are in the same traces. OTEL_TRACES_EXPORTER and
-    OTEL_METRICS_EXPORTER may say `none`; the other standard variables are OpenTelemetry's own.
+    provider of spans becomes the program's, so that other libraries' spans are in the same traces. The variables
+    OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER may say `none`; the other standard ones are OpenTelemetry's own.
 
     Args:
         settings: What `[telemetry]` says.
@@ -78,7 +81,7 @@ def _find_tracers() -> TracerProvider | None:
     from opentelemetry import trace  # noqa: PLC0415  # as above
 
     provider = trace.get_tracer_provider()
-    return None if isinstance(provider, trace.ProxyTracerProvider) else provider
+    return None if isinstance(provider, trace.ProxyTracerProvider) or provider in _own else provider
 
 
 def _find_meters() -> MeterProvider | None:
@@ -94,16 +97,19 @@ def _make_tracers(settings: TelemetrySettings, timeout: float | None) -> TracerP
     if endpoint is None:
         return None
     from opentelemetry import trace  # noqa: PLC0415  # as above
-    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider as SdkProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     from callboard.telemetry.span_encoder import FastSpanExporter  # noqa: PLC0415
 
-    provider = SdkTracerProvider(resource=_resource(settings))
+    if not _own:
+        _own.append(SdkProvider(resource=_resource(settings), shutdown_on_exit=False))
+        trace.set_tracer_provider(_own[0])
+    provider = _own[0]
     provider.add_span_processor(
         BatchSpanProcessor(FastSpanExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "traces")))
     )
-    trace.set_tracer_provider(provider)
+    atexit.register(provider.shutdown)
     _shutdowns.append(provider.shutdown)
     return provider
 
