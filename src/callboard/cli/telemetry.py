@@ -34,16 +34,26 @@ def read_log_level(text: str) -> int:
 def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMMAND_TIMEOUT) -> None:
     """Tell what this command does, if anybody wants to know. What is left is sent when the process ends.
 
+    The standard variables may be there for other programs, so where they alone ask for it and it cannot be had, the
+    command says so and goes on.
+
     Args:
         settings: What `[telemetry]` says.
         timeout: Seconds that the end of the process waits for a collector, for each signal; None is OpenTelemetry's 10.
 
     Raises:
-        CallerError: The extra `otel` is not installed, or OTLP is to be sent in a way that is not there.
+        CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a way
+            that is not there.
     """
-    from callboard.telemetry import enable, wants_telemetry  # noqa: PLC0415  # not for --help
+    from callboard.errors import CallerError  # noqa: PLC0415  # not for --help
+    from callboard.telemetry import enable, wants_telemetry  # noqa: PLC0415
 
     if wants_telemetry(settings, os.environ):
         # Each try is one of its warnings. That a batch is lost is an error, and is shown.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
-        enable(settings, timeout=timeout)
+        try:
+            enable(settings, timeout=timeout)
+        except CallerError as error:
+            if settings.endpoint:
+                raise
+            typer.echo(f"callboard: warning: no telemetry is sent: {error}", err=True)
