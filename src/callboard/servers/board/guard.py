@@ -93,7 +93,9 @@ class Guard:
     def _ask_to_log_in(self, request: Request) -> PlainTextResponse | RedirectResponse:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
-        return PlainTextResponse("log in first: callboard board --link prints a link", 401)
+        _, port = request.scope.get("server") or ("", None)
+        option = f" --port {port}" if port else ""  # not of the Host header, which a client writes
+        return PlainTextResponse(f"log in first: callboard board --link{option} prints a link", 401)
 
 
 def host_name(value: str) -> str:
