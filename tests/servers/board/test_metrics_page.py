@@ -1,12 +1,14 @@
 """The board's figures for Prometheus: for this machine, and nothing of what jobs are about."""
 
 import asyncio
+import sys
 
 import pytest
 from starlette.testclient import TestClient
 
 from callboard.servers.board.app import board_application
 from callboard.servers.board.metrics_page import metrics_route
+from callboard.servers.board.server import make_metrics_routes
 
 ORIGIN = "http://127.0.0.1:8283"
 
@@ -33,3 +35,10 @@ def test_nobody_else_gets_them(board, client, host):
     answer = ask(board, client, host)
     assert answer.status_code == 403
     assert "callboard_" not in answer.text
+
+
+def test_without_the_extra_it_is_named(board, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    with TestClient(board_application(board, None, make_metrics_routes(board)), base_url=ORIGIN) as visitor:
+        answer = visitor.get("/metrics")
+    assert (answer.status_code, "pip install 'callboard[otel]'" in answer.text) == (404, True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 import uvicorn
-from starlette.routing import BaseRoute
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed
@@ -63,7 +64,7 @@ def serve_board(
     async def run() -> None:
         board = Board(parts, login, hosts)
         # Behind a proxy every request comes from this machine.
-        more_routes = [] if url or not is_loopback(host) else _metrics_routes(board)
+        more_routes = [] if url or not is_loopback(host) else make_metrics_routes(board)
         with closing(listen(host, port, hint=hint)) as listening:
             address = url.rstrip("/") or local_url(host, listening.getsockname()[1])
             config = uvicorn.Config(
@@ -83,10 +84,13 @@ def serve_board(
     asyncio.run(run())
 
 
-def _metrics_routes(board: Board) -> list[BaseRoute]:
-    """The board's figures, where the extras are installed that they need."""
-    if board.parts.jobs is None or not is_extra_installed("otel"):
+def make_metrics_routes(board: Board) -> list[BaseRoute]:
+    """The board's figures, or which extra they need."""
+    if board.parts.jobs is None:
         return []
+    if not is_extra_installed("otel"):
+        hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
+        return [Route("/metrics", PlainTextResponse(hint, 404))]
     from callboard.servers.board.metrics_page import metrics_route  # noqa: PLC0415  # it needs both extras
 
     return [metrics_route(board)]
