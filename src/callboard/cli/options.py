@@ -18,7 +18,7 @@ Options = TypeVar("Options")
 Budget = Annotated[
     float | None,
     typer.Option(
-        help="US dollars that it may cost: then nothing more is asked for.",
+        help="US dollars that it may cost; when they are spent, it ends.",
         show_default=False,
         callback=lambda value: _check_budget(value),  # noqa: PLW0108  # it stands below
     ),
