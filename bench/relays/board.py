@@ -56,7 +56,7 @@ def own_cost(chunks: int) -> float:
         entry = log.begin("responses", "bench/1.0")
         entry.set_owner("")
         entry.set_body(b"x" * 600)
-        exchange: Any = SimpleNamespace(request=request, record=record)
+        exchange: Any = SimpleNamespace(request=request, record=record, body={})
         entry.set_exchange(exchange)
         nothing: Any = None
         add = record.on_answer(nothing, nothing, nothing, answer) if record.on_answer else None

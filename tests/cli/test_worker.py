@@ -194,7 +194,7 @@ def test_what_it_cannot_be_told(invoke, arguments, message):
 def test_an_agent_that_is_not_there_is_told_in_one_line(callboard):
     ended = callboard("worker", "--agents", "crew:nobody")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("callboard: crew:nobody: there is nothing, and no Agent; ")
+    assert ended.stderr.startswith("callboard: crew:nobody: its module has no nobody; ")
     assert ended.stderr.count("\n") == 1
 
 

@@ -17,7 +17,8 @@ def describe(name, *command, **options):
     return DescribedServer(ServerSettings(name=name, command=command, **options), name)
 
 
-def test_a_server_that_cannot_be_connected_is_warned_of(tmp_path):
+def test_a_server_that_cannot_be_connected_is_warned_of(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where it is noted which program has a name
     warnings = []
     servers = [
         describe("small", sys.executable, str(SERVER)),
