@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 EXIT_CODE = 130
@@ -26,12 +27,9 @@ def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda:
     asyncio and Python wait for ever for threads that do not end and tasks that ignore cancellation, which tools may have.
     EXIT_SECONDS later, or at the next ctrl-C, the process ends without them: exit code 130.
     """
-    interrupts = 0
-    is_ours = _is_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     async def cancellable() -> T:
-        if is_ours:
-            watch(asyncio.get_running_loop(), asyncio.current_task())
+        _wake_at_ctrl_c()
         try:
             return await command
         except asyncio.CancelledError:
@@ -39,34 +37,26 @@ def run(command: Coroutine[Any, Any, T], on_cancel: Callable[[], None] = lambda:
             on_cancel()
             raise
 
-    def watch(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any] | None) -> None:
-        def interrupt() -> None:
-            nonlocal interrupts
-            interrupts += 1
-            if interrupts > 1 or task is None:
-                raise KeyboardInterrupt
-            task.cancel()
-
-        # asyncio's own handler does not wake a loop that was just about to wait when the signal came.
-        with suppress(NotImplementedError):  # on Windows
-            loop.add_signal_handler(signal.SIGINT, interrupt)
-
-    try:
-        return asyncio.run(cancellable())
-    except asyncio.CancelledError:
-        if interrupts:
-            raise KeyboardInterrupt from None
-        raise
+    return asyncio.run(cancellable())
 
 
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+def _wake_at_ctrl_c() -> None:
+    """Let ctrl-C wake the loop, which asyncio's handler does not where the signal comes just before the loop waits.
+
+    That handler stays: it alone interrupts a tool that holds the loop.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not isinstance(handler, partial):
+        return  # it is not asyncio's
+    with suppress(NotImplementedError):  # on Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
+        signal.signal(signal.SIGINT, handler)
 
 
 def _exit_soon() -> None:
-    if not _is_main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return  # no ctrl-C comes here, and the process is another's
-    with suppress(NotImplementedError):  # on Windows
+    with suppress(NotImplementedError):
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_CODE))
     timer = threading.Timer(EXIT_SECONDS, os._exit, (EXIT_CODE,))
