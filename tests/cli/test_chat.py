@@ -392,13 +392,13 @@ class Shown:
 
 def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
     shown = Shown()
-    assert not show_diff(shown, "--- a\n+++ b\n@@ -1 +1 @@\n-old\x1b[2J\n+new\u202e\r\n same\ttab\n")
+    assert not show_diff(shown, "--- a\n+++ b\n@@ -1 +1 @@\n-old\x1b[2J\n+new\u202e\u3164\r\n same\ttab\n")
     assert shown.lines == [
         ("--- a", "1"),
         ("+++ b", "1"),
         ("@@ -1 +1 @@", "36"),
         ("-old\\x1b[2J", "31"),
-        ("+new\\u202e\\r", "32"),
+        ("+new\\u202e\\u3164\\r", "32"),
         (" same\ttab", ""),
     ]
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from tests.cli.durable import ANOTHER, ask, begin, make, make_ended, make_waiting, read, store_of_user
 
+from callboard.core import InvocationCanister
 from callboard.errors import CallerError
 
 
@@ -38,6 +39,13 @@ def test_what_will_run_is_shown_with_its_digest_and_the_job_goes_on(invoke):
     assert [(each.verdict, each.edited) for each in approvals(job)] == [("allow", None)]
     job = read(lambda store: store.get(job.id))
     assert (job.state, job.segment) == ("pending", 2)
+
+
+def test_what_is_invisible_is_spelled_out_before_it_is_approved(invoke):
+    call = InvocationCanister(identifier="c1", name="deploy\u3164", arguments={})
+    job = make(make_waiting, ask(call, why="it is\u202e live\ufe0f", digest=""))
+    done = invoke("jobs", "approve", job.id, "--yes")
+    assert done.stderr.splitlines()[:2] == ["it is\\u202e live\\ufe0f", "deploy\\u3164 {}"]
 
 
 def test_arguments_can_be_edited(invoke):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.text.display import LONGEST, display
+from callboard.text.display import LONGEST, display, make_visible
 
 UNSEEN = "\x00\x07\t\n\r\x1b\x7f\x85\x9b\xa0\xad\u061c\u200b\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\U000e0041"
 
@@ -48,3 +48,22 @@ def test_it_is_one_line_and_no_longer_than_was_asked_for(text, longest):
     assert len(display(text * 1000)) <= LONGEST
     if text.isprintable() and len(text) <= longest:
         assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm -r .", "rm -r ."),
+        ("test\u202eprod\u200b", r"test\u202eprod\u200b"),
+        ("ls\u3164\u2800", r"ls\u3164\u2800"),
+        ("flag\ufe0f", r"flag\ufe0f"),
+        ("a\U000e0100b", r"a\U000e0100b"),
+        ("a\n\tb\r", "a\n\tb\\r"),
+    ],
+)
+def test_a_person_decides_on_nothing_invisible(text, shown):
+    assert make_visible(text) == shown
+
+
+def test_what_is_decided_on_has_one_line_where_no_line_end_is_kept():
+    assert make_visible("a\n\tb\u3164", keep="") == r"a\n\tb\u3164"

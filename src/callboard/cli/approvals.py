@@ -15,7 +15,7 @@ from callboard.cli.line_editor import read_line
 from callboard.coding.chat.dry_run import ChangedFile, diff_of
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
-from callboard.text.display import escape
+from callboard.text.display import make_visible
 from callboard.tools import Rule
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
@@ -65,11 +65,12 @@ class Approvals:
                 are not offered.
         """
         diff = diff_of(changes)
-        self._display.tell(why if diff else f"{why}: {json.dumps(invocation.arguments)}", "33")
+        reason = make_visible(why)
+        self._display.tell(reason if diff else f"{reason}: {json.dumps(invocation.arguments)}", "33")
         more = bool(diff) and show_diff(self._display, diff)
         if pattern is None:
             pattern = pattern_of(invocation.name, invocation.arguments or {})
-        and_later = f", [s]ession or [g]ood: {escape(pattern)} from now on" if pattern else ""
+        and_later = f", [s]ession or [g]ood: {make_visible(pattern)} from now on" if pattern else ""
         question = f"run it? [y]es, [n]o{and_later}"
         answer = await self._answer(f"{question}, [a]ll of the diff" if more else question)
         if more and answer == "a":
@@ -101,7 +102,9 @@ def show_diff(display: HasTell, diff: str, *, whole: bool = False) -> bool:
     more = not whole and len(lines) > MAX_LINES
     for line in lines[:MAX_LINES] if more else lines:
         cut = line if whole or len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]}... ({len(line)} characters)"
-        display.tell(escape(cut, keep="\t"), next((color for begin, color in _COLORS if line.startswith(begin)), ""))
+        display.tell(
+            make_visible(cut, keep="\t"), next((color for begin, color in _COLORS if line.startswith(begin)), "")
+        )
     if more:
         display.tell(f"... {len(lines) - MAX_LINES} more lines", "33")
     return more or (not whole and any(len(line) > MAX_WIDTH for line in lines))

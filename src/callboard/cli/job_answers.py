@@ -15,7 +15,7 @@ import typer
 from callboard.cli.durable_store import change_jobs, find_durable_job, read_jobs
 from callboard.cli.jobs import JobName
 from callboard.errors import CallerError
-from callboard.text.display import collapse, escape
+from callboard.text.display import collapse, escape, make_visible
 
 if TYPE_CHECKING:
     from callboard.jobs.job import Approval, DurableJob
@@ -87,9 +87,10 @@ def show_approval(approval: Approval, edited: dict[str, Any] | None = None) -> N
     """Print all that will run, escaped, on standard error."""
     arguments = approval.arguments if edited is None else edited
     if approval.why:
-        typer.echo(escape(approval.why, keep="\n"), err=True)
-    typer.echo(f"{escape(approval.name)} {json.dumps(arguments or {})}", err=True)
-    typer.echo(f"call {escape(approval.call_id)}{f', digest {approval.digest}' if approval.digest else ''}", err=True)
+        typer.echo(make_visible(approval.why), err=True)
+    typer.echo(f"{make_visible(approval.name)} {json.dumps(arguments or {})}", err=True)
+    digest = f", digest {approval.digest}" if approval.digest else ""
+    typer.echo(f"call {make_visible(approval.call_id)}{digest}", err=True)
 
 
 def _read_arguments(text: str) -> dict[str, Any] | None:

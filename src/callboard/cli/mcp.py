@@ -12,7 +12,7 @@ import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
 from callboard.cli.display import result_text
-from callboard.text.display import collapse, escape
+from callboard.text.display import collapse, escape, make_visible
 
 if TYPE_CHECKING:
     from callboard.core import ResultCanister
@@ -235,7 +235,7 @@ def _print_tool(row: dict[str, Any]) -> None:
 
 def _print_whole(text: str) -> None:
     """All of it, with what is not seen spelled out."""
-    for line in escape(text, keep="\n\t").splitlines():
+    for line in make_visible(text).splitlines():
         typer.echo(f"    {line}")
 
 

@@ -17,6 +17,7 @@ from callboard.cli.line_editor import read_line
 from callboard.cli.options import Background, Budget, Wait, takes_options
 from callboard.core import InvocationCanister, Model, RunState, Verdict, encode_line
 from callboard.errors import CallerError
+from callboard.text.display import make_visible
 
 if TYPE_CHECKING:
     from callboard.agent import Agent, Conversation, Run
@@ -197,7 +198,7 @@ def _make_agent(
 
     async def approve(invocation: InvocationCanister, why: str) -> Verdict:
         # All arguments, and escaped: nobody approves what was not shown.
-        display.tell(f"{why}: {json.dumps(invocation.arguments)}", "33")
+        display.tell(f"{make_visible(why)}: {json.dumps(invocation.arguments)}", "33")
         return await _ask_approval(invocation, display)
 
     return Agent(
@@ -216,6 +217,6 @@ async def _ask_approval(invocation: InvocationCanister, display: Display) -> Ver
     if not sys.stdin.isatty():
         display.tell("nobody is here to ask: denied")
         return "deny"
-    display.tell(f"run {invocation.name}? [y/N]")
+    display.tell(f"run {make_visible(invocation.name)}? [y/N]")
     answer = await read_line()
     return "allow" if answer.strip().lower() in ("y", "yes") else "deny"

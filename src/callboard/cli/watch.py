@@ -25,7 +25,7 @@ from callboard.cli import interrupt
 from callboard.cli.durable_store import find_durable_job, read_store
 from callboard.cli.job_progress import JobProgress
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, JobName
-from callboard.text.display import collapse, escape
+from callboard.text.display import collapse, escape, make_visible
 
 if TYPE_CHECKING:
     from callboard.jobs.entries import JobEntry
@@ -137,8 +137,8 @@ async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
         if each.verdict:
             continue
         call = f"{job.id} {escape(each.call_id)}"
-        why = f"{escape(each.why)}: " if each.why else ""
-        lines.append(f"{why}{escape(each.name)} {json.dumps(each.arguments or {})}")
+        why = f"{make_visible(each.why, keep='')}: " if each.why else ""
+        lines.append(f"{why}{make_visible(each.name, keep='')} {json.dumps(each.arguments or {})}")
         if each.is_question:
             lines.append(f"  callboard jobs answer {job.id} TEXT {escape(each.call_id)}")
         else:

@@ -4,13 +4,16 @@ A client, a model, a backend or the name of a file must not end a line, move the
 direction of writing. What counts as visible is Python's `str.isprintable`: it refuses all of Unicode's categories C
 and Z but the space. Which function to take depends on what is to remain of the text: `display` one bounded line,
 `escape` all of it, `replace_invisible` as many characters as before, `strip_controls` its lines, `collapse` its words.
+A person who decides on a text gets it from `make_visible`, which is stricter: it also escapes what no font draws, though
+that is part of ordinary texts, such as the variation selector behind a heart.
 
 Law: what `display` returns has no control character (C0, C1), no line or paragraph separator, no bidirectional
-override and no other invisible character, and it is never longer than its limit.
+override and nothing else that `str.isprintable` refuses, and it is never longer than its limit.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Final
 
@@ -19,6 +22,10 @@ from callboard.text.truncate import truncate, truncate_line
 LONGEST: Final = 1000
 """Default limit of `display`, in characters."""
 _CONTROLS: Final = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+_BLANKS: Final = re.compile(
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Unicode has for letters, marks and symbols, and that no font draws: fillers, variation selectors."""
 
 
 def display(text: str, longest: int = LONGEST) -> str:
@@ -36,9 +43,12 @@ def escape(text: str, keep: str = "") -> str:
     """Return the text with each invisible character escaped, but for those in `keep`."""
     if text.isprintable():
         return text
-    return "".join(
-        [char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii") for char in text]
-    )
+    return "".join([char if char.isprintable() or char in keep else _spell(char) for char in text])
+
+
+def make_visible(text: str, keep: str = "\n\t") -> str:
+    """Return a text that a person decides on: nothing in it is invisible or turns the direction of writing, but `keep`."""
+    return _BLANKS.sub(lambda match: _spell(match[0]), escape(text, keep))
 
 
 def replace_invisible(text: str, by: str = "?") -> str:
@@ -64,3 +74,7 @@ def display_names(names: Collection[str], most: int = 5) -> str:
     """Return the first `most` names on one line, escaped, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join([escape(name) for name in list(names)[:most]]) + more
+
+
+def _spell(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

@@ -11,6 +11,7 @@ from callboard.servers.acp.tool_calls import (
     MAX_TEXT,
     describe_call,
     describe_changes,
+    describe_invisible,
     describe_result,
     input_of,
     kind_of,
@@ -81,6 +82,19 @@ def test_all_of_a_call_is_shown():
     assert texts(describe_call(None, "{broken")) == ["```\n{broken\n```"]
     assert texts(describe_call(nested, "raw")) == ["```\nraw\n```"]
     assert (input_of(nested), input_of({"a": [1]})) == (None, {"a": [1]})
+
+
+def test_what_is_invisible_in_a_call_is_spelled_out():
+    assert texts(describe_call({"command": "ls\u3164\u202e\n\tx"}, "")) == ["```\nls\\u3164\\u202e\n\tx\n```"]
+    assert '"a\\ufe0f"' in texts(describe_call({"command": "a\ufe0f", "timeout": 9}, ""))[0]
+    assert texts(describe_call(None, "{\u2066broken")) == ["```\n{\\u2066broken\n```"]
+
+
+def test_what_is_invisible_in_a_change_is_spelled_out_beside_the_editors_diff():
+    plain = ChangedFile("a.py", b"x = 1\r\n", b"\tx = 2\r\n")
+    assert describe_invisible([plain]) == []
+    [shown] = texts(describe_invisible([plain, ChangedFile("b.py", None, "y = 1\u202e # \ufe0f\n".encode())]))
+    assert "+y = 1\\u202e # \\ufe0f\n" in shown
 
 
 def test_a_change_is_a_diff_of_the_whole_file():

@@ -20,9 +20,17 @@ from acp.schema import (
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
 from callboard.core import InvocationCanister, Verdict
-from callboard.servers.acp.tool_calls import describe_call, describe_changes, input_of, kind_of, locations_of, title_of
+from callboard.servers.acp.tool_calls import (
+    describe_call,
+    describe_changes,
+    describe_invisible,
+    input_of,
+    kind_of,
+    locations_of,
+    title_of,
+)
 from callboard.servers.acp.updates import Update, UpdateEncoder
-from callboard.text.display import escape
+from callboard.text.display import make_visible
 from callboard.tools import Rule
 
 Ask: TypeAlias = Callable[[ToolCallUpdate, list[PermissionOption]], Awaitable[RequestPermissionResponse]]
@@ -80,7 +88,10 @@ class ClientApprover:
             kind=kind_of(self._encoder.action_of(invocation.name, invocation.arguments)),
             locations=locations_of(self._root, invocation.arguments),
             raw_input=input_of(invocation.arguments),
-            content=[*(describe_changes(self._root, changes) or describe_call(invocation.arguments, invocation.raw))],
+            content=[
+                *(describe_changes(self._root, changes) or describe_call(invocation.arguments, invocation.raw)),
+                *describe_invisible(changes),
+            ],
         )
         options = [ONCE, *_options_for_later(pattern), REJECT]
         outcome = (await self._ask(call, options)).outcome
@@ -98,5 +109,5 @@ def _options_for_later(pattern: str) -> list[PermissionOption]:
     """What else is offered where a pattern says what it would allow."""
     if not pattern:
         return []
-    named = escape(pattern)
+    named = make_visible(pattern)
     return [PermissionOption(option_id=key, name=text.format(named), kind="allow_always") for key, text in _LATER]

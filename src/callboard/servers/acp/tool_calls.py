@@ -21,7 +21,7 @@ from callboard.coding.chat.dry_run import ChangedFile, diff_of
 from callboard.coding.workspace.text_file import NotText, decode
 from callboard.core import PictureContent, ResultCanister
 from callboard.execution.result_store import READ_RESULT
-from callboard.text.display import collapse, strip_controls
+from callboard.text.display import collapse, make_visible, strip_controls
 from callboard.text.truncate import truncate
 
 ToolContent: TypeAlias = ContentToolCallContent | FileEditToolCallContent
@@ -79,18 +79,25 @@ def input_of(arguments: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolContent]:
-    """All of a call's arguments, to be looked at before it runs."""
+    """All of a call's arguments, to be looked at before it runs; what is invisible in them is spelled out."""
     if arguments is None or not _is_shallow(arguments):
-        return [_block(_fence(raw))]
+        return [_block(_fence(make_visible(raw)))]
     command = arguments.get("command")
     if isinstance(command, str) and len(arguments) == 1:
-        return [_block(_fence(command))]
-    return [_block(_fence(json.dumps(arguments, ensure_ascii=False, indent=2)))]
+        return [_block(_fence(make_visible(command)))]
+    return [_block(_fence(make_visible(json.dumps(arguments, ensure_ascii=False, indent=2))))]
 
 
 def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolContent]:
     """What becomes of files, as diffs."""
     return [_describe_change(root, each) for each in changes if each.before is not None or each.after is not None]
+
+
+def describe_invisible(changes: Iterable[ChangedFile]) -> list[ToolContent]:
+    """The changed lines with what is invisible in them spelled out, where something is: editors draw diffs themselves."""
+    diff = diff_of(changes)
+    visible = make_visible(diff, keep="\r\n\t")
+    return [] if visible == diff else [_block(_fence(visible))]
 
 
 def describe_result(result: ResultCanister) -> list[ToolContent]:

@@ -19,8 +19,8 @@ from callboard.core import Event, ResultCanister
 from callboard.jobs.entries import JobEntry
 from callboard.servers.agui import AguiEncoder, AguiEvent, events
 from callboard.servers.board.diff import DiffLine, is_diff, split_diff
-from callboard.servers.board.templating import make_visible, render
-from callboard.text.display import display, strip_controls
+from callboard.servers.board.templating import render
+from callboard.text.display import display, make_visible, strip_controls
 
 MAX_SHOWN: Final = 16_000
 """Characters of a text, or of the arguments of a call, that an article shows."""

@@ -6,23 +6,17 @@ Laws: what is put into a template is escaped, whatever it is; a name that a temp
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from callboard.profiles import format_cost
 from callboard.servers.board.static import ASSETS
-from callboard.text.display import escape
-
-_BLANKS: Final = re.compile(
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Characters that Unicode has for letters, marks and symbols, and that no font draws: fillers, variation selectors."""
+from callboard.text.display import make_visible
 
 
 @cache
@@ -70,11 +64,6 @@ def format_json(value: Any) -> str:
     """JSON over several lines, to be edited. What is invisible in it is escaped, and so is sent back as it was."""
     text = json.dumps(value or {}, indent=2, ensure_ascii=False)
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
-
-
-def make_visible(text: str) -> str:
-    """A text that is about to be decided on: nothing of it is invisible, or turns the direction of writing."""
-    return _BLANKS.sub(lambda match: match[0].encode("unicode_escape").decode(), escape(text, keep="\n\t"))
 
 
 def format_duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from callboard.servers.board.templating import make_visible
+from callboard.text.display import make_visible
 from callboard.text.truncate import truncate
 from callboard.tools.ensemble import Ensemble
 
