@@ -8,6 +8,7 @@ from tests.jobs.running import run_async
 from callboard import Agent, Limits, jobs, tool
 from callboard.core import AssistantCanister, ResultCanister, TextPiece, UserCanister
 from callboard.errors import CallerError, NoOutput
+from callboard.jobs import handle
 from callboard.jobs.database import VARIABLE
 from callboard.testing import Call, ScriptedModel
 
@@ -64,6 +65,15 @@ async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_pie
     said = [event.item for event in events if isinstance(event.item, (TextPiece, AssistantCanister))]
     assert [each.text for each in said] in (["It is ", "3.", "It is 3."], ["It is 3."])  # who comes late gets entries
     assert [event.number async for event in job.events(after=2)] == [3, 4]
+
+
+@run_async
+async def test_a_long_job_is_read_in_parts(monkeypatch):
+    monkeypatch.setattr(handle, "AT_ONCE", 2)
+    job = await jobs.submit(adder, "What is 1 + 2?")
+    for after in (0, 0, 1):
+        numbers = [event.number async for event in job.events(after) if event.number]
+        assert numbers == [*range(after + 1, 5)]
 
 
 @run_async

@@ -6,6 +6,7 @@ Nothing here runs the job. The handle reads the store, whoever writes it, and is
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -16,18 +17,28 @@ from callboard.errors import NoOutput
 from callboard.jobs.entries import Item
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
-from callboard.jobs.streams import JobStreams
+from callboard.jobs.streams import REPLY_PIECES, JobStreams
 
 LOOK_SECONDS: Final = 0.25
 """Between two looks at a job that another process runs."""
+AT_ONCE: Final = 200
+"""Entries that are read at once: a long job does not hold the event loop, and is not in memory as a whole."""
 
 
 class JobEvent(NamedTuple):
-    """An entry with its number and its round; or a piece of what is said just now, whose number is 0."""
+    """An entry with its number and its round; or a piece of what is said just now, whose number is 0, with the same."""
 
     number: int
     item: Item | Event
     round: int = 0
+
+
+class JobLook(NamedTuple):
+    """What is new of a job, and its row; `is_whole` says that all entries of the row were told."""
+
+    job: DurableJob
+    events: Sequence[JobEvent]
+    is_whole: bool = False
 
 
 class JobResult(msgspec.Struct, frozen=True):
@@ -92,21 +103,12 @@ class JobHandle:
 
         Where this process runs the job, the pieces of a reply come before its entries.
         """
-        with self._streams.subscribe(self.id) as news:
-            number: int | None = None
-            while True:
-                job = await self.read()
-                for entry in await self._store.read_entries(self.id, after, *([number - after] if number else [])):
-                    after = entry.number
-                    yield JobEvent(after, entry.item, entry.round)
-                news.drop(after)
-                if job.has_ended and after >= job.entries:
+        async with aclosing(follow_events(self._store, self._streams, self.id, after)) as looks:
+            async for look in looks:
+                for event in look.events:
+                    yield event
+                if look.is_whole and look.job.has_ended:
                     return
-                number = None
-                while isinstance(piece := await news.next(LOOK_SECONDS), Event):
-                    yield JobEvent(0, piece)
-                if piece is not None and piece > after:
-                    number = piece
 
     async def approvals(self) -> Sequence[Approval]:
         """What the job waits for somebody to answer."""
@@ -140,3 +142,33 @@ class JobHandle:
     async def cancel(self, reason: str = "cancelled") -> None:
         """End the job, its model call and its commands, wherever they run. One that has ended stays as it is."""
         await self._store.request_cancel(self.id, reason)
+
+
+async def follow_events(
+    store: DurableStore, streams: JobStreams, identifier: str, after: int
+) -> AsyncGenerator[JobLook]:
+    """The entries of a job behind number `after`, as they are committed, and the pieces before them, as `JobEvent` has it.
+
+    It looks every quarter of a second at least, whether anything is new or not, until whoever reads it leaves.
+    """
+    with streams.subscribe(identifier) as news:
+        number: int | None = None
+        rounds: int | None = None
+        while True:
+            job = await store.get(identifier)
+            limit = AT_ONCE if number is None else min(number - after, AT_ONCE)
+            entries = await store.read_entries(identifier, after, limit)
+            if entries:
+                after, rounds = entries[-1].number, entries[-1].round
+            elif rounds is None:
+                rounds = job.rounds
+            news.drop(after)
+            yield JobLook(job, [JobEvent(each.number, each.item, each.round) for each in entries], after >= job.entries)
+            if len(entries) == AT_ONCE:
+                continue
+            number = None
+            while isinstance(piece := await news.next(LOOK_SECONDS), Event):
+                # What a reply says belongs to the round that its entries will begin.
+                yield JobLook(job, [JobEvent(0, piece, rounds + isinstance(piece, REPLY_PIECES))])
+            if piece is not None and piece > after:
+                number = piece

@@ -23,7 +23,9 @@ from callboard.core import (
     ToolProgress,
 )
 
-PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted, ArgumentsPiece, ToolProgress, Nested)
+REPLY_PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted, ArgumentsPiece)
+"""Those of a reply that has no entry yet."""
+PIECES: Final = (*REPLY_PIECES, ToolProgress, Nested)
 """The events that are told; the others say what entries say."""
 MOST: Final = 10_000
 """Pieces that wait for one follower. One that reads no faster loses the older ones, whose text the entries have."""

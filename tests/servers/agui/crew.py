@@ -1,7 +1,18 @@
 """An agent that needs no model: what the user says decides what it calls."""
 
+import asyncio
+
 from callboard import Agent, tool
-from callboard.core import DocumentCanister, PictureContent, ReasoningPiece, ResultCanister, TextPiece, UserCanister
+from callboard.core import (
+    ArgumentsPiece,
+    DocumentCanister,
+    PictureContent,
+    ReasoningPiece,
+    ReplyStarted,
+    ResultCanister,
+    TextPiece,
+    UserCanister,
+)
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Context
 
@@ -37,8 +48,19 @@ def reply(request):
 
 
 class EndlessModel(ScriptedModel):
+    """`gate`, where there is one, is passed before each reply to "slowly", and before each piece of it."""
+
+    gate: asyncio.Semaphore | None = None
+
     def __init__(self):
         super().__init__(iter(lambda: reply, None))
+
+    async def batches(self, request):
+        is_held = self.gate is not None and any("slowly" in each.text for each in request.canisters)
+        async for events in super().batches(request):
+            if is_held and isinstance(events[0], (ReplyStarted, TextPiece, ArgumentsPiece)):
+                await self.gate.acquire()
+            yield events
 
 
 clerk = Agent(EndlessModel(), [add, book])

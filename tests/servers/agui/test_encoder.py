@@ -111,6 +111,13 @@ def test_a_run():
     assert client.end["result"] == "done"
 
 
+def test_rounds_of_a_job_are_counted_through_its_runs():
+    items = [RoundStarted(1), *fold([TextPiece("one")]), RoundStarted(1), *fold([TextPiece("two")])]
+    lines = [JobEntry(number, 1 + (number > 2), encode_entry(each)) for number, each in enumerate(items, 1)]
+    steps = [each for each in read_events(encode(lines)) if each["type"] == "STEP_STARTED"]
+    assert [each["stepName"] for each in steps] == ["round 1", "round 2"]
+
+
 def test_a_reply_that_is_asked_for_again_is_no_part_of_the_conversation():
     events = encode([TextPiece("wro"), *call("c1"), ReplyEnded("retry"), TextPiece("right"), ReplyEnded("stop")])
     assert "MESSAGES_SNAPSHOT" in kinds(events)

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import reduce
 from time import monotonic
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from tests.servers.agui.agui_client import Client, check_schema, show
+from tests.servers.agui.agui_client import Client, check_schema, read_events, show
 from tests.servers.agui.crew import clerk
 
 from callboard.servers.agui import AguiEncoder
@@ -252,6 +252,44 @@ def test_the_job_goes_on_without_its_client(server):
     client = show(events, body["messages"])
     assert [*client.messages.values()][-1]["content"] == "It is 3."
     assert {each["value"]["title"] for each in client.customs if each["name"] == "callboard.job"} == {"add them"}
+
+
+async def watch_slowly(service, body):
+    """What is sent of a run to who watches it until its last reply has begun, and to who watches it from then on."""
+    gate = clerk.model.gate = asyncio.Semaphore(0)
+
+    async def read(followed, events, kind, *, passes=0):
+        for _ in range(passes):
+            gate.release()
+        while not any(each["type"] == kind for each in events):
+            events += read_events(await anext(followed))
+
+    run = await service.begin("", "ada", read_run_input(body, 50))
+    before, after = [], []
+    async with aclosing(service.follow(run)) as followed:
+        await read(followed, before, "RUN_STARTED")
+        await anext(followed)
+        await read(followed, before, "TOOL_CALL_START", passes=1)
+        await read(followed, before, "TEXT_MESSAGE_CONTENT", passes=3)
+    again = run._replace(encoder=AguiEncoder(body["threadId"], "again", job_id=run.job.id))
+    async with aclosing(service.follow(again)) as followed:
+        await read(followed, after, "TOOL_CALL_RESULT")
+        await read(followed, after, "RUN_FINISHED", passes=1)
+    clerk.model.gate = None
+    return before, after
+
+
+def test_a_round_begins_once_and_before_what_is_said_in_it(server):
+    body = Thread(server, "slow").body(messages=[{"id": "u", "role": "user", "content": "add them slowly"}])
+    before, after = server.portal.call(watch_slowly, server.app.state.service, body)
+    kinds = {"REASONING_START", "TOOL_CALL_START", "TEXT_MESSAGE_START"}
+    outline = [
+        [each.get("stepName", each["type"]) for each in events if each["type"] in {"STEP_STARTED", *kinds}]
+        for events in (before, after)
+    ]
+    seen = ["round 1", "REASONING_START", "TOOL_CALL_START", "round 2", "TEXT_MESSAGE_START"]
+    # Who comes in the middle of a text has it anew when it is whole.
+    assert outline == [seen, [*seen, "TEXT_MESSAGE_START"]]
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,8 @@ class AgentStream:
         self._marks = CanisterMarks(canisters)
         self._prompts: list[str] = []
         """Those that no canister has repeated."""
+        self._counts_through = False
+        """Whether rounds are those of a job, which says of each entry which one it is of."""
         self._steps: dict[str, str] = {}
         """The names of the open steps: of the phase, and of the round."""
         self._runs: dict[str, tuple[str, AgentStream]] = {}
@@ -91,7 +93,8 @@ class AgentStream:
         return self._tell(item) if handler is None else handler(self, item)
 
     def begin_round(self, number: int) -> AguiEvents:
-        """A round begins, of which there is no event."""
+        """A round of a job begins, which counts its rounds through; a run within it begins anew, so its own do not count."""
+        self._counts_through = True
         return self._begin_step("round", f"round {number}")
 
     def close(self) -> AguiEvents:
@@ -223,7 +226,8 @@ class AgentStream:
     def _on_round(self, event: RoundStarted) -> AguiEvents:
         if self._reply.is_whole:
             self._reply.confirm()
-        return [*self._add_prompt(), *self.begin_round(event.number)]
+        step = [] if self._counts_through else self._begin_step("round", f"round {event.number}")
+        return [*self._add_prompt(), *step]
 
     def _on_phase(self, event: PhaseStarted) -> AguiEvents:
         return [*self._end_step("round"), *self._begin_step("phase", f"phase {event.name}")]
@@ -232,6 +236,8 @@ class AgentStream:
         return [*self._end_step("round"), *self._end_step("phase"), *self._tell(event)]
 
     def _begin_step(self, kind: str, name: str) -> AguiEvents:
+        if self._steps.get(kind) == name:
+            return []
         events = self._end_step(kind)
         self._steps[kind] = name
         return [*events, StepStartedEvent(step_name=name, subagent_run_id=self._author)]

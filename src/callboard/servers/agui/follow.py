@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
-from callboard.core import Event
-from callboard.jobs.handle import LOOK_SECONDS, JobEvent
+from callboard.jobs.handle import follow_events
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
@@ -24,30 +24,19 @@ async def follow_job(
 
     `job` is the row as it was before the run, so that what is used is the run's own.
     """
-    identifier = job.id
-    with streams.subscribe(identifier) as news:
-        yield [*encoder.start(), *encoder.feed(job)]
-        number: int | None = None
-        while True:
-            row = await store.get(identifier)
-            events: list[AguiEvent] = []
-            for entry in await store.read_entries(identifier, after, *([number - after] if number else [])):
-                after = entry.number
-                events += encoder.feed(entry)
-            news.drop(after)
-            if is_at_rest(row) and after >= row.entries:
-                if row.state == "waiting":
-                    for each in await store.read_approvals(identifier):
-                        if not each.verdict:
-                            events += encoder.feed(each)
-                yield [*events, *encoder.feed(row), *encoder.finish()]
-                return
-            yield events
-            number = None
-            while isinstance(piece := await news.next(LOOK_SECONDS), Event):
-                yield encoder.feed(JobEvent(0, piece))
-            if piece is not None and piece > after:
-                number = piece
+    yield [*encoder.start(), *encoder.feed(job)]
+    async with aclosing(follow_events(store, streams, job.id, after)) as looks:
+        async for look in looks:
+            events = [event for each in look.events for event in encoder.feed(each)]
+            if not (look.is_whole and is_at_rest(look.job)):
+                yield events
+                continue
+            if look.job.state == "waiting":
+                for each in await store.read_approvals(job.id):
+                    if not each.verdict:
+                        events += encoder.feed(each)
+            yield [*events, *encoder.feed(look.job), *encoder.finish()]
+            return
 
 
 def is_at_rest(job: DurableJob) -> bool:
