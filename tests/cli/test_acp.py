@@ -46,7 +46,7 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
             arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--no-sandbox")
             arguments = (*arguments, "--base-url", backend.url)
             streams = {
-                "env": dict(os.environ),
+                "env": {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
                 "cwd": place,
                 "transport_kwargs": {"stderr": asyncio.subprocess.PIPE},
             }
@@ -71,6 +71,7 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
                 process.terminate()
                 assert await asyncio.wait_for(process.wait(), 20) == 0
                 turn.cancel()
+                assert "no telemetry is sent" in (await process.stderr.read()).decode()
                 return lines
 
     lines = asyncio.run(scenario())

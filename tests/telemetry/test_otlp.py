@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from callboard.errors import CallerError
 from callboard.telemetry import TelemetrySettings, enable, names, switch, wants_telemetry
@@ -23,12 +24,13 @@ REQUIRED: Mapping[str, set[str]] = {
     "chat": {names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.SERVER_ADDRESS, names.SERVER_PORT},
     "invoke_agent": {names.OPERATION, names.PROVIDER, names.REQUEST_MODEL},
     "execute_tool": {names.OPERATION, names.TOOL_NAME, names.TOOL_CALL_ID},
+    "tools/call": {names.MCP_METHOD, names.OPERATION, names.TOOL_NAME},
 }
 """Of the conventions: what a span of an operation has, as far as it is there to be known."""
 
 
 class Receiver:
-    """A collector on loopback: `spans` by service, those that are `ours` and not the SDK's of MCP, and `metrics`."""
+    """A collector on loopback: `spans` by service, those that are `ours` and not of MCP's SDK, and `metrics`."""
 
     def __init__(self):
         self.spans = []
@@ -108,14 +110,23 @@ def test_a_collector_gets_one_trace_of_two_processes(receiver, tmp_path):
     _, agent = receiver.named("invoke_agent")
     assert ours[1].parent_span_id == agent.span_id
     assert SECRET.encode() not in b"".join(receiver.bodies)
+    check_failures(receiver)
     check_conventions(receiver)
+
+
+def check_failures(receiver):
+    """Of a request that a server refuses both sides tell a code, and not what the server wrote."""
+    for name in ("MCP send prompts/get greeting", "prompts/get"):
+        _, span = receiver.named(name)
+        assert attributes(span)[names.ERROR_TYPE] == "-32601"
+        assert (span.status.code, span.status.message, [*span.events]) == (Status.STATUS_CODE_ERROR, "", [])
 
 
 def check_conventions(receiver):
     """Spans have what the conventions require, and nothing that is in no table of ours."""
     known = {value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)}
     for span in receiver.ours:
-        assert REQUIRED[span.name.split(" ")[0]] <= set(attributes(span)) <= known
+        assert REQUIRED.get(span.name.split(" ")[0], {names.MCP_METHOD}) <= set(attributes(span)) <= known
     metrics = {each.name: each for each in receiver.metrics}
     assert set(metrics) == {
         "gen_ai.client.operation.duration",

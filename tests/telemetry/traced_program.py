@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 
 from callboard import Agent, tool
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded
 from callboard.mcp import connect
+from callboard.mcp.errors import ServerFailure
 from callboard.providers import open_model
 from callboard.telemetry import disable, enable
 from callboard.testing import FakeBackend
@@ -34,6 +36,8 @@ async def main(endpoint, home):
         model = open_model("openai:gpt-4o", base_url=backend.url, api_key=SECRET)
         async with connect(command, name="sums", environment=variables) as sums:
             result = await Agent(model, ensembles=[sums]).run(f"What is 6 * 7? The key is {SECRET}.")
+            with suppress(ServerFailure):  # it has none
+                await sums.client.get_prompt("greeting", {})
         await model.aclose()
     sys.stdout.write(f"{result.text}\n")
 

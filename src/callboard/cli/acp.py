@@ -87,10 +87,12 @@ def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandb
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("acp")
+    from callboard.cli.telemetry import load_telemetry_settings, start_telemetry  # noqa: PLC0415
     from callboard.servers.acp.serve import serve_client  # noqa: PLC0415  # the extra's
     from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    start_telemetry(load_telemetry_settings())
     if sys.stdin.isatty():
         _tell("an editor starts this, and talks with it here: docs/acp.md has its settings; ctrl-C ends it")
     chats = EditorChats(options, without_sandbox=without_sandbox)

@@ -71,9 +71,10 @@ AGENT_NAME: Final = "gen_ai.agent.name"
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 
-# MCP. The SDK makes the spans of requests; these are added to them.
+# MCP. The SDK makes the spans of what we send.
 MCP_METHOD: Final = "mcp.method.name"
 MCP_PROTOCOL: Final = "mcp.protocol.version"
+RPC_STATUS: Final = "rpc.response.status_code"
 NETWORK_TRANSPORT: Final = "network.transport"
 
 # HTTP and processes, from OpenTelemetry's other conventions.

@@ -19,6 +19,8 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind
 
+from callboard.telemetry.sdk_spans import without_messages
+
 # Field numbers and wire types of opentelemetry/proto/trace/v1/trace.proto, as a tag has them.
 _BYTES: Final = 2
 _KINDS: Final[Mapping[SpanKind, int]] = {kind: kind.value + 1 for kind in SpanKind}
@@ -34,6 +36,7 @@ class FastSpanExporter(OTLPSpanExporter):
     """
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        spans = [without_messages(each) for each in spans]
         client = getattr(self, "_client", None)
         if client is None or getattr(self, "_shutdown", True) or not all(map(_is_plain, spans)):
             return super().export(spans)

@@ -24,6 +24,7 @@ from callboard.execution import run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT
 from callboard.servers.mcp.call import CreatedTask, Incoming, ToolCall, ToolOutcome, WaitingCalls
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progress
+from callboard.servers.mcp.request_span import RequestSpans
 from callboard.servers.mcp.results import encode_result
 from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
@@ -84,6 +85,7 @@ class ToolServer:
             on_subscriptions_listen=ListenHandler(self._changes),
             get_tool_input_schema=self._schema,
         )
+        self.protocol.middleware[:] = [RequestSpans(self.protocol, lambda name: name in self._invokers)]
         self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         if tasks is not None:
             tasks.add_to(self.protocol)
@@ -179,7 +181,7 @@ class ToolServer:
 
 
 def _record_call(name: str, begun: float, task: asyncio.Task[ToolOutcome]) -> None:
-    """The metric of a call that is over; its span is the SDK's own."""
+    """The metric of a call that is over, over all of its requests; each request has a span."""
     about = {names.MCP_METHOD: "tools/call", names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
     error_type = ""
     if task.cancelled():
