@@ -81,7 +81,7 @@ def test_a_cost_that_is_not_known_makes_the_sum_unknown_and_is_no_way_round_a_li
     assert (result.state, result.cost) == ("completed", None)
     result = Agent(priced(ASK, "Done."), asked(), limits=Limits(cost=100)).run_sync("?")
     assert (result.state, result.cost) == ("completed", 2.0)
-    assert result_texts(result)[0].startswith("Error: CallerError: limits.cost: a budget needs the price of scripted")
+    assert result_texts(result)[0].startswith("Error: CallerError: budget: a budget needs the price of scripted")
     agent = Agent(priced(ASK, ASK), asked(), limits=Limits(cost=0.5))
     assert agent.run_sync("?").why == "the budget is spent: $1 of $0.5"
 

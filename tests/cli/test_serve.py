@@ -196,6 +196,15 @@ def test_a_store_that_cannot_be_had_is_said_in_one_line(callboard, store, said, 
     assert "pass-word" not in told.stderr
 
 
+def test_workers_that_cannot_start_are_not_started_again(callboard, tmp_path):
+    (tmp_path / "tools.toml").write_text('[ensemble]\nname = "tools"\nmistake = 1\n')
+    told = callboard("serve", *BEHIND, "--ensembles", str(tmp_path), "--workers", "2")
+    assert told.returncode == 3
+    assert "a worker cannot start: " in told.stderr
+    assert "mistake: unknown key" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_a_port_that_is_taken(callboard):
     import socket
 

@@ -219,9 +219,11 @@ def refuse(*_): raise AssertionError("it asks the network")
 socket.socket.connect = socket.getaddrinfo = refuse
 from datetime import UTC, datetime
 from callboard.core import Usage
-from callboard.profiles.prices import ListPrices
+from callboard.profiles.prices import ListPrices, load_list
 import sys
 assert "genai_prices" not in sys.modules
+load_list()
+assert "genai_prices" in sys.modules
 now = datetime.now(UTC)
 for url, model in [
     ("https://api.openai.com/v1", "gpt-4o"), ("https://api.anthropic.com", "claude-sonnet-4-5"),

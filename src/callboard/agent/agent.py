@@ -273,7 +273,7 @@ class Agent(Generic[OutputT_co]):
         if (bounds is not None and bounds.cost is not None) or (outer is not None and outer.budget.is_bounded):
             from callboard.profiles.prices import require_price  # noqa: PLC0415  # of few runs
 
-            require_price(active.rules.prices, active.model.name, now, path="limits.cost")
+            require_price(active.rules.prices, active.model.name, now, path="budget")
         progress = journal.progress if journal is not None else None
         added: list[Canister] = []
         resumption: Resumption | None = None

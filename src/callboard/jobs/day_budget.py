@@ -7,13 +7,14 @@ themselves. A job that finds it spent waits for the next day, and holds no place
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from sqlalchemy import Column, Connection, Double, MetaData, Table, Text, select, update
 
 from callboard.core.ports import Clock
 from callboard.jobs.database import Database
 from callboard.jobs.tables import PREFIX, insert_once, lock_tables
+from callboard.profiles import describe_day_spent, seconds_to_next_day
 
 _day_costs = Table(
     f"{PREFIX}day_costs",
@@ -63,10 +64,7 @@ class DayBudget:
         await self.add(0.0)
         if not self.is_spent:
             return 0, ""
-        now = self._clock()
-        midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        reason = f"the budget of all jobs for this day is spent: ${self._sum:.4g} of ${self._dollars:.4g}"
-        return (midnight - now).total_seconds(), f"{reason}; it starts anew at 00:00 UTC"
+        return seconds_to_next_day(self._clock()), describe_day_spent("all jobs", self._sum, self._dollars)
 
     def _today(self) -> str:
         return self._clock().date().isoformat()

@@ -8,8 +8,10 @@ from callboard.profiles.profile import (
     Prices,
     Pricing,
     Profile,
+    describe_day_spent,
     describe_spent,
     format_cost,
+    seconds_to_next_day,
 )
 from callboard.profiles.remarks import Examination
 from callboard.profiles.resolution import Resolution, facts_for, prices_for, providers, resolve
@@ -23,6 +25,7 @@ __all__ = [
     "Pricing",
     "Profile",
     "Resolution",
+    "describe_day_spent",
     "describe_spent",
     "facts_for",
     "format_cost",
@@ -32,5 +35,6 @@ __all__ = [
     "prices_for",
     "providers",
     "resolve",
+    "seconds_to_next_day",
     "split_provider",
 ]

@@ -1,7 +1,7 @@
 """What tokens cost, in US dollars, by the list that genai-prices ships, and what is said of prices.
 
 The list (extra `prices`) is data inside its package, and nothing here ever asks for a newer one. Its import takes
-200 ms, so it is done when a price is first looked up. Who charges for a reply is known by the address that was asked:
+200 ms, so it is done when a price is first looked up, or by `load_list` before a server serves. Who charges for a reply is known by the address that was asked:
 a model of the same name at another address has no price until somebody writes it down.
 
 Laws: an unknown cost is None, never 0; counts that contradict each other, which a provider may send, cost no less than
@@ -150,6 +150,11 @@ def describe_pricing(pricing: Pricing | None, model: str, now: dt.datetime) -> P
 def is_priced(pricing: Pricing | None, now: dt.datetime) -> bool:
     """Whether the cost of a model's replies is known."""
     return pricing is not None and pricing.is_known(now)
+
+
+def load_list() -> None:
+    """Import the list, where it is installed, so that no reply waits for that later."""
+    _find_listed("", "")
 
 
 def require_price(pricing: Pricing | None, model: str, now: dt.datetime, *, path: str) -> None:

@@ -89,6 +89,17 @@ def describe_spent(spent: float, budget: float) -> str:
     return f"the budget is spent: ${spent:.4g} of ${budget:.4g}"
 
 
+def describe_day_spent(whose: str, spent: float, budget: float) -> str:
+    """That a budget of a day is spent, by how much, and when it starts anew."""
+    return f"the budget of {whose} for this day is spent: ${spent:.4g} of ${budget:.4g}; it starts anew at 00:00 UTC"
+
+
+def seconds_to_next_day(now: dt.datetime) -> float:
+    """How long it takes until budgets of a day start anew; `now` is in UTC."""
+    midnight = (now + dt.timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (midnight - now).total_seconds()
+
+
 def _first(price: float | None, otherwise: float) -> float:
     return otherwise if price is None else price
 

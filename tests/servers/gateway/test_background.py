@@ -32,6 +32,7 @@ from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.background_jobs import clean
 from callboard.servers.gateway.conversation_state import StoredResponse
+from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_view import view_row
 from callboard.servers.gateway.response_store import ResponseStore
 from callboard.testing import FakeBackend, StatusReply
@@ -194,6 +195,24 @@ def test_a_failure_is_told_as_a_response(story, logged):
         assert row.key == asked.key == "ann"
 
     story([StatusReply(400, {"error": {"message": "no such thing", "code": "server_error"}})], tell, extend=logged)
+
+
+def test_what_the_gateway_refuses_when_its_turn_comes_is_a_refusal_in_the_log(story, logged):
+    async def tell(at):
+        verdicts = iter([None, HttpError("insufficient_quota", "the budget is spent")])
+
+        async def check(_):
+            if error := next(verdicts):
+                raise error
+
+        at.served.gateway.spending.check = check
+        ended = await end_of(at.client, (await at.client.responses.create(model="m", input="Hi", background=True)).id)
+        assert ended.status == "failed"
+        row = view_row(next(at.served.request_log.newest()))
+        assert (row.client, row.key) == ("in the background", "ann")
+        assert (row.end, row.why) == ("refused", "insufficient_quota")
+
+    story([], tell, extend=logged)
 
 
 @pytest.mark.parametrize(

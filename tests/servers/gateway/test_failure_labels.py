@@ -87,6 +87,16 @@ def test_no_schema_raises(schema):
     labels(call({"city": "Rome", "days": "[" * 10_000, "more": {}}), schema=schema)
 
 
+def test_values_that_are_too_deep_to_be_compared_are_not_judged():
+    def nest():
+        value = []
+        for _ in range(5000):
+            value = [value]
+        return value
+
+    assert labels(call({"city": nest()}), schema={"properties": {"city": {"enum": [nest()]}}}) == []
+
+
 def test_an_argument_that_the_schema_allows_is_no_invention():
     assert labels(call({"x": 1}), schema={"properties": {"y": {}}, "additionalProperties": {}}) == []
     assert labels(call({"x": 1}), schema={"properties": {"y": {}}, "additionalProperties": False}) == [

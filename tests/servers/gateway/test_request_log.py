@@ -58,6 +58,20 @@ def test_what_is_kept_of_a_request(serving, logged, path, stream):
     assert entry.record is None
 
 
+def test_a_row_that_was_made_while_its_request_ended_is_made_anew(monkeypatch):
+    """Rows of large requests are made on a thread."""
+    entry = RequestLog().begin("chat")
+
+    def end():
+        entry.finish(200, 1.0)
+        return 0.0
+
+    with monkeypatch.context() as patch:
+        patch.setattr("callboard.servers.gateway.request_view.monotonic", end)
+        assert view_row(entry).is_open
+    assert view_row(entry).end == "left"
+
+
 def test_a_gateway_without_a_board_keeps_nothing(serving):
     async def scenario():
         async with FakeBackend(["Hello"]) as backend, serving(backend) as served:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
 from callboard.servers.gateway.failure_labels import FailureLabel
 from callboard.servers.gateway.traffic_overview import make_overview, matches, select_page
@@ -16,8 +17,7 @@ def row(number, **fields):
     return RequestRow(
         identifier=f"w-{number}",
         number=number,
-        at=100.0 + number,
-        **{**known, "first_seconds": 0.1, "seconds": 1.0, **fields},
+        **{**known, "at": 100.0 + number, "first_seconds": 0.1, "seconds": 1.0, **fields},
     )
 
 
@@ -44,6 +44,11 @@ def test_what_the_rows_say_together():
     assert (second.model, second.seconds, second.seconds_high) == ("other", None, None)
 
 
+def test_no_figure_is_beyond_what_was_seen():
+    [figures] = make_overview([row(1, seconds=1.0), row(2, seconds=3.0)], [], 0.0, ["w"]).models
+    assert figures.seconds <= figures.seconds_high <= 3.0
+
+
 def test_the_order_of_the_rows_means_nothing():
     expected = make_overview(ROWS, BACKENDS, 163.5, ["w"])
     assert all(make_overview(rows, BACKENDS, 163.5, ["w"]) == expected for rows in permutations(ROWS[:4] + ROWS[4:], 6))
@@ -63,6 +68,12 @@ def test_pages_hold_each_row_once(limit):
         if not (cursor := page.cursor):
             break
     assert numbers == [6, 5, 4, 3, 2, 1]
+
+
+def test_requests_of_two_workers_that_began_at_once_are_on_one_page_each():
+    rows = [row(1, at=5.0), replace(row(1, at=5.0), identifier="v-1")]
+    page = select_page(rows, RowFilter(), "", 1)
+    assert {*page.rows, *select_page(rows, RowFilter(), page.cursor, 1).rows} == {*rows}
 
 
 def test_a_cursor_that_is_none_is_the_beginning():

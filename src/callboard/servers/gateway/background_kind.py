@@ -111,11 +111,12 @@ class ResponseKind:
         exchange: Exchange | None = None
         request_log = self._find_log()
         entry = None if request_log is None else request_log.begin("responses", "in the background")
+        if entry is not None:
+            entry.set_owner(job_input.owner)
         self._metrics.begin_request()
         try:
             exchange = await self._exchange(segment)
             if entry is not None:
-                entry.set_owner(job_input.owner)
                 entry.set_exchange(exchange)
             exchange.record.journal = ReplyJournal(journal, segment.conversation)
             if journal.progress is None:
@@ -125,6 +126,8 @@ class ResponseKind:
         except HttpError as error:
             if error.failure.code == "store_unavailable":
                 raise DatabaseUnavailable(str(error)) from None
+            if entry is not None:
+                entry.failure = error.failure.code
             writer.add(error.failure)
         finally:
             writer.stop()

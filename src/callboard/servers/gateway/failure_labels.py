@@ -102,8 +102,15 @@ def _label_value(value: Any, schema: Any) -> Iterator[str]:
     if kinds and not _is_of(value, kinds):
         yield "type_coercion" if _spells(value, kinds) else "schema_violation"
     accepted = schema.get("enum")
-    if isinstance(accepted, list) and value not in accepted:
+    if isinstance(accepted, list) and not _is_among(value, accepted):
         yield "schema_violation"
+
+
+def _is_among(value: Any, accepted: list[Any]) -> bool:
+    try:
+        return value in accepted
+    except RecursionError:  # both are nested as deep as a body may be
+        return True
 
 
 def _is_of(value: Any, kinds: list[type]) -> bool:

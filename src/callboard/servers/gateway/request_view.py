@@ -43,8 +43,9 @@ def view_row(entry: LoggedRequest) -> RequestRow:
     """The row of a request."""
     if isinstance(entry.view, RequestRow):
         return entry.view
+    is_final = not entry.is_live  # before the row is made: on a thread, the request may end meanwhile
     row = _make_row(entry)
-    if not (entry.is_live or entry.is_gone):
+    if is_final and not entry.is_gone:
         entry.view = row
     return row
 
@@ -77,10 +78,12 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
 
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
-    record, reply = entry.record, entry.replies[-1] if entry.replies else None
+    # Read once each: on a thread, the request may end or go out of the log meanwhile.
+    record, request, replies = entry.record, entry.request, list(entry.replies)
+    reply = replies[-1] if replies else None
     events: list[Event] = []
     recovered = 0
-    for each in entry.replies:
+    for each in replies:
         events = read_events(each, is_whole=_is_whole(entry, each))
         recovered += sum([isinstance(event, InvocationStarted) and event.found_in != "wire" for event in events])
     notes = entry.notes
@@ -111,7 +114,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
         recovered=recovered,
-        labels=() if entry.request is None else _cut_labels(label_failures(entry.request, events)),
+        labels=() if request is None else _cut_labels(label_failures(request, events)),
         again_of=entry.again_of,
         variant=entry.variant,
     )
@@ -141,7 +144,7 @@ def _view_reply(reply: RecordedReply, entry: LoggedRequest, mask: Mask) -> Reply
         wire=reply.model.wire.name,
         status=reply.status,
         content_type=reply.content_type[:100],
-        sent=_format_body(msgspec.json.encode(reply.prepared.encoded.body), mask),
+        sent=_format_json(reply.prepared.encoded.body, mask),
         raw=_HIDDEN if hides_secret(reply) else _cut(mask(reply.body.join().decode(errors="replace"))),
         size=reply.body.size,
         is_cut=reply.body.is_cut,
@@ -150,7 +153,7 @@ def _view_reply(reply: RecordedReply, entry: LoggedRequest, mask: Mask) -> Reply
 
 
 def _is_whole(entry: LoggedRequest, reply: RecordedReply) -> bool:
-    return not entry.is_live or reply is not entry.replies[-1]
+    return not entry.is_live or reply not in entry.replies[-1:]
 
 
 def _format_events(events: Sequence[Event], reply: RecordedReply, mask: Mask) -> tuple[str, ...]:
@@ -168,8 +171,8 @@ def _masker(entry: LoggedRequest) -> Mask:
     masks = [each.redactor.text for each in entry.replies[:1]]
     if credentials:
         masks.append(Redactor(credentials).text)
-    if entry.record is not None:
-        masks += [entry.record.redactor.text, Redactor([entry.record.token]).text]
+    if (record := entry.record) is not None:
+        masks += [record.redactor.text, Redactor([record.token]).text]
 
     def mask(text: str) -> str:
         for each in masks:
@@ -194,10 +197,14 @@ def _format_body(data: bytes, mask: Mask) -> str:
         body = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return f"({len(data)} bytes that are no whole JSON)" if data else ""
+    return _format_json(body, mask)
+
+
+def _format_json(body: Any, mask: Mask) -> str:
     try:
         return _cut(mask(msgspec.json.format(msgspec.json.encode(_without_credentials(body))).decode()))
     except RecursionError:
-        return f"({len(data)} bytes that are nested too deep)"
+        return "(nested too deep to be shown)"
 
 
 def _without_credentials(body: Any) -> Any:

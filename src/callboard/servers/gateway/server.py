@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator
@@ -24,10 +25,12 @@ import msgspec
 import uvicorn
 from msgspec.structs import replace
 from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from callboard.errors import CallerError
+from callboard.errors import CallboardError, CallerError
 from callboard.extras import require_extra
+from callboard.profiles.prices import load_list
 from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
@@ -39,6 +42,8 @@ from callboard.telemetry.logs import configure_logs
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
+
+log = logging.getLogger("callboard.gateway")
 
 _FILES = 256
 """Open files of a gateway that are no connections."""
@@ -63,10 +68,20 @@ def serve(
     extend: Extend | None = None,
     telemetry: TelemetrySettings | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds. `ready` is called with the URL.
+    """Serve until SIGTERM or SIGINT; open replies have `settings.shutdown_timeout` seconds.
 
-    `extend` makes more routes. Each worker calls it, so it has to be a function of a module, or a partial of one.
-    Raises CallerError for an address that cannot be had, or is not to be had without a key.
+    Where it cannot start, the process exits with 3 after a line of the log that says why.
+
+    Args:
+        settings: The gateway's.
+        address: Where to listen, and with how many workers.
+        ready: Called with the URL once the gateway listens.
+        log_level: That of `callboard`'s own loggers.
+        extend: Makes more routes. Each worker calls it, so it has to be a function of a module, or a partial of one.
+        telemetry: Where spans and metrics go.
+
+    Raises:
+        CallerError: The address cannot be had, or not without a key; a setting cannot be held.
     """
     telemetry = telemetry or TelemetrySettings()
     if wants_telemetry(telemetry, os.environ):
@@ -91,7 +106,13 @@ def serve(
     url = f"{scheme}://{host}:{listening.getsockname()[1]}"
     _allow_files(settings.limits.connections)
     config = uvicorn_config(
-        partial(_worker_application, settings, log_level, extend, telemetry, has_supervisor=address.workers > 1),
+        partial(
+            _supervised_application if address.workers > 1 else _worker_application,
+            settings,
+            log_level,
+            extend,
+            telemetry,
+        ),
         settings,
         factory=True,
         backlog=BACKLOG,
@@ -103,7 +124,10 @@ def serve(
         if address.workers > 1:
             with _shared_figures():
                 ready(url)
-                Multiprocess(config, sockets=[listening]).run()
+                supervisor = Multiprocess(config, sockets=[listening])
+                supervisor.run()
+                if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+                    sys.exit(STARTUP_FAILURE)
         else:
             _Server(config, partial(ready, url)).run(sockets=[listening])
 
@@ -169,22 +193,31 @@ def _shared_figures() -> Generator[None]:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
+def _supervised_application(
+    settings: GatewaySettings, level: int, extend: Extend | None, telemetry: TelemetrySettings
+) -> ASGIApp:
+    """The application of one of several workers, which ends with the process that started it."""
+    threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
+    try:
+        return _worker_application(settings, level, extend, telemetry)
+    except CallboardError as error:
+        log.error("a worker cannot start: %s", error)  # noqa: TRY400  # its user is to blame, and needs no traceback
+    except Exception:
+        log.exception("a worker cannot start")
+    sys.exit(STARTUP_FAILURE)  # any other status makes uvicorn start it again, and again
+
+
 def _worker_application(
-    settings: GatewaySettings,
-    level: int,
-    extend: Extend | None,
-    telemetry: TelemetrySettings,
-    *,
-    has_supervisor: bool,
+    settings: GatewaySettings, level: int, extend: Extend | None, telemetry: TelemetrySettings
 ) -> ASGIApp:
     """The application of a process that logs to standard error."""
-    if has_supervisor:
-        threading.Thread(target=_end_with_supervisor, name="callboard-supervisor", daemon=True).start()
     configure_logs(level, telemetry.log_format(os.environ))
     if wants_telemetry(telemetry, os.environ):
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)  # each try is one of its warnings
         enable(telemetry)
     app = report_failure(application(settings, extend))
+    if any(each.url.startswith("https://") for each in settings.backends):
+        load_list()  # the price of the first reply would stop all others for the time that this takes
     # What is here now stays. Requests leave no cycles, so what they made is seldom looked through for some: with a
     # thousand open streams that would stop them all for a tenth of a second.
     gc.collect()

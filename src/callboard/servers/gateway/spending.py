@@ -1,8 +1,10 @@
 """What requests may cost in a day, by key and all together.
 
 A budget is compared before a backend is asked, and what a reply cost is added when it has ended. So requests that are
-under way when a budget is reached are finished, and go beyond it by what they cost themselves, by no more. The sums are
-in the gateway's store, where several workers and a restart find them; without a store they are in this process's memory.
+under way when a budget is reached are finished, and go beyond it by what they cost themselves. Nothing is reserved for
+them: clients allow many times the tokens that a reply takes (32,000 for one of Claude Code), or do not say how many, so
+a budget of a day would refuse most requests while little of it is spent. The sums are in the gateway's store, where
+several workers and a restart find them; without a store they are in this process's memory.
 
 A reply whose tokens nobody counted, since its client left before the end or its backend says nothing of them, is added
 as an estimate: it must not be a way around a budget.
@@ -15,13 +17,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, Usage
+from callboard.core.ports import Clock
 from callboard.errors import CallerError
+from callboard.profiles import describe_day_spent, seconds_to_next_day
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 
@@ -54,7 +58,7 @@ class Spending:
         settings: GatewaySettings,
         store: ResponseStore | None,
         *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self._total = settings.budget_per_day
         self._keys = settings.key_budgets
@@ -79,13 +83,9 @@ class Spending:
         spent = await self._read(now.date().isoformat(), list(limits))
         for name, limit in limits.items():
             if spent[name] >= limit:
-                midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-                minutes = max(1, -(-int((midnight - now).total_seconds()) // 60))
-                whose = "all keys" if name == ALL else f"the key {name}"
-                message = (
-                    f"the budget of {whose} for this day is spent: ${spent[name]:.4g} of ${limit:.4g}; it starts anew "
-                    f"at 00:00 UTC, in {minutes // 60} h {minutes % 60} min"
-                )
+                minutes = max(1, -(-int(seconds_to_next_day(now)) // 60))
+                reason = describe_day_spent("all keys" if name == ALL else f"the key {name}", spent[name], limit)
+                message = f"{reason}, in {minutes // 60} h {minutes % 60} min"
                 raise HttpError("insufficient_quota", message, headers={"retry-after": str(minutes * 60)})
 
     def select_priced(self, candidates: Sequence[tuple[Backend, str]], owner: str) -> list[tuple[Backend, str]]:
@@ -135,7 +135,8 @@ class Spending:
                     await asyncio.wait_for(self._closing.wait(), _RETRY_SECONDS)
 
     async def _write(self, store: ResponseStore) -> None:
-        # What is added meanwhile stays for the next time; in between it may count twice, which refuses rather than lets.
+        # What is added meanwhile stays for the next time. Until it is taken off below it may count twice, which refuses
+        # a request too many rather than one too few.
         written = dict(self._sums)
         await store.add_spending(written)
         for key, dollars in written.items():

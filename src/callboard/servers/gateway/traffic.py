@@ -1,7 +1,8 @@
 """The gateway's traffic for the board: the requests of its log, its backends, and asking once more.
 
 Laws: what is asked again goes through the gateway's own backends, as every request does, and is a request of the log
-itself; it counts neither against a backend's breaker nor as a client's, but in the budget of all; at most `MAX_REPEATED` are under way.
+itself; it counts neither against a backend's breaker nor as a client's, but in the budget of all; at most
+`MAX_REPEATED` are under way.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.replay import make_vector, read_canisters, read_events
+from callboard.servers.gateway.replay import make_vector, read_canisters, read_events, redact_events
 from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
@@ -121,7 +122,7 @@ class Traffic:
         reply = next((each for each in reversed(entry.replies) if each.status == 200), None)
         if reply is None or entry.is_live or reply.body.is_cut:
             raise CallerError("there is no whole reply to make a test of", path=identifier)
-        canisters = read_canisters(read_events(reply))
+        canisters = read_canisters(redact_events(read_events(reply), reply))
         vector = make_vector(reply, f"request {identifier}")
         return KeptReply(identifier, (*request.canisters, *canisters), request.tools, vector)
 

@@ -56,11 +56,11 @@ def make_overview(
 
 def select_page(rows: Iterable[RequestRow], row_filter: RowFilter, before: str, limit: int) -> RowPage:
     """A page of rows, the newest first; `before` is the cursor of the page before it."""
-    older = _read_cursor(before)
-    newest = sorted(rows, key=lambda row: row.at, reverse=True)
-    chosen = [row for row in newest if (older is None or row.at < older) and matches(row, row_filter)]
+    last = _read_cursor(before)
+    newest = sorted(rows, key=_place, reverse=True)
+    chosen = [row for row in newest if (last is None or _place(row) < last) and matches(row, row_filter)]
     shown = tuple(chosen[:limit])
-    return RowPage(shown, repr(shown[-1].at) if len(chosen) > limit else "")
+    return RowPage(shown, f"{shown[-1].at!r} {shown[-1].identifier}" if len(chosen) > limit else "")
 
 
 def matches(row: RequestRow, row_filter: RowFilter) -> bool:
@@ -89,7 +89,7 @@ def _sum_up(model: str, backend: str, rows: Sequence[RequestRow]) -> ModelFigure
         open=sum([row.is_open for row in rows]),
         failed=sum([row.is_failure for row in rows]),
         seconds=median(seconds) if seconds else None,
-        seconds_high=quantiles(seconds, n=_HIGH)[-1] if len(seconds) > 1 else None,
+        seconds_high=quantiles(seconds, n=_HIGH, method="inclusive")[-1] if len(seconds) > 1 else None,
         first_seconds=median(first) if first else None,
         output=sum([row.output for row in rows]),
     )
@@ -99,8 +99,14 @@ def _count(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_LISTED])
 
 
-def _read_cursor(before: str) -> float | None:
+def _place(row: RequestRow) -> tuple[float, str]:
+    """Where a row is in the list; requests of two workers may begin at the same time."""
+    return row.at, row.identifier
+
+
+def _read_cursor(before: str) -> tuple[float, str] | None:
+    at, _, identifier = before.partition(" ")
     try:
-        return float(before) if before else None
+        return (float(at), identifier) if at else None
     except ValueError:
         return None

@@ -1,6 +1,6 @@
 """What the board gets of the gateway's traffic, as values that also pass from one worker to another.
 
-Law: every value here is made of texts, numbers and tuples, and can be encoded and decoded.
+Law: every value here can be encoded and decoded.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class RepeatOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptReply(msgspec.Struct, frozen=True):
-    """What a test is made of: a conversation that ends with a reply, its tools, and the reply as a vector of its wire."""
+    """What a test is made of: a conversation that ends with a reply, its tools, the reply as a vector of its wire."""
 
     name: str
     canisters: tuple[Canister, ...]
@@ -178,7 +178,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     open: int
     last_minute: int
-    """Requests that began within it."""
+    """Requests of the log that began within it."""
     count: int
     """Requests of the log."""
     since: float

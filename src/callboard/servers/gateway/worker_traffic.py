@@ -2,8 +2,8 @@
 
 A page is served by whichever worker took the browser's connection, and the log of requests is in each worker's memory.
 So a worker listens on a Unix socket, named after its log, in a directory that the gateway's first process made for its
-user alone. One connection is one question: the name of a function of `Traffic` and its arguments as MessagePack, then its
-result.
+user alone. One connection is one question: the name of a function of `Traffic` and its arguments as MessagePack, then
+its result.
 
 Laws: a worker that does not answer in time is counted as missing, and the others are shown; the socket of one that died
 is removed; only functions of `_CALLS` can be asked for, and a message has at most `_MAX_MESSAGE` bytes.
