@@ -1,5 +1,6 @@
 """One job: what its page shows, and what its stream brings."""
 
+import asyncio
 import html
 import json
 import re
@@ -251,6 +252,13 @@ def test_a_position_of_another_epoch_loads_the_page_anew(run, job_store, follow,
     assert follow(path, lambda came: True) == [("reload", None, "")]
 
 
+@pytest.fixture
+def slow_model(monkeypatch):
+    """A model that pauses for longer than a stream waits until it looks at the job again."""
+    monkeypatch.setattr("callboard.servers.board.job_page.POLL_SECONDS", 0.001)
+
+
+@pytest.mark.usefixtures("slow_model")
 def test_pieces_are_shown_until_their_entries_come(run, job_store, browser, follow, board):
     claim = run(make_job, job_store)
     page = browser.get(f"/board/jobs/{claim.job.id}").text
@@ -259,6 +267,7 @@ def test_pieces_are_shown_until_their_entries_come(run, job_store, browser, foll
         board.jobs.streams.announce(claim.job.id, claim.job.entries)
         for text in ("It <b>", "ships"):
             board.jobs.streams.publish(claim.job.id, TextPiece(text))
+            await asyncio.sleep(0.05)
 
     messages = follow(position(page), lambda came: "ships" in str(came), say)
     told = [each for event, data, _ in messages if event == "pieces" for each in data]
@@ -333,3 +342,18 @@ def test_a_stream_tells_what_waits(run, job_store, follow, browser):
 
     messages = follow(position(page), lambda came: "Which colour?" in str(came), ask)
     assert "A question for you" in messages[-1][1]["waits"]
+
+
+def test_a_stream_tells_that_one_of_several_calls_was_answered(run, job_store, follow, browser):
+    claim = run(make_job, job_store)
+    asked = [Approval(call_id=f"call_{n}", name="deploy", digest=f"d{n}", arguments={"to": str(n)}) for n in (1, 2)]
+    run(claim.wait, asked)
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+
+    async def answer():
+        await job_store.answer(claim.job.id, "call_1", "deny", digest="d1")
+
+    messages = follow(position(page), lambda came: "digest d1" not in came[-1][1].get("waits", "digest d1"), answer)
+    assert "digest d1" in messages[0][1]["waits"]
+    assert set(messages[-1][1]) == {"waits"}
+    assert "digest d2" in messages[-1][1]["waits"]

@@ -223,7 +223,7 @@ class EntryView:
 
 
 class PieceView:
-    """What is said just now: pieces in, operations on the page out. A new one is made behind each entry."""
+    """What is said just now: pieces in, operations on the page out. Behind each entry another one goes on."""
 
     def __init__(self, job: str) -> None:
         self._encoder = AguiEncoder(job, f"{job}-live")

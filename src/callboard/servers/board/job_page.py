@@ -24,7 +24,7 @@ from callboard.jobs.job import JobSummary
 from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.entry_view import EntryView, PieceView
-from callboard.servers.board.job_view import MAX_TEXT, render_parts
+from callboard.servers.board.job_view import MAX_TEXT, read_approvals, render_parts
 from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
 from callboard.text.truncate import truncate
 
@@ -66,7 +66,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             description=truncate(job.description, MAX_TEXT),
             window=window,
             articles=articles,
-            parts=await render_parts(board, board.values(request), job),
+            parts=await render_parts(board, board.values(request), job, await read_approvals(store, job)),
             epoch=find_epoch(job),
         )
 
@@ -139,31 +139,32 @@ async def _follow(board: Board, common: Mapping[str, Any], job: JobSummary, afte
     for entry in await store.read_entries(job.id, begin, after - begin):
         view.feed(entry)
     parts: dict[str, Markup] = {}
-    seen: JobSummary | None = None
+    seen: object = None
+    pieces = PieceView(job.id)
     with board.jobs.streams.subscribe(job.id) as news:
         while True:
             job = await overview.read(job.id)
             while after < job.entries and (entries := await store.read_entries(job.id, after, AT_ONCE)):
                 articles = [article for entry in entries for article in view.feed(entry)]
                 after = entries[-1].number
+                pieces = PieceView(job.id)  # the page takes what was said just now away when it gets entries
                 yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
-            # An answer to one of several calls changes what waits, and not the job.
-            if job != seen or job.state == "waiting":
-                fresh = await render_parts(board, common, job)
+            approvals = await read_approvals(store, job)
+            if (job, approvals) != seen:  # an answer to one of several calls changes these, and not the job
+                fresh = await render_parts(board, common, job, approvals)
                 changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
-                seen, parts = job, fresh
+                seen, parts = (job, approvals), fresh
                 if changed:
                     yield PageUpdate(event="parts", data=changed)
             news.drop(after)
-            async for update in _read_pieces(news, job.id, IDLE_SECONDS if job.has_ended else POLL_SECONDS):
+            async for update in _read_pieces(pieces, news, IDLE_SECONDS if job.has_ended else POLL_SECONDS):
                 yield update
             if board.closing.is_set():
                 return
 
 
-async def _read_pieces(news: Subscription, job: str, seconds: float) -> AsyncGenerator[PageUpdate]:
+async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> AsyncGenerator[PageUpdate]:
     """What is said just now, until an entry comes, or nothing for so long."""
-    view = PieceView(job)
     while isinstance(piece := await news.next(seconds), Event):
         if operations := view.feed(piece):
             yield PageUpdate(event="pieces", data=operations)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from markupsafe import Markup
 from msgspec import to_builtins
 
-from callboard.jobs.job import END_STATES, QUEUE, DurableJob, JobSummary
+from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.overview import JobOverview
 from callboard.profiles import format_cost
 from callboard.servers.board.diff import DiffLine, split_diff
@@ -19,6 +19,7 @@ from callboard.text.display import display
 from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
+    from callboard.jobs.store import DurableStore
     from callboard.servers.board.app import Board
 
 RESUMABLE: Final = END_STATES - {"completed"}
@@ -52,14 +53,20 @@ def describe_state(job: JobSummary) -> str:
     return "; ".join([display(each, _MAX_FACT) for each in (waits, job.error or job.reason) if each])
 
 
-async def render_parts(board: Board, common: Mapping[str, Any], job: JobSummary) -> dict[str, Markup]:
+async def read_approvals(store: DurableStore, job: JobSummary) -> Sequence[Approval]:
+    """What a job that waits asks a person, and what was asked and answered with it."""
+    return await store.read_approvals(job.id) if job.state == "waiting" else []
+
+
+async def render_parts(
+    board: Board, common: Mapping[str, Any], job: JobSummary, approvals: Sequence[Approval]
+) -> dict[str, Markup]:
     """The parts of the page that change while the job runs, by the ids of their elements.
 
     `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
     """
     store = board.jobs.store
     values = {**common, "job": job}
-    approvals = await store.read_approvals(job.id) if job.state == "waiting" else []
     opened = [(each, show_arguments(each.arguments)) for each in approvals if not each.verdict]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await JobOverview(store.database).rounds(job.id)

@@ -16,7 +16,7 @@ from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
 from callboard.servers.board.live import PageUpdate, send_updates, wait
-from callboard.servers.board.templating import now, render
+from callboard.servers.board.templating import render
 from callboard.servers.board.traffic_display import HELPERS, digest, read_value, to_time, traffic_of
 from callboard.servers.gateway.traffic_values import RepeatOrder, RequestView, RowFilter
 
@@ -37,7 +37,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         view = await traffic.view(identifier)
         place = _read_place(request.query_params.get("place", ""), view)
         overview = await traffic.overview()
-        _, markup = await _render_sides(board, board.values(request), view, dialect, place)
+        markup = await _render_sides(board, board.values(request), view, dialect, place)
         return board.render(
             request,
             "request.html",
@@ -87,18 +87,18 @@ async def _follow(board: Board, values: Mapping[str, Any], identifier: str) -> A
         if not view.row.is_open:
             yield PageUpdate(event="reload")
             return
-        key, markup = await _render_sides(board, values, view)
+        key = digest(view)
         if key != last:
             last = key
-            yield PageUpdate(event="parts", data={"sides": markup})
+            yield PageUpdate(event="parts", data={"sides": await _render_sides(board, values, view)})
         if not await wait(board, LOOK_SECONDS):
             return
 
 
 async def _render_sides(
     board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
-) -> tuple[str, Markup]:
-    """All that is known of a request, with a key that changes with it."""
+) -> Markup:
+    """All that is known of a request."""
     traffic = traffic_of(board)
     fields = {
         "view": view,
@@ -108,10 +108,9 @@ async def _render_sides(
         "place": place,
         "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
         "earlier": await _find_earlier(board, view),
+        "key": digest(view),
     }
-    key = digest(view)
-    shared = {**values, **HELPERS, "now": now(), "key": key}
-    return key, render("request_sides.html", {**shared, **fields})
+    return render("request_sides.html", {**values, **HELPERS, **fields})
 
 
 async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:

@@ -77,7 +77,10 @@ function follow(log) {
     const address = new URL(log.dataset.live, window.location);
     if (position) address.searchParams.set("position", position);
     source = new EventSource(address);
-    source.onopen = () => say("live");
+    source.onopen = () => {
+      pieces?.replaceChildren(); // each connection begins them anew
+      say("live");
+    };
     source.onerror = () => say(source.readyState === EventSource.CLOSED ? "not live: load the page anew" : "connecting again");
     for (const [name, handler] of Object.entries(handlers)) source.addEventListener(name, handler);
   };
