@@ -9,13 +9,12 @@ Law: a route that changes something takes POST alone, and only with the token of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
-from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from callboard.errors import CallboardError, CallerError
 from callboard.servers.board import login_page
 from callboard.servers.board.guard import LOOPBACK_NAMES, Guard
+from callboard.servers.board.input import Form, read_form
 from callboard.servers.board.login import Login
 from callboard.servers.board.pages import PAGES, BoardPage
 from callboard.servers.board.static import send_asset
@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "/board"
 """Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
-MAX_FORM: Final = 1024 * 1024
-"""Bytes of a form."""
-MAX_FIELDS: Final = 100
 
-Form: TypeAlias = Mapping[str, str]
 ActionHandler: TypeAlias = Callable[[Request, Form], Awaitable[Response]]
 
 
@@ -123,7 +119,7 @@ class Board:
         pages = [route for page in self.pages for route in page.routes(self)]
         routes: list[BaseRoute] = [
             Route("/", self._go_to_first),
-            Route("/static/{digest}/{name}", send_asset),
+            Route("/static/{path:path}", send_asset),
             *login_page.routes(self),
             Mount("", routes=pages, middleware=[Middleware(_Opener, board=self)]),
         ]
@@ -193,14 +189,15 @@ class Board:
 
 
 class _Opener:
-    """Opens the board before a page is made."""
+    """Opens the board before a page is made, for whoever is logged in."""
 
     def __init__(self, app: ASGIApp, board: Board) -> None:
         self._app = app
         self._board = board
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._board.open()
+        if scope.get("state", {}).get("session"):  # whatever else a client sends to the login's address has none
+            await self._board.open()
         await self._app(scope, receive, send)
 
 
@@ -216,19 +213,6 @@ def board_application(
 
     more = extension.routes() if extension else ()
     return Starlette(routes=[Route("/", _lead_to_board), *board.routes(), *more, *more_routes], lifespan=lifespan)
-
-
-async def read_form(request: Request) -> Form:
-    """The fields of a form. Raises HTTPException for one that is too large."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            raise HTTPException(413, f"a form has at most {MAX_FORM:,} bytes")
-    try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError:
-        raise HTTPException(400, "this is no form of the board") from None
 
 
 async def _lead_to_board(_: Request) -> Response:

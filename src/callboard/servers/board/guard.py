@@ -18,8 +18,6 @@ from callboard.servers.board.login import Login
 from callboard.text.display import display
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-PUBLIC: Final = ("/login", "/static/")
-"""Where the paths begin that need no session."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -64,8 +62,7 @@ class Guard:
             await PlainTextResponse(refusal, 403)(scope, receive, send_guarded)
             return
         scope["state"] = {**scope.get("state", {}), "session": self._find_session(request)}
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if not (scope["state"]["session"] or path.startswith(PUBLIC)):
+        if not (scope["state"]["session"] or _is_public(scope["path"].removeprefix(scope.get("root_path", "")))):
             await self._ask_to_log_in(request)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
@@ -96,6 +93,11 @@ class Guard:
         _, port = request.scope.get("server") or ("", None)
         option = f" --port {port}" if port else ""  # not of the Host header, which a client writes
         return PlainTextResponse(f"log in first: callboard board --link{option} prints a link", 401)
+
+
+def _is_public(path: str) -> bool:
+    """Whether a path below the board's own needs no session."""
+    return path == "/login" or path.startswith("/static/")
 
 
 def host_name(value: str) -> str:

@@ -20,10 +20,11 @@ from callboard.errors import CallerError
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob
 from callboard.servers.board.entry_view import read_object
+from callboard.servers.board.input import Form, read_number
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
-    from callboard.servers.board.app import Board, Form
+    from callboard.servers.board.app import Board
 
 VERDICTS: Final[dict[str, Literal["allow", "deny"]]] = {
     "allow": "allow",
@@ -71,10 +72,10 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return await _lead_to(request, await board.jobs.store.retry(request.path_params["job"]))
 
     async def fork(request: Request, form: Form) -> Response:
-        number = form.get("round", "")
-        if not (number.isascii() and number.isdigit() and len(number) < 10):
+        number = read_number(form.get("round", ""))
+        if number is None:
             raise HTTPException(400, "say at which round")
-        return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], int(number)))
+        return await _lead_to(request, await board.jobs.store.fork(request.path_params["job"], number))
 
     async def keep(request: Request, _: Form) -> Response:
         """Make a test of the job's conversation."""

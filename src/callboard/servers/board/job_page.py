@@ -24,6 +24,7 @@ from callboard.jobs.job import JobSummary
 from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.entry_view import EntryView, PieceView
+from callboard.servers.board.input import read_number, read_value
 from callboard.servers.board.job_view import MAX_TEXT, read_approvals, render_parts
 from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
 from callboard.text.truncate import truncate
@@ -56,7 +57,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         if job.id != request.path_params["job"]:
             return board.redirect(request, f"/jobs/{job.id}")
         rounds = await JobOverview(store.database).rounds(job.id)
-        begin, before = [_read_number(request.query_params.get(name, "")) for name in ("from", "before")]
+        begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
         window = choose_window(job.entries, begin, before)
         articles = await _read_articles(board, request.scope["root_path"], job.id, rounds, window)
         return board.render(
@@ -71,7 +72,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         )
 
     async def show_entry(request: Request) -> Response:
-        number = _read_number(request.path_params["number"])
+        number = read_number(request.path_params["number"]) or 0
         entries = await board.jobs.store.read_entries(request.path_params["job"], number - 1, 1)
         if not entries or entries[0].number != number:
             raise HTTPException(404, "the job has no such entry")
@@ -79,11 +80,11 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def stream(request: Request) -> Response:
         job = await JobOverview(board.jobs.store.database).read(request.path_params["job"])
-        position = last_event_id(request) or request.query_params.get("position", "")
+        position = last_event_id(request) or read_value(request.query_params.get("position"))
         epoch, _, number = position.rpartition("-")
         if epoch != find_epoch(job):
             return send_updates(board, request, _tell_to_reload())
-        return send_updates(board, request, _follow(board, board.values(request), job, _read_number(number)))
+        return send_updates(board, request, _follow(board, board.values(request), job, read_number(number) or 0))
 
     return [
         Route("/jobs/{job}", show),
@@ -168,8 +169,3 @@ async def _read_pieces(view: PieceView, news: Subscription, seconds: float) -> A
     while isinstance(piece := await news.next(seconds), Event):
         if operations := view.feed(piece):
             yield PageUpdate(event="pieces", data=operations)
-
-
-def _read_number(text: str) -> int:
-    """The number of an entry; 0, which none has, for what is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.jobs.job import DurableState, JobSummary
 from callboard.jobs.overview import JobOverview
 from callboard.servers.board import job_actions, job_page
+from callboard.servers.board.input import read_value
 from callboard.servers.board.job_view import describe_state
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import render
@@ -66,7 +67,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
 def _read_filter(request: Request) -> Filter:
     state = request.query_params.get("state", "")
-    return Filter(state if state in STATES else "", request.query_params.get("before", "")[:100])
+    return Filter(state if state in STATES else "", read_value(request.query_params.get("before")))
 
 
 async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter) -> dict[str, Markup]:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from callboard.errors import CallboardError
+from callboard.servers.board.input import read_value
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -54,7 +55,7 @@ def send_updates(board: Board, request: Request, updates: AsyncGenerator[PageUpd
 
 def last_event_id(request: Request) -> str:
     """The id of the last message that this browser saw; "" for none."""
-    return request.headers.get("last-event-id", "")[:100]
+    return read_value(request.headers.get("last-event-id"))
 
 
 async def wait(board: Board, seconds: float) -> bool:

@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from callboard.servers.board.input import Form, read_form, read_value
 from callboard.servers.board.login import SESSION_SECONDS
 
 if TYPE_CHECKING:
-    from callboard.servers.board.app import Board, Form
+    from callboard.servers.board.app import Board
 
 REASONS: Final = {
     "used": "This link was used before: each logs in once.",
@@ -31,14 +32,12 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     async def show(request: Request) -> Response:
         if request.state.session:
             return board.redirect(request, "/")
-        token = request.query_params.get("token", "")[:500]
+        token = read_value(request.query_params.get("token"))
         return board.render(request, "login.html", token=token, reason="")
 
     async def log_in(request: Request) -> Response:
         # There is no session yet whose token the form could have: the link is what another page does not know.
-        from callboard.servers.board.app import read_form  # noqa: PLC0415  # it imports this module
-
-        form: Form = await read_form(request)
+        form = await read_form(request)
         state = board.login.use_link_token(form.get("link", ""))
         if state != "ok":
             return board.render(request, "login.html", status=403, token="", reason=REASONS[state])

@@ -15,13 +15,14 @@ from starlette.routing import BaseRoute, Route
 from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
+from callboard.servers.board.input import Form, read_number, read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import render
-from callboard.servers.board.traffic_display import HELPERS, digest, read_value, to_time, traffic_of
+from callboard.servers.board.traffic_display import HELPERS, digest, to_time, traffic_of
 from callboard.servers.gateway.traffic_values import RepeatOrder, RequestView, RowFilter
 
 if TYPE_CHECKING:
-    from callboard.servers.board.app import Board, Form
+    from callboard.servers.board.app import Board
 
 LOOK_SECONDS: Final = 0.3
 """Between two looks at a request that is still answered."""
@@ -129,5 +130,5 @@ def _read_identifier(request: Request) -> str:
 
 def _read_place(text: str, view: RequestView) -> int:
     """Which of a request's answers is read: by default the last."""
-    last = len(view.replies) - 1
-    return min(int(text), last) if text.isdecimal() and len(text) < 5 else last
+    number, last = read_number(text), len(view.replies) - 1
+    return last if number is None else min(number, last)

@@ -14,9 +14,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.servers.board import request_page
+from callboard.servers.board.input import read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import now, render
-from callboard.servers.board.traffic_display import HELPERS, digest, read_value, to_time, traffic_of
+from callboard.servers.board.traffic_display import HELPERS, digest, to_time, traffic_of
 from callboard.servers.gateway.traffic_values import PROBLEMS, Overview, RowFilter
 
 if TYPE_CHECKING:

@@ -39,8 +39,7 @@ _BY_PATH: Final = {asset.path: asset for asset in ASSETS.values()}
 
 async def send_asset(request: Request) -> Response:
     """The file of an address; one of another release is not here."""
-    path = f"/static/{request.path_params['digest']}/{request.path_params['name']}"
-    asset = _BY_PATH.get(path)
+    asset = _BY_PATH.get(f"/static/{request.path_params['path']}")
     if asset is None:
         return PlainTextResponse("there is no such file", 404)
     return Response(asset.content, media_type=asset.media_type, headers={"cache-control": _KEEP})

@@ -16,13 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from callboard.servers.board.input import Form
 from callboard.text.display import make_visible
 from callboard.text.truncate import truncate
 from callboard.tools.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from callboard.mcp.settings import ServerSettings
-    from callboard.servers.board.app import Board, Form
+    from callboard.servers.board.app import Board
     from callboard.servers.gateway.hosted_tools import HostedTools
 
 _MAX_TEXT: Final = 2000

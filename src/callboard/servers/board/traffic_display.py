@@ -15,14 +15,6 @@ from callboard.servers.gateway.traffic_values import RequestRow, TrafficSource
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
 
-_MAX_VALUE: Final = 500
-"""Characters of a value that a browser sends."""
-
-
-def read_value(value: str | None) -> str:
-    """A value that a browser sent, cut."""
-    return (value or "")[:_MAX_VALUE]
-
 
 def traffic_of(board: Board) -> TrafficSource:
     """Where the board gets the traffic from. Raises HTTPException where there is none."""
