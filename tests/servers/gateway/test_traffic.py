@@ -4,10 +4,62 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from callboard.servers.gateway.traffic import Traffic
+from callboard.servers.gateway.traffic_values import RepeatOrder
 from callboard.testing import FakeBackend
 
 SECRET = "sk-of-the-settings-0123456789"
+BODIES = {
+    "chat": {"messages": [{"role": "user", "content": "?"}]},
+    "responses": {"input": "?"},
+    "messages": {"messages": [{"role": "user", "content": "?"}], "max_tokens": 9},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "?"}]}]},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("front", BODIES)
+def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stream):
+    """What a client of Gemini says in its URL is not kept."""
+
+    async def scenario():
+        async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, extend=logged) as served:
+            await served.post(front, {"model": "m", "stream": stream, **BODIES[front]})
+            [entry] = served.request_log.newest()
+            traffic = Traffic(served.gateway, served.request_log)
+            repeated = await traffic.repeat(entry.identifier, RepeatOrder())
+            while (view := await traffic.view(repeated)).row.is_open:  # noqa: ASYNC110 - it says no more than that
+                await asyncio.sleep(0)
+            return view
+
+    view = asyncio.run(scenario())
+    assert (view.row.end, view.row.status) == ("stop", 200)
+    assert '"No.' in view.answer
+
+
+def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(serving, logged):
+    nested = []
+    for _ in range(450):
+        nested = [nested]
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": nested}}}}
+    body = {"tools": [{"type": "function", "function": function}], **BODIES["chat"]}
+
+    async def view_below(frames, traffic, identifier):
+        if frames:
+            return await view_below(frames - 1, traffic, identifier)
+        return await traffic.view(identifier)
+
+    async def scenario():
+        async with FakeBackend(["Yes."]) as backend, serving(backend, extend=logged) as served:
+            await served.post("chat", {"model": "m", **body})
+            [entry] = served.request_log.newest()
+            return await view_below(500, Traffic(served.gateway, served.request_log), entry.identifier)
+
+    view = asyncio.run(scenario())
+    assert view.body == view.replies[0].sent == "(nested too deep to be shown)"
+    assert "Yes." in view.answer
 
 
 def test_a_test_of_a_reply_holds_no_secret_of_the_settings(serving, logged, behind):

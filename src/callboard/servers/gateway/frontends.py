@@ -242,7 +242,7 @@ def _encode_plainly(
 def _frame_gemini(body: Mapping[str, Any]) -> Framer:
     from callboard.wires.gemini import ArrayEncoder  # noqa: PLC0415 - loaded when it is first asked for
 
-    return SSEEncoder() if body[ALT] == SSE else ArrayEncoder()
+    return SSEEncoder() if body.get(ALT) == SSE else ArrayEncoder()
 
 
 @cache
@@ -278,7 +278,7 @@ def frontends() -> Mapping[str, Frontend]:
             # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
             lambda _: b"\n",
             _set_google_status,
-            lambda body: _event_stream(body) if body[ALT] == SSE else "application/json",
+            lambda body: _event_stream(body) if body.get(ALT) == SSE else "application/json",
             framer=_frame_gemini,
         ),
     )

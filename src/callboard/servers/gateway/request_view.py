@@ -34,6 +34,7 @@ MAX_EVENTS: Final = 2000
 _MAX_NOTE: Final = 500
 _HIDDEN: Final = "(a secret of the gateway's settings comes in pieces here, so these bytes are not shown)"
 _UNMASKED: Final = "(the request declares more credentials than can be masked, so this is not shown)"
+_TOO_DEEP: Final = "(nested too deep to be shown)"
 _MAX_LABELS: Final = 50
 _MAX_TOOL: Final = 200
 """Characters of a tool's name."""
@@ -195,7 +196,9 @@ def _format_body(data: bytes, mask: Mask) -> str:
     """A request's body, without credentials of its tools. One that was kept in part is not shown: they may be in it."""
     try:
         body = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+    except RecursionError:
+        return _TOO_DEEP
+    except (msgspec.MsgspecError, UnicodeError):
         return f"({len(data)} bytes that are no whole JSON)" if data else ""
     return _format_json(body, mask)
 
@@ -204,7 +207,7 @@ def _format_json(body: Any, mask: Mask) -> str:
     try:
         return _cut(mask(msgspec.json.format(msgspec.json.encode(_without_credentials(body))).decode()))
     except RecursionError:
-        return "(nested too deep to be shown)"
+        return _TOO_DEEP
 
 
 def _without_credentials(body: Any) -> Any:
