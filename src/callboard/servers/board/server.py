@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import closing
-from socket import socket
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +19,7 @@ from callboard.servers.board.app import PREFIX, Board, BoardParts, board_applica
 from callboard.servers.board.guard import host_name
 from callboard.servers.board.login import Login
 from callboard.servers.listening import is_loopback, listen, report_failure
+from callboard.servers.orderly_server import OrderlyServer
 from callboard.telemetry.logs import configure_logs
 from callboard.telemetry.settings import LogFormat
 
@@ -78,7 +78,7 @@ def serve_board(
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             )
             await board.open()  # what is wrong with the database is told at once
-            server = _Server(config, lambda: ready(f"{address}{PREFIX}/", login_link(login, address)))
+            server = OrderlyServer(config, lambda: ready(f"{address}{PREFIX}/", login_link(login, address)))
             await server.serve(sockets=[listening])
 
     asyncio.run(run())
@@ -123,18 +123,3 @@ def local_url(host: str, port: int) -> str:
 def login_link(login: Login, address: str) -> str:
     """A link that logs in once, on the board below an address."""
     return f"{address}{PREFIX}/login?token={quote(login.make_link_token())}"
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    def handle_exit(self, sig: int, frame: object) -> None:
-        super().handle_exit(sig, None)
-        self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._ready()

@@ -11,7 +11,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
 import ssl
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.listening import BACKLOG, is_loopback, listen, report_failure
+from callboard.servers.orderly_server import OrderlyServer
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.telemetry.logs import configure_logs
 
@@ -129,7 +129,7 @@ def serve(
                 if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
                     sys.exit(STARTUP_FAILURE)
         else:
-            _Server(config, partial(ready, url)).run(sockets=[listening])
+            OrderlyServer(config, partial(ready, url)).run(sockets=[listening])
 
 
 def settings_per_worker(settings: GatewaySettings, workers: int) -> GatewaySettings:
@@ -231,23 +231,6 @@ def _end_with_supervisor() -> None:
     if (supervisor := multiprocessing.parent_process()) is not None:
         supervisor.join()
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        with super().capture_signals():
-            yield
-            self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._ready()
 
 
 def _check_certificate(address: Address) -> None:

@@ -20,6 +20,7 @@ from callboard.errors import CallerError
 from callboard.servers.gateway.auth import digest, read_token
 from callboard.servers.listening import is_loopback, listen
 from callboard.servers.mcp.server import ToolServer
+from callboard.servers.orderly_server import OrderlyServer
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1000
@@ -70,15 +71,9 @@ async def serve_http(
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{listening.getsockname()[1]}{PATH}")
         try:
-            await _Server(config).serve(sockets=[listening])
+            await OrderlyServer(config).serve(sockets=[listening])
         finally:
             await server.aclose()
-
-
-class _Server(uvicorn.Server):
-    def handle_exit(self, sig: int, frame: object) -> None:
-        super().handle_exit(sig, None)
-        self._captured_signals.clear()  # uvicorn would raise them again, and an orderly end is a success
 
 
 class _KeyCheck:
