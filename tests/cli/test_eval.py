@@ -9,6 +9,7 @@ import socket
 import tomllib
 
 import pytest
+from tests.cli.durable import make, make_ended
 from typer.testing import CliRunner
 
 from callboard.agent.conversation import conversations_directory
@@ -424,6 +425,11 @@ def test_a_job_becomes_a_task(invoke, tmp_path):
             log.add(event)
     task = json.loads(invoke("eval", "add", job.id).stdout)
     assert task["steps"][0]["expected"] == [{"name": "write", "arguments": {"path": ["a"]}}]
+
+
+def test_a_durable_job_becomes_a_task(invoke):
+    task = json.loads(invoke("eval", "add", make(make_ended).id, "--turn", "1").stdout)
+    assert task["steps"][0]["expected"] == [{"name": "deploy", "arguments": {"to": ["prod"]}}]
 
 
 def test_a_source_that_is_nowhere_is_named(invoke):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from callboard.errors import CallerError
 from callboard.text.display import escape
 
 if TYPE_CHECKING:
+    from callboard.core import Canister
     from callboard.evaluation.recorded_task import Recording
     from callboard.evaluation.task import Task
 
@@ -104,17 +106,26 @@ def read_recording(source: str, wire: str) -> Recording:
         return decode_recording(path.read_bytes(), wire=wire, path=source)
     if path.name == source and (conversations_directory() / source).is_dir():
         return Recording(tuple(Conversation.resume(source).canisters))
-    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415  # for jobs only
+    return Recording(tuple(_read_job(source)))
+
+
+def _read_job(name: str) -> Sequence[Canister]:
+    """The conversation of a job. Raises CallerError."""
+    from callboard.cli.durable_store import find_job, read_jobs  # noqa: PLC0415  # for jobs only
+    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415
     from callboard.coding.jobs.replay_conversation import replay_conversation  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.jobs.entries import read_conversation  # noqa: PLC0415
+    from callboard.jobs.job import DurableJob  # noqa: PLC0415
 
-    store = JobStore()
     try:
-        job = store.load(source)
+        job = find_job(name)
     except CallerError as error:
         hint = "name a file, a conversation, or a job of `callboard jobs list`"
-        raise CallerError(f"nothing was recorded under this name ({error.message})", path=source, hint=hint) from None
-    return Recording(tuple(replay_conversation(replay_steps(store.folder(job.id)))))
+        raise CallerError(f"nothing was recorded under this name ({error.message})", path=name, hint=hint) from None
+    if isinstance(job, DurableJob):
+        return read_conversation([entry.item for entry in read_jobs(lambda store: store.read_entries(job.id))])
+    return replay_conversation(replay_steps(JobStore().folder(job.id)))
 
 
 def _describe(task: Task) -> str:

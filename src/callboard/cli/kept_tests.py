@@ -20,7 +20,11 @@ VECTORS: Final = "vectors.jsonl"
 
 
 def keep_reply(reply: KeptReply) -> KeptTest:
-    """Make a test of a reply of the gateway, or of what a job's conversation ends with. Raises CallerError where it cannot be one, or is one already."""
+    """Make a test of a reply of the gateway, or of what a job's conversation ends with.
+
+    Raises:
+        CallerError: It cannot be one, or is one already.
+    """
     import msgspec  # noqa: PLC0415  # not for --help
 
     from callboard.evaluation.recorded_task import Recording, make_task  # noqa: PLC0415
