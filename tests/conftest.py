@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.postgresql", "tests.telemetry_recorder"]
+pytest_plugins = ["tests.calc_project", "tests.postgresql", "tests.telemetry_recorder"]
 
 # Where the tests run in the background the shell has ctrl-C ignored, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

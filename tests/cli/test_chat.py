@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.calc_project import CODE
 
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
@@ -32,7 +33,6 @@ from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
 COMMAND = (sys.executable, "-c", "import typer; from callboard.cli.chat import chat; typer.run(chat)")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
-CODE = "def add(a, b):\n    return a - b\n"
 EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
 
 
@@ -44,14 +44,6 @@ def call(name, arguments, said=""):
         InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
         ReplyEnded("invocations"),
     ]
-
-
-@pytest.fixture
-def place(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "calc.py").write_text(CODE)
-    return folder
 
 
 def own_terminal():

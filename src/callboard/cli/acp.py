@@ -75,11 +75,7 @@ class EditorChats:
             return None
         collector = _Collector()
         await run_command(chat, *command, collector)
-        text = "\n".join(collector.lines)[:_MAX_ANSWER]
-        fence = "```"
-        while fence in text:
-            fence += "`"
-        return f"{fence}\n{text}\n{fence}\n"
+        return "\n".join(collector.lines)[:_MAX_ANSWER]
 
 
 def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandbox: bool) -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from callboard.cli.line_editor import read_line
-from callboard.coding.chat.dry_run import ChangedFile, diff_of
-from callboard.coding.chat.saved_approvals import FILE, SavedApprovals, pattern_of
-from callboard.core import InvocationCanister, Verdict
+from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover
+from callboard.coding.chat.dry_run import diff_of
+from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
 from callboard.text.display import make_visible
-from callboard.tools import Rule
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
 """Asks a question, and gives the answer; None where nobody is here."""
@@ -25,7 +24,12 @@ MAX_LINES: Final = 120
 """Lines of a diff that are shown before the person asks for all of it."""
 MAX_WIDTH: Final = 400
 
-_ANSWERS: Final = {"y": "y", "yes": "y", "s": "s", "session": "s", "g": "g", "good": "g", "a": "a", "all": "a"}
+_ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
+    **dict.fromkeys(("y", "yes"), "once"),
+    **dict.fromkeys(("s", "session"), "session"),
+    **dict.fromkeys(("g", "good"), "good"),
+    **dict.fromkeys(("a", "all"), "all"),
+}
 """The answers. Anything else is a no: "yesterday" is not "yes"."""
 
 _COLORS: Final = (("+++", "1"), ("---", "1"), ("@@", "36"), ("+", "32"), ("-", "31"))
@@ -35,58 +39,34 @@ class HasTell(Protocol):
     def tell(self, line: str, color: str = "") -> None: ...
 
 
-class Approvals:
-    """Asks, and remembers what was allowed, as `rules`. `ask` reads a line of standard input by default."""
+class Approvals(ChatApprover):
+    """Asks at the terminal. `ask` reads a line of standard input by default."""
 
     def __init__(self, project: Path, data: Path, display: HasTell, ask: Ask | None = None) -> None:
-        self._saved = SavedApprovals(project, data / FILE)
+        super().__init__(SavedApprovals(project, data / FILE))
         self._display = display
-        self._ask = ask or self._from_standard_input
+        self._read_answer = ask or self._from_standard_input
 
-    @property
-    def rules(self) -> list[Rule]:
-        return self._saved.rules
-
-    async def __call__(
-        self,
-        invocation: InvocationCanister,
-        why: str,
-        *,
-        changes: Sequence[ChangedFile] = (),
-        pattern: str | None = None,
-    ) -> Verdict:
-        """The answer.
-
-        Args:
-            invocation: The call.
-            why: Why it is asked about.
-            changes: What an edit would do; it is shown in place of the arguments.
-            pattern: What "session" and "good" will allow, by default this call and similar ones. If it is empty, they
-                are not offered.
-        """
-        diff = diff_of(changes)
-        reason = make_visible(why)
-        self._display.tell(reason if diff else f"{reason}: {json.dumps(invocation.arguments)}", "33")
+    async def ask(self, question: CallQuestion) -> ChatAnswer:
+        """Shows the call, of an edit what it would do in place of the arguments, and reads the answer."""
+        diff = diff_of(question.changes)
+        why = make_visible(question.why)
+        self._display.tell(why if diff else f"{why}: {json.dumps(question.invocation.arguments)}", "33")
         more = bool(diff) and show_diff(self._display, diff)
-        if pattern is None:
-            pattern = pattern_of(invocation.name, invocation.arguments or {})
-        and_later = f", [s]ession or [g]ood: {make_visible(pattern)} from now on" if pattern else ""
-        question = f"run it? [y]es, [n]o{and_later}"
-        answer = await self._answer(f"{question}, [a]ll of the diff" if more else question)
-        if more and answer == "a":
+        and_later = f", [s]ession or [g]ood: {make_visible(question.pattern)} from now on" if question.pattern else ""
+        text = f"run it? [y]es, [n]o{and_later}"
+        answer = await self._answer(f"{text}, [a]ll of the diff" if more else text)
+        if more and answer == "all":
             show_diff(self._display, diff, whole=True)
-            answer = await self._answer(question)
-        if pattern and answer in {"s", "g"}:
-            self._saved.allow(pattern, for_good=answer == "g")
-            return "allow"
-        return "allow" if answer == "y" else "deny"
+            answer = await self._answer(text)
+        return "reject" if answer == "all" else answer
 
-    async def _answer(self, question: str) -> str:
-        answer = await self._ask(question)
+    async def _answer(self, question: str) -> ChatAnswer | Literal["all"]:
+        answer = await self._read_answer(question)
         if answer is None:
             self._display.tell("nobody is here to ask: denied")
-            return ""
-        return _ANSWERS.get(answer.strip().lower(), "")
+            return "reject"
+        return _ANSWERS.get(answer.strip().lower(), "reject")
 
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from tests.calc_project import CODE, EDIT, READ
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import diff_of
 from callboard.coding.chat.session import open_chat
 from callboard.coding.jobs.job import Checkpoint, JobOutput
-from callboard.coding.jobs.log import Notice, PromptSent, replay_steps
+from callboard.coding.jobs.log import Notice, PromptSent, RoundMeasured, replay_steps
 from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.coding.jobs.store import JobStore
 from callboard.coding.undo import undo_chat, undo_job
@@ -38,11 +39,8 @@ from callboard.sandbox import Outcome
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Rule
 
-CODE = "def add(a, b):\n    return a - b\n"
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
 BACK = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
 NEW = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
-READ = Call("file", {"action": "read", "path": "calc.py"})
 
 
 class Person:
@@ -56,14 +54,6 @@ class Person:
     async def __call__(self, invocation, why, *, changes=(), pattern=""):
         self.asked.append((invocation.name, diff_of(changes), pattern))
         return self._verdicts.pop(0) if self._verdicts else "allow"
-
-
-@pytest.fixture
-def place(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "calc.py").write_text(CODE)
-    return folder
 
 
 @pytest.fixture
@@ -519,6 +509,24 @@ def test_usage_and_cost_are_sums(chatting):
     chat = asyncio.run(scenario())
     assert (chat.usage, chat.rounds, chat.cost) == (Usage(input=30, output=5, cached=4), 2, 40.0)
     assert chat.job.usage == {"input": 30, "output": 5, "cached": 4, "reasoning": 0}
+
+
+def test_another_model_has_its_own_price(jobs, chatting):
+    dear = {"prices": {"input": 2_000_000.0, "output": 0.0}}
+    cheap = {"prices": {"input": 1_000_000.0, "output": 0.0}}
+    first, second = [ScriptedModel([["Hi.", Usage(input=10)]], profile=each) for each in (cheap, dear)]
+
+    async def scenario():
+        async with chatting(first) as chat:
+            await chat.turn("one")
+            chat.use_model(second)
+            await chat.turn("two")
+            return chat
+
+    chat = asyncio.run(scenario())
+    steps = [*replay_steps(jobs.folder(chat.job.id))]
+    assert [each.cost for each in steps if isinstance(each, RoundMeasured)] == [10.0, 20.0]
+    assert (chat.cost, chat.model) == (30.0, second)
 
 
 def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):

@@ -19,11 +19,7 @@ from callboard.servers.acp.chats import PreparedChat
 from callboard.servers.acp.serve import ClientConnection
 from callboard.servers.acp.transport import LineTransport
 from callboard.servers.stdio import open_reader, open_writer
-from callboard.testing import Call, ScriptedModel
-
-CODE = "def add(a, b):\n    return a - b\n"
-EDIT = Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"})
-READ = Call("file", {"action": "read", "path": "calc.py"})
+from callboard.testing import ScriptedModel
 
 
 class Model(ScriptedModel):
@@ -92,14 +88,6 @@ class Editor:
     @property
     def text(self):
         return "".join([each.content.text for each in self.of("agent_message_chunk")])
-
-
-@pytest.fixture
-def place(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "calc.py").write_text(CODE)
-    return folder
 
 
 @pytest.fixture

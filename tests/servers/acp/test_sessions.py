@@ -9,7 +9,8 @@ import pytest
 from acp import RequestError, text_block
 from acp.helpers import image_block, resource_block, resource_link_block
 from acp.schema import EnvVariable, McpServerStdio, TextResourceContents
-from tests.servers.acp.conftest import CODE, EDIT, READ, Editor, Model
+from tests.calc_project import CODE, EDIT, READ
+from tests.servers.acp.conftest import Editor, Model
 
 from callboard.cli.chat_commands import COMMANDS
 from callboard.core import PictureContent, ReplyEnded, ReplyFailed, TextPiece, UserCanister
@@ -219,7 +220,10 @@ def test_modes_commands_and_models(place, connected):
             assert editor.of("current_mode_update")[-1].current_mode_id == "full"
             with pytest.raises(RequestError, match="there are one, two"):
                 await agent.set_config_option(config_id="model", session_id=session, value="three")
+            for each in ("two", "one"):
+                await agent.set_config_option(config_id="model", session_id=session, value=each)
             changed = await agent.set_config_option(config_id="model", session_id=session, value="two")
+            assert room.chats.prepared == [*models.values()]  # each was opened once
             assert [each.current_value for each in changed.config_options] == ["full", "two"]
             await agent.prompt(session_id=session, prompt=[text_block("mend add")])
             assert editor.questions == []
@@ -237,6 +241,47 @@ def test_modes_commands_and_models(place, connected):
     assert "taken back: calc.py" in text
     assert "access: read-only" in text
     assert all(each.closed for each in models.values())
+
+
+def test_a_prompt_of_pictures_alone_is_a_turn(place, connected):
+    async def scenario():
+        async with connected(["A cat."]) as room:
+            session = (await room.agent.new_session(cwd=str(place))).session_id
+            await room.agent.prompt(session_id=session, prompt=[image_block(PICTURE, "image/png")])
+            assert room.editor.of("session_info_update")[0].title == "(pictures)"
+        async with connected([]) as room:
+            return (await room.agent.list_sessions()).sessions
+
+    assert [each.title for each in asyncio.run(scenario())] == ["(pictures)"]
+
+
+def test_what_was_told_while_a_session_was_loaded_is_told_once(place, connected):
+    broken = McpServerStdio(name="broken", command=sys.executable, args=["-c", ""], env=[])
+
+    async def scenario():
+        async with connected(["Hello."]) as room:
+            session = (await room.agent.new_session(cwd=str(place))).session_id
+            await room.agent.prompt(session_id=session, prompt=[text_block("hi")])
+            await room.agent.close_session(session_id=session)
+            await room.agent.load_session(cwd=str(place), session_id=session, mcp_servers=[broken])
+            return room.editor.text
+
+    assert asyncio.run(scenario()).count("broken has no tools") == 1
+
+
+def test_no_more_sessions_are_open_than_there_may_be(place, connected, monkeypatch):
+    monkeypatch.setattr("callboard.servers.acp.agent.MAX_SESSIONS", 2)
+
+    async def scenario():
+        async with connected([]) as room:
+            opening = [room.agent.new_session(cwd=str(place)) for _ in range(4)]
+            opened = await asyncio.gather(*opening, return_exceptions=True)
+            refused = [each for each in opened if isinstance(each, RequestError)]
+            assert [str(each) for each in refused] == ["2 sessions are open; close one with session/close"] * 2
+            await room.agent.close_session(session_id=next(each for each in opened if each not in refused).session_id)
+            await room.agent.new_session(cwd=str(place))
+
+    asyncio.run(scenario())
 
 
 def test_what_a_prompt_may_hold(place, connected):

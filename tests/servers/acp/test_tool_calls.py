@@ -50,7 +50,8 @@ def test_kinds(action, kind):
         ("file", {"action": "read", "path": "a.py"}, "file read `a.py`"),
         ("bash", {"command": "echo `date`\n\x1b[2J"}, "bash `` echo `date` [2J ``"),
         ("think", {"depth": 3}, "think"),
-        ("a\nb", None, "a b"),
+        ("a\nb", None, "`a b`"),
+        ("![x](//evil.example)", {"action": "[y](//evil.example)"}, "`![x](//evil.example)` `[y](//evil.example)`"),
     ],
 )
 def test_a_title_is_one_line(name, arguments, title):

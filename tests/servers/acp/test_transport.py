@@ -65,6 +65,12 @@ def test_what_is_no_message_is_answered_and_the_next_one_read(receive, line, cod
     assert [(each["id"], each["error"]["code"]) for each in errors] == [(identifier, code)]
 
 
+@pytest.mark.parametrize("error", ["no", ["no"], 7, None])
+def test_an_answer_with_an_error_that_is_none_is_an_error_of_nothing(receive, error):
+    line = json.dumps({"id": 1, "error": error}).encode()
+    assert receive(line + b'\n{"id": 2}\n') == ([{"id": 1, "error": {}}, {"id": 2}], [])
+
+
 def test_a_message_that_is_too_long_is_refused_and_the_next_one_read(receive):
     messages, errors = receive(b'{"a": "' + b"x" * 10_000 + b'"}\n{"id": 1}\n', max_message=1000)
     assert messages == [{"id": 1}]

@@ -104,6 +104,18 @@ def test_a_change_is_shown_with_the_call_that_made_it():
     assert [each.type for each in end.content] == ["content"]
 
 
+def test_a_change_of_a_call_that_was_cut_is_not_the_next_ones():
+    encoder = UpdateEncoder(Path("/project"), lambda name, arguments: name)
+    for step in (START, END, RUN):
+        encoder.feed(step)
+    encoder.add_change(ChangedFile("a", b"1\n", b"2\n"))
+    encoder.finish()
+    for step in (START, END, RUN):
+        encoder.feed(step)
+    (end,) = encoder.feed(RESULT)
+    assert [each.type for each in end.content] == ["content"]
+
+
 def test_how_full_the_context_is():
     assert encode(Usage(input=10, output=5))[0] == []
     ((usage,), _) = encode(Usage(input=10, output=5), context_tokens=100)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.permissions import DEFAULT, JobPolicy
 from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
+from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
 from callboard.coding.chat.saved_approvals import pattern_of
 from callboard.coding.tools import single_action
@@ -27,26 +28,6 @@ FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
 _ASK: Final = Rule("*", "ask")
 _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
 """A name in which nothing is a pattern."""
-
-
-class ChatApprover(Protocol):
-    """Asks a person whether a call may run; `rules` are what the person allowed before.
-
-    `changes` are what an edit would do; `pattern` is what an answer for the session or for good allows, "" where such an
-    answer is not offered.
-    """
-
-    @property
-    def rules(self) -> list[Rule]: ...
-
-    async def __call__(
-        self,
-        invocation: InvocationCanister,
-        why: str,
-        *,
-        changes: Sequence[ChangedFile] = (),
-        pattern: str | None = None,
-    ) -> Verdict: ...
 
 
 class ApprovalPolicy(JobPolicy):
@@ -121,9 +102,8 @@ class ApprovalPolicy(JobPolicy):
 
     async def _ask(self, invocation: InvocationCanister, why: str, changes: Sequence[ChangedFile]) -> Verdict:
         invoker = self._invokers[invocation.name]
-        pattern = _pattern(invoker, invocation)
-        if not self.action_of(invoker, invocation.arguments):
-            pattern = _foreign_pattern(invoker)
+        is_ours = bool(self.action_of(invoker, invocation.arguments))
+        pattern = _pattern(invoker, invocation) if is_ours else _foreign_pattern(invoker)
         if self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return "allow"

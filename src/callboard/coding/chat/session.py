@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from callboard.agent.run import Run, RunResult
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
-from callboard.coding.chat.approval_policy import ChatApprover
+from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.checkpoints import Checkpoints, restored_note
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.chat.mcp_servers import connect_servers
@@ -40,6 +40,9 @@ from callboard.modes import get_plan
 from callboard.profiles import describe_spent
 from callboard.programs import exclude_repository
 from callboard.tools import Ensemble
+
+PICTURES_ALONE: Final = "(pictures)"
+"""The description of a chat that began with no words."""
 
 
 class ChatSession:
@@ -101,7 +104,7 @@ class ChatSession:
         budget = self._remaining_budget()
         self._label = prompt[:100]
         self._emit(PromptSent(prompt, tuple(pictures)))
-        self._update(state="running", reason="", description=self.job.description or prompt)
+        self._update(state="running", reason="", description=self.job.description or prompt.strip() or PICTURES_ALONE)
         notes, self._notes = self._notes, []
         notice = self.workspace.notice
         content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
@@ -150,6 +153,7 @@ class ChatSession:
 
     def use_model(self, model: Model) -> None:
         """From the next turn on, another model answers. Who gave it closes it."""
+        self.model = model
         self._turn_agent.use_model(model)
         self._update(model=model.name)
 

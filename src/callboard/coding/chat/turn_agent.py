@@ -11,7 +11,8 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.agents.prompts import instructions
-from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, ChatApprover
+from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy
+from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.mcp_servers import without_names_of_ours
 from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.workspace import Workspace
@@ -87,9 +88,7 @@ class TurnAgent:
         with suppress(OSError):
             text = self._workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
         ensembles = self._ensembles(access)
-        policy = self._policy(ensembles, access)
-
-        self._last_policy = policy
+        policy = self._last_policy = self._policy(ensembles, access)
 
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
@@ -124,8 +123,9 @@ class TurnAgent:
 
     def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
         """The own name of what a call does, such as `read_file`; "" for a tool that is not ours."""
-        policy = self._last_policy or self._policy(self._ensembles("full"), "full")
-        return policy.action_of(name, arguments)
+        if self._last_policy is None:
+            self._last_policy = self._policy(self._ensembles("full"), "full")
+        return self._last_policy.action_of(name, arguments)
 
     def _ensembles(self, access: Access) -> list[Ensemble]:
         names = _FEW if self._single else _ALL

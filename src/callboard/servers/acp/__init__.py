@@ -1,1 +1,1 @@
-"""The chat of the coding agent for editors: the Agent Client Protocol. Its package (extra `acp`) comes with each module."""
+"""The chat of the coding agent for editors, by the Agent Client Protocol. Its modules need the extra `acp`."""

@@ -150,8 +150,9 @@ class AcpAgent:
         return ResumeSessionResponse(modes=mode_state(session.chat.access), config_options=self._options(session))
 
     async def _list(self, request: ListSessionsRequest) -> ListSessionsResponse:
-        directory = None if request.cwd is None else str(self._check_directory(request.cwd))
-        chats = [each for each in self._chats.jobs.all() if self._is_listed(each, directory)]
+        directory = None if request.cwd is None else self._check_directory(request.cwd)
+        jobs = await asyncio.to_thread(self._chats.jobs.all)  # a file each
+        chats = [each for each in jobs if self._is_listed(each, directory)]
         if request.cursor:
             chats = [each for each in chats if each.id < request.cursor]
         page, further = chats[:_PAGE], chats[_PAGE:]
@@ -190,13 +191,13 @@ class AcpAgent:
 
     async def _set_option(self, request: SetSessionConfigOptionSelectRequest) -> SetSessionConfigOptionResponse:
         session = self._find(request.session_id)
-        match request.config_id:
-            case "mode":
-                session.set_access(request.value)
-            case "model":
-                await session.set_model(request.value)
-            case other:
-                raise CallerError(f"no option {other!r}", path="configId", hint=f"there are {MODE} and {MODEL}")
+        if request.config_id == MODE:
+            session.set_access(request.value)
+        elif request.config_id == MODEL:
+            await session.set_model(request.value)
+        else:
+            hint = f"there are {MODE} and {MODEL}"
+            raise CallerError(f"no option {collapse(request.config_id)!r}", path="configId", hint=hint)
         return SetSessionConfigOptionResponse(config_options=self._options(session))
 
     # Helpers
@@ -217,6 +218,11 @@ class AcpAgent:
             raise CallerError(f"{text!r} is not beneath {self._root}", path="cwd", hint=hint)
         return directory
 
+    def _check_room(self) -> None:
+        """Raises CallerError. Nothing is awaited between this and the new session: a client may open many at once."""
+        if len(self._opened) >= MAX_SESSIONS:
+            raise CallerError(f"{MAX_SESSIONS} sessions are open", hint="close one with session/close")
+
     def _find(self, identifier: str) -> ClientSession:
         session = self._sessions.get(identifier)
         if session is None:
@@ -224,10 +230,12 @@ class AcpAgent:
             raise CallerError(f"no session {collapse(identifier)!r} is open", path="sessionId", hint=hint)
         return session
 
-    def _is_listed(self, job: Job, directory: str | None) -> bool:
-        is_here = job.directory == directory if directory is not None else self._root is None
-        is_beneath = self._root is not None and directory is None and Path(job.directory).is_relative_to(self._root)
-        return job.type == "chat" and bool(job.description) and (is_here or is_beneath)
+    def _is_listed(self, job: Job, directory: Path | None) -> bool:
+        if job.type != "chat" or not job.description:
+            return False
+        if directory is not None:
+            return Path(job.directory) == directory
+        return self._root is None or Path(job.directory).is_relative_to(self._root)
 
     async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> ClientSession:
         directory = self._check_directory(request.cwd, request.additional_directories)
@@ -241,10 +249,9 @@ class AcpAgent:
     async def _open(
         self, directory: Path, servers: Sequence[ClientServer] | None, earlier: Job | None = None
     ) -> ClientSession:
-        if len(self._opened) >= MAX_SESSIONS:
-            raise CallerError(f"{MAX_SESSIONS} sessions are open", hint="close one with session/close")
         prepared = await self._chats.prepare(directory, earlier=earlier)
         try:
+            self._check_room()
             described = describe_servers(servers or (), prepared.request.settings)
             session = ClientSession(self._chats, prepared, self._send, self._ask, servers=described, earlier=earlier)
         except BaseException:

@@ -35,9 +35,9 @@ class Chats(Protocol):
         ...
 
     async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
-        """A chat in a directory, or one that goes on; with `model` in place of that of the settings. The caller closes the model.
+        """A chat in a directory, or one that goes on; with `model` in place of that of the settings.
 
-        Raises CallboardError.
+        The caller closes the model. Raises CallboardError.
         """
         ...
 

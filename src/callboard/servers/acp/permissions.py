@@ -5,7 +5,7 @@ Law: only an answer that was offered for this very call lets it run; all of the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,13 +13,13 @@ from acp.helpers import update_tool_call
 from acp.schema import (
     AllowedOutcome,
     PermissionOption,
+    PermissionOptionKind,
     RequestPermissionResponse,
     ToolCallUpdate,
 )
 
-from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
-from callboard.core import InvocationCanister, Verdict
+from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover
+from callboard.coding.chat.saved_approvals import SavedApprovals
 from callboard.servers.acp.tool_calls import (
     describe_call,
     describe_changes,
@@ -31,17 +31,20 @@ from callboard.servers.acp.tool_calls import (
 )
 from callboard.servers.acp.updates import Update, UpdateEncoder
 from callboard.text.display import make_visible
-from callboard.tools import Rule
 
 Ask: TypeAlias = Callable[[ToolCallUpdate, list[PermissionOption]], Awaitable[RequestPermissionResponse]]
 
-ONCE: Final = PermissionOption(option_id="once", name="Allow once", kind="allow_once")
-REJECT: Final = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
-_LATER: Final = (("session", "Allow {} in this session"), ("good", "Always allow {} in this project"))
+_OPTIONS: Final[Mapping[ChatAnswer, tuple[str, PermissionOptionKind]]] = {
+    "once": ("Allow once", "allow_once"),
+    "session": ("Allow {} in this session", "allow_always"),
+    "good": ("Always allow {} in this project", "allow_always"),
+    "reject": ("Reject", "reject_once"),
+}
+"""What is offered: the text with a place for the pattern, and what an editor makes of it."""
 
 
-class ClientApprover:
-    """Asks the client of a session, and remembers what was allowed, as `rules`.
+class ClientApprover(ChatApprover):
+    """Asks the client of a session.
 
     Args:
         saved: What was allowed before.
@@ -59,55 +62,38 @@ class ClientApprover:
         ask: Ask,
         show: Callable[[Update], None],
     ) -> None:
-        self._saved = saved
+        super().__init__(saved)
         self._encoder = encoder
         self._root = root
-        self._ask = ask
+        self._send_question = ask
         self._show = show
 
-    @property
-    def rules(self) -> list[Rule]:
-        return self._saved.rules
-
-    async def __call__(
-        self,
-        invocation: InvocationCanister,
-        why: str,
-        *,
-        changes: Sequence[ChangedFile] = (),
-        pattern: str | None = None,
-    ) -> Verdict:
-        """The answer; parameters as of ChatApprover."""
-        if pattern is None:
-            pattern = pattern_of(invocation.name, invocation.arguments or {})
+    async def ask(self, question: CallQuestion) -> ChatAnswer:
+        """Shows the call in the client, and reads the answer; one that was not offered is a no."""
+        invocation, root = question.invocation, self._root
+        name, arguments = invocation.name, invocation.arguments
         identifier = self._encoder.identifier_of(invocation.identifier)
         call = ToolCallUpdate(
             tool_call_id=identifier,
             status="pending",
-            title=title_of(invocation.name, invocation.arguments),
-            kind=kind_of(self._encoder.action_of(invocation.name, invocation.arguments)),
-            locations=locations_of(self._root, invocation.arguments),
-            raw_input=input_of(invocation.arguments),
+            title=title_of(name, arguments),
+            kind=kind_of(self._encoder.action_of(name, arguments)),
+            locations=locations_of(root, arguments),
+            raw_input=input_of(arguments),
             content=[
-                *(describe_changes(self._root, changes) or describe_call(invocation.arguments, invocation.raw)),
-                *describe_invisible(changes),
+                *(describe_changes(root, question.changes) or describe_call(arguments, invocation.raw)),
+                *describe_invisible(question.changes),
             ],
         )
-        options = [ONCE, *_options_for_later(pattern), REJECT]
-        outcome = (await self._ask(call, options)).outcome
-        answer = outcome.option_id if isinstance(outcome, AllowedOutcome) else REJECT.option_id
-        offered = {each.option_id for each in options}
-        if answer == REJECT.option_id or answer not in offered:
-            return "deny"
-        if answer != ONCE.option_id:
-            self._saved.allow(pattern, for_good=answer == "good")
-        self._show(update_tool_call(identifier, status="in_progress"))
-        return "allow"
-
-
-def _options_for_later(pattern: str) -> list[PermissionOption]:
-    """What else is offered where a pattern says what it would allow."""
-    if not pattern:
-        return []
-    named = make_visible(pattern)
-    return [PermissionOption(option_id=key, name=text.format(named), kind="allow_always") for key, text in _LATER]
+        offered: list[ChatAnswer] = [each for each in _OPTIONS if question.pattern or each in ("once", "reject")]
+        pattern = make_visible(question.pattern)
+        options = [
+            PermissionOption(option_id=key, name=_OPTIONS[key][0].format(pattern), kind=_OPTIONS[key][1])
+            for key in offered
+        ]
+        outcome = (await self._send_question(call, options)).outcome
+        chosen = outcome.option_id if isinstance(outcome, AllowedOutcome) else ""
+        answer: ChatAnswer = next((key for key in offered if key == chosen), "reject")
+        if answer != "reject":
+            self._show(update_tool_call(identifier, status="in_progress"))
+        return answer

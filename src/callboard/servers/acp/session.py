@@ -28,7 +28,7 @@ from acp.schema import (
 from callboard.agent.run import RunResult
 from callboard.coding.agents.job_request import parse_access
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
-from callboard.coding.chat.session import ChatSession, open_chat
+from callboard.coding.chat.session import PICTURES_ALONE, ChatSession, open_chat
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import Step, replay_steps
 from callboard.configuration import DescribedServer
@@ -41,6 +41,7 @@ from callboard.servers.acp.chats import Chats, PreparedChat
 from callboard.servers.acp.options import MODEL, available_commands, config_options
 from callboard.servers.acp.permissions import ClientApprover
 from callboard.servers.acp.prompt import Prompt
+from callboard.servers.acp.tool_calls import fence
 from callboard.servers.acp.updates import Update, UpdateEncoder
 from callboard.text.display import collapse
 
@@ -83,7 +84,8 @@ class ClientSession:
         """The one that answers."""
         self._chats = chats
         self._prepared = prepared
-        self._opened_models: list[PlannedModel] = [prepared.model]
+        self._opened_models: dict[str, PlannedModel] = {self.model: prepared.model}
+        """Those that were chosen once, by their names. They are closed with the session."""
         self._send = send
         self._ask = ask
         self._servers = servers
@@ -139,17 +141,17 @@ class ClientSession:
                 raise
             opened.set_exception(error)
         finally:
-            for each in self._opened_models:
+            for each in self._opened_models.values():
                 await each.aclose()
 
     def replay(self) -> None:
         """Shows the conversation so far. Raises CallerError."""
-        withheld, self._withheld = self._withheld or [], None
+        self._withheld = None  # the log has it too
         self._encoder.replays = True
         for step in replay_steps(self._chats.jobs.folder(self.identifier)):
             self._show_step(step)
         self._encoder.replays = False
-        for update in (*self._encoder.finish(), *withheld):
+        for update in self._encoder.finish():
             self._show(update)
 
     def announce(self) -> None:
@@ -199,13 +201,18 @@ class ClientSession:
         """The model that answers from the next turn on. Raises CallboardError."""
         if name not in self.models:
             raise CallerError(f"no model {name!r} is offered", path=MODEL, hint=f"there are {', '.join(self.models)}")
-        request = self._prepared.request
-        model = (await self._chats.prepare(request.directory, earlier=self._earlier, model=name)).model
-        self._opened_models.append(model)
+        model = self._opened_models.get(name) or await self._open_model(name)
         self.chat.use_model(model)
         self.model = name
         self._encoder.context_tokens = get_plan(model).context_tokens
         self._show_options()
+
+    async def _open_model(self, name: str) -> PlannedModel:
+        directory = self._prepared.request.directory
+        model = (await self._chats.prepare(directory, earlier=self._earlier, model=name)).model
+        if name in self._opened_models or self._closing.is_set():  # meanwhile
+            await model.aclose()
+        return self._opened_models.setdefault(name, model)
 
     # A turn
 
@@ -214,12 +221,12 @@ class ClientSession:
             access = self.chat.access
             answer = None if prompt.pictures else await self._chats.run_command(self.chat, prompt.text.strip())
             if answer is not None:
-                self._show(update_agent_message_text(answer))
+                self._show(update_agent_message_text(f"{fence(answer)}\n"))
                 if self.chat.access != access:
                     self._show_options()
                 return "end_turn"
             if not self.chat.job.description:
-                title = collapse(prompt.text, _MAX_TITLE)
+                title = collapse(prompt.text, _MAX_TITLE) or PICTURES_ALONE
                 self._show(SessionInfoUpdate(session_update="session_info_update", title=title))
             self._last_reply = None
             return self._stop_reason(await self.chat.turn(prompt.text, prompt.pictures))

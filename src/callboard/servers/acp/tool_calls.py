@@ -35,6 +35,7 @@ MAX_DEPTH: Final = 64
 _MAX_TITLE: Final = 200
 _SUBJECTS: Final = ("command", "path", "query", "pattern", "name", "branch", "message")
 """Arguments that say what a call is about, the first that is there."""
+_NAME: Final = re.compile(r"[\w.:/-]+")
 
 _KINDS: Final[Mapping[str, ToolKind]] = {
     **dict.fromkeys(actions_of_groups(("look", "history")), "read"),
@@ -56,8 +57,8 @@ def title_of(name: str, arguments: Mapping[str, Any] | None) -> str:
     values = arguments or {}
     action = values.get("action")
     subject = next((text for key in _SUBJECTS if isinstance(text := values.get(key), str) and text), "")
-    words = collapse(name, 80) + (f" {collapse(action, 40)}" if isinstance(action, str) and action else "")
-    return f"{words} {_code_span(collapse(subject, _MAX_TITLE))}" if subject else words
+    words = [_plain_word(name, 80), _plain_word(action, 40) if isinstance(action, str) else ""]
+    return " ".join([each for each in (*words, subject and _code_span(collapse(subject, _MAX_TITLE))) if each])
 
 
 def locations_of(root: Path, arguments: Mapping[str, Any] | None) -> list[ToolCallLocation]:
@@ -81,11 +82,11 @@ def input_of(arguments: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 def describe_call(arguments: Mapping[str, Any] | None, raw: str) -> list[ToolContent]:
     """All of a call's arguments, to be looked at before it runs; what is invisible in them is spelled out."""
     if arguments is None or not _is_shallow(arguments):
-        return [_block(_fence(make_visible(raw)))]
+        return [_block(fence(make_visible(raw)))]
     command = arguments.get("command")
     if isinstance(command, str) and len(arguments) == 1:
-        return [_block(_fence(make_visible(command)))]
-    return [_block(_fence(make_visible(json.dumps(arguments, ensure_ascii=False, indent=2))))]
+        return [_block(fence(make_visible(command)))]
+    return [_block(fence(make_visible(json.dumps(arguments, ensure_ascii=False, indent=2))))]
 
 
 def describe_changes(root: Path, changes: Iterable[ChangedFile]) -> list[ToolContent]:
@@ -97,7 +98,7 @@ def describe_invisible(changes: Iterable[ChangedFile]) -> list[ToolContent]:
     """The changed lines with what is invisible in them spelled out, where something is: editors draw diffs themselves."""
     diff = diff_of(changes)
     visible = make_visible(diff, keep="\r\n\t")
-    return [] if visible == diff else [_block(_fence(visible))]
+    return [] if visible == diff else [_block(fence(visible))]
 
 
 def describe_result(result: ResultCanister) -> list[ToolContent]:
@@ -108,7 +109,13 @@ def describe_result(result: ResultCanister) -> list[ToolContent]:
         if isinstance(part, PictureContent) and part.data
     ]
     text = result.error.message if result.error else result.text
-    return [*([_block(_fence(truncate(text, MAX_TEXT)))] if text else []), *contents]
+    return [*([_block(fence(truncate(text, MAX_TEXT)))] if text else []), *contents]
+
+
+def fence(text: str) -> str:
+    """A text as a block of code, which it cannot end."""
+    ticks = "`" * max(3, _longest_ticks(text) + 1)
+    return f"{ticks}\n{strip_controls(text)}\n{ticks}"
 
 
 def _describe_change(root: Path, change: ChangedFile) -> ToolContent:
@@ -118,7 +125,7 @@ def _describe_change(root: Path, change: ChangedFile) -> ToolContent:
             return tool_diff_content(str(root / change.path), after or "", before)
     except NotText:
         pass
-    return _block(_fence(diff_of([change])))
+    return _block(fence(diff_of([change])))
 
 
 def _block(text: str) -> ContentToolCallContent:
@@ -136,14 +143,15 @@ def _is_shallow(value: Any) -> bool:
     return False
 
 
+def _plain_word(text: str, longest: int) -> str:
+    """A name as it is; what is none, as code."""
+    word = collapse(text, longest)
+    return word if not word or _NAME.fullmatch(word) else _code_span(word)
+
+
 def _code_span(text: str) -> str:
     ticks = "`" * (_longest_ticks(text) + 1)
     return f"{ticks}{text}{ticks}" if len(ticks) == 1 else f"{ticks} {text} {ticks}"
-
-
-def _fence(text: str) -> str:
-    ticks = "`" * max(3, _longest_ticks(text) + 1)
-    return f"{ticks}\n{strip_controls(text)}\n{ticks}"
 
 
 def _longest_ticks(text: str) -> int:

@@ -1,7 +1,8 @@
 """Lines of JSON-RPC from and to an ACP client.
 
 The package's own transport stops at a message that is no object, and forgets to answer what it cannot read. Laws: every
-request gets an answer; a line costs at most MAX_LINE bytes of memory; what is sent is UTF-8, whatever a model wrote.
+request gets an answer, and no answer ends the connection; of a line that is too long nothing is kept; what is sent is
+UTF-8, whatever a model wrote.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ class LineTransport:
         if "method" in message and not isinstance(message["method"], str):
             self._refuse(_INVALID_REQUEST, "the method of a request is a string", identifier)
             return None
+        if not isinstance(message.get("error", {}), dict):
+            message["error"] = {}  # the package looks into it
         return message
 
     def _refuse(self, code: int, text: str, identifier: int | str | None = None) -> None:

@@ -120,6 +120,7 @@ class UpdateEncoder:
 
     def finish(self, _why: Why = "stop", /) -> list[Update]:
         """The calls that began and will not end."""
+        self._changes.clear()
         open_calls, self._identifiers = self._identifiers, {}
         return [update_tool_call(each, status="failed") for each in open_calls.values()]
 

@@ -68,5 +68,5 @@ class RequestSpans:
 
 
 def _trace_headers(meta: Mapping[str, Any] | None) -> Mapping[str, str]:
-    found = {name: (meta or {}).get(name) for name in ("traceparent", "tracestate")}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+    headers = {name: (meta or {}).get(name) for name in ("traceparent", "tracestate")}
+    return {name: value for name, value in headers.items() if isinstance(value, str)}
