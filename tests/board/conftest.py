@@ -5,6 +5,7 @@ The browser is Debian's chromium, or the one that CALLBOARD_CHROMIUM names. `mak
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -70,7 +71,17 @@ class Program:
             raise
 
 
-class BoardProgram(Program):
+class ServerProgram(Program):
+    """A command that serves a board at `url`."""
+
+    url = ""
+
+    def new_link(self):
+        """Another one, as `callboard board --link` prints it."""
+        return f"{self.url}login?token={Login().make_link_token()}"
+
+
+class BoardProgram(ServerProgram):
     """A board; on its port another one can be started behind it."""
 
     def __init__(self, port=0, *options):
@@ -81,9 +92,17 @@ class BoardProgram(Program):
         self.url, self.first_link = answer["url"], answer["link"]
         self.port = int(self.url.split(":")[2].split("/")[0])
 
-    def new_link(self):
-        """Another one, as `callboard board --link` prints it."""
-        return f"{self.url}login?token={Login().make_link_token()}"
+
+class GatewayProgram(ServerProgram):
+    """A gateway with a board, in front of the backend at a URL."""
+
+    def __init__(self, backend, *options):
+        super().__init__("serve", "--backend", backend, "--port", "0", "--board", *options)
+        while not self.url:
+            line = self.process.stderr.readline()
+            assert line, "the gateway has ended"
+            if match := re.search(r"its board: (http\S+)login\?", line):
+                self.url = match[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,6 +112,7 @@ def state(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(home / "data"))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.delenv("CALLBOARD_DATABASE_URL", raising=False)
         yield
 

@@ -1,34 +1,15 @@
 """The board on a gateway with two workers: one login for both, and a stop that open pages do not delay."""
 
-import re
-
 import pytest
 from playwright.sync_api import expect
-from tests.board.conftest import Program
+from tests.board.conftest import GatewayProgram
 
 from callboard.core import AssistantCanister, UserCanister
 
 
-class GatewayProgram(Program):
-    """A gateway with a board."""
-
-    def __init__(self, *options):
-        super().__init__("serve", "--backend", "http://127.0.0.1:9/v1", "--port", "0", "--board", *options)
-        self.url = self.first_link = ""
-        while not self.url:
-            line = self.process.stderr.readline()
-            assert line, "the gateway has ended"
-            if match := re.search(r"its board: (http\S+)", line):
-                self.first_link = match[1]
-                self.url = self.first_link.partition("login?")[0]
-
-    def new_link(self):
-        return self.first_link
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_gateway_has_the_board(workers, jobs, visit):
-    gateway = GatewayProgram("--workers", workers)
+    gateway = GatewayProgram("http://127.0.0.1:9/v1", "--workers", workers)
     try:
         claim = jobs.begin("Count", [UserCanister("Count")])
         visitor = visit(gateway)

@@ -1,16 +1,14 @@
 """The gateway's requests in a browser: as they come, side by side, read anew, asked again and kept as a test."""
 
 import json
-import re
 import urllib.request
 from contextlib import suppress
 
 import pytest
 from playwright.sync_api import expect
-from tests.board.conftest import Program
+from tests.board.conftest import GatewayProgram
 
 from callboard.evaluation.suites import load_file, recorded_path
-from callboard.servers.board.login import Login
 from callboard.testing import FakeBackend, StatusReply
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
@@ -36,20 +34,8 @@ def answer(body):
     return f"Hello, who is there? {HOSTILE}"
 
 
-class GatewayWithBoard(Program):
-    """A gateway with two workers in front of a fake backend."""
-
-    def __init__(self, backend):
-        super().__init__("serve", "--backend", backend, "--port", "0", "--board", "--workers", "2")
-        self.url = ""
-        while not self.url:
-            line = self.process.stderr.readline()
-            assert line, "the gateway has ended"
-            if match := re.search(r"its board: (http\S+)", line):
-                self.url = match[1].partition("login?")[0]
-
-    def new_link(self):
-        return f"{self.url}login?token={Login().make_link_token()}"
+class AskedGateway(GatewayProgram):
+    """A gateway that a client asks."""
 
     def ask(self, question, model="qwen2.5-coder-7b"):
         body = {"model": model, "messages": [{"role": "user", "content": question}], "tools": TOOLS, "stream": True}
@@ -67,7 +53,7 @@ class GatewayWithBoard(Program):
 def gateway(jobs):
     backend = FakeBackend(answer, models=("qwen2.5-coder-7b", "gpt-5"))
     jobs.portal.call(backend.__aenter__)
-    program = GatewayWithBoard(backend.url)
+    program = AskedGateway(backend.url, "--workers", "2")
     yield program
     program.stop()
     jobs.portal.call(backend.__aexit__, None, None, None)
@@ -117,9 +103,3 @@ def test_ask_again_and_keep_as_a_test(gateway, visit, look):
     look(page)
     [task] = load_file(recorded_path())
     assert task.steps[0].expected[0].name == "weather"
-
-
-def test_the_page_of_tools(gateway, visit, look):
-    page = visit(gateway).open("tools")
-    expect(page.get_by_role("heading", name="MCP servers")).to_be_visible()
-    look(page)

@@ -84,4 +84,4 @@ def test_tools_of_the_gateway():
 
     [ensemble] = asyncio.run(connect())
     assert (ensemble.name, ensemble.state) == ("io", "")
-    assert {tool.may_run for tool in ensemble.tools} == {True, False}
+    assert {tool.state for tool in ensemble.tools} == {"offered", "not permitted"}

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,6 +17,10 @@ from markupsafe import Markup
 from callboard.profiles import format_cost
 from callboard.servers.board.static import ASSETS
 from callboard.text.display import make_visible
+from callboard.text.truncate import truncate
+
+MAX_TEXT: Final = 2000
+"""Characters of what a server or a tool says of itself."""
 
 
 @cache
@@ -38,6 +42,7 @@ def environment() -> Environment:
         duration=format_duration,
         tojson_text=format_json,
         visible=make_visible,
+        cut=cut,
     )
     return made
 
@@ -64,6 +69,11 @@ def format_json(value: Any) -> str:
     """JSON over several lines, to be edited. What is invisible in it is escaped, and so is sent back as it was."""
     text = json.dumps(value or {}, indent=2, ensure_ascii=False)
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in set(text) if make_visible(char) != char})
+
+
+def cut(text: str) -> str:
+    """The beginning of what a server or a tool says of itself; a person decides on it, so nothing of it is invisible."""
+    return make_visible(truncate(text, MAX_TEXT))
 
 
 def format_duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -17,17 +17,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.servers.board.input import Form
-from callboard.text.display import make_visible
-from callboard.text.truncate import truncate
 from callboard.tools.ensemble import Ensemble
 
 if TYPE_CHECKING:
     from callboard.mcp.settings import ServerSettings
     from callboard.servers.board.app import Board
     from callboard.servers.gateway.hosted_tools import HostedTools
-
-_MAX_TEXT: Final = 2000
-"""Characters of a description."""
 
 
 class ToolsPart(msgspec.Struct, frozen=True):
@@ -39,11 +34,11 @@ class ToolsPart(msgspec.Struct, frozen=True):
 
 
 class GatewayTool(msgspec.Struct, frozen=True):
-    """A tool of the gateway's ensembles."""
+    """A tool of the gateway's ensembles: `offered`, or `not permitted`."""
 
     name: str
     description: str
-    may_run: bool
+    state: str
 
 
 class GatewayEnsemble(msgspec.Struct, frozen=True):
@@ -85,14 +80,9 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         if settings is None:
             raise HTTPException(404)
         report = await report_server(settings)
-        return board.render(request, "server.html", report=report, cut=cut)
+        return board.render(request, "server.html", report=report)
 
     return [Route("/tools", show), Route("/tools/{name}/check", board.action(check), methods=["POST"])]
-
-
-def cut(text: str) -> str:
-    """The beginning of what a server says of itself; a person decides on it, so nothing of it is invisible."""
-    return make_visible(truncate(text, _MAX_TEXT))
 
 
 def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
@@ -103,7 +93,11 @@ def describe_hosted(hosted: HostedTools) -> list[GatewayEnsemble]:
             _state(ensemble),
             tuple(
                 [
-                    GatewayTool(invoker.name, cut(invoker.description), invoker.name in hosted.names)
+                    GatewayTool(
+                        invoker.name,
+                        invoker.description,
+                        "offered" if invoker.name in hosted.names else "not permitted",
+                    )
                     for invoker in ensemble.invokers.values()
                 ]
             ),
