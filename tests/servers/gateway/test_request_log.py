@@ -47,9 +47,8 @@ def test_what_is_kept_of_a_request(serving, logged, path, stream):
     assert (entry.front, entry.model, entry.status, entry.is_live) == (path, "gpt-5", 200, False)
     assert entry.client.startswith("Python")
     assert entry.answer.join() == answer.data
-    assert msgspec.json.decode(entry.body.join()).items() >= {}.items()
+    assert body.items() >= msgspec.json.decode(entry.body.join()).items() != {}.items()
     assert [reply.plan.mode.name for reply in entry.replies] == ["native"]
-    assert b"Hello" in entry.replies[0].body.join().replace(b'Hell"', b"Hello")
     assert "".join([e.text for e in read_events(entry.replies[0]) if isinstance(e, TextPiece)]) == (
         "Hello, who is there?"
     )

@@ -15,7 +15,7 @@ from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.configuration import load_gateway_settings
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.spending import ReplyCosts, Spending
+from callboard.servers.gateway.spending import ReplyCosts, Spending, check_budgets
 from callboard.testing import FakeBackend
 
 DOLLAR = Prices(input=1_000_000.0, output=1_000_000.0)
@@ -256,6 +256,7 @@ def test_a_file_has_prices_and_budgets(tmp_path):
         ('[key_budgets]\n"*" = 1', {}, "there are no keys"),
         ("[key_budgets]\nbob = -1", {}, "key_budgets"),
         ("[prices.gpt]\ninput = inf\noutput = 1", {}, "prices"),
+        ("[prices]\ngpt = 5", {}, "prices"),
         ('[keys]\n"*" = "0123456789abcdef"\n[key_budgets]\n"*" = 1', {}, "no key is called"),
         ('[keys]\n"" = "0123456789abcdef"', {"budget_per_day": 1.0}, "no key is called"),
         ("", {"budget_per_day": 1.0}, r"pip install 'callboard\[prices\]'"),
@@ -267,7 +268,20 @@ def test_budgets_that_cannot_be_held_are_refused_at_the_start(tmp_path, monkeypa
         load_gateway_settings(write(tmp_path / "gateway.toml", text), flags, None)
 
 
-def test_a_model_of_this_machine_needs_no_price():
-    settings = GatewaySettings(backends=(BackendSettings(local="x"),), budget_per_day=1.0)
-    spending = Spending(settings, None)
-    assert spending.has_budget("anyone")
+def test_prices_that_are_no_table_are_the_files_mistake(tmp_path):
+    path = tmp_path / "gateway.toml"
+    path.write_text('prices = 5\n[[backends]]\nurl = "http://127.0.0.1:1/v1"\n')
+    with pytest.raises(CallerError, match=r"gateway\.toml:1: prices"):
+        load_gateway_settings(str(path), {}, None)
+
+
+def test_the_prices_of_a_gateways_file_are_above_those_of_its_user(tmp_path):
+    path = write(tmp_path / "gateway.toml", '[prices."gpt"]\ninput = 1\noutput = 2')
+    users = {"gpt": DOLLAR, "qwen": DOLLAR}
+    settings = load_gateway_settings(path, {"prices": users}, None)
+    assert settings.prices == {"gpt": Prices(input=1, output=2), "qwen": DOLLAR}
+
+
+def test_a_budget_of_models_of_this_machine_needs_no_list_of_prices(monkeypatch):
+    monkeypatch.setattr(extras, "_is_installed", lambda module: module != "genai_prices")
+    check_budgets(GatewaySettings(backends=(BackendSettings(local="x"),), budget_per_day=1.0))

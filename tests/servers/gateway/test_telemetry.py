@@ -122,8 +122,7 @@ def test_log_lines_as_json(serving, telemetry):
     assert "ValueError" in lines[-1]["exception"]
 
 
-def test_limits_stay_what_they_are(serving, telemetry):
-    """A request that is refused has a span too."""
+def test_a_request_that_is_refused_has_a_span_too(serving, telemetry):
     told = telemetry()
     answer, _, _ = ask(
         serving, [], {**HELLO, "messages": [{"role": "user", "content": "x" * 5000}]}, limits=GatewayLimits(body=1000)

@@ -51,7 +51,7 @@ def test_no_figure_is_beyond_what_was_seen():
 
 def test_the_order_of_the_rows_means_nothing():
     expected = make_overview(ROWS, BACKENDS, 163.5, ["w"])
-    assert all(make_overview(rows, BACKENDS, 163.5, ["w"]) == expected for rows in permutations(ROWS[:4] + ROWS[4:], 6))
+    assert all(make_overview(rows, BACKENDS, 163.5, ["w"]) == expected for rows in permutations(ROWS))
 
 
 def test_nothing_was_asked():

@@ -29,7 +29,10 @@ _DIGEST = "sha256:"
 def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -> GatewaySettings:
     """The settings of a file ("" for none) with `flags` above it; a flag that is None or empty is not set.
 
-    Raises CallerError with file, line and key.
+    Prices alone are below the file's: they are those of the user's callboard.toml.
+
+    Raises:
+        CallerError: A setting is wrong; the path has file, line and key.
     """
     values: dict[str, Any] = {}
     where: Where = dotted_path
@@ -49,11 +52,10 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
     for name, kind in (("limits", GatewayLimits), ("permissions", Permissions)):
         if name in values:
             values[name] = convert_table(kind, values[name], below(where, name), CallerError)
-    prices = {**flags.get("prices", {}), **values.get("prices", {})}
+    flags = dict(flags)
+    prices = flags.pop("prices", {})
     values |= {name: value for name, value in flags.items() if value not in (None, (), [], "", {})}
-    settings: GatewaySettings = convert(
-        GatewaySettings, {**values, "prices": prices, "backends": ()}, where, CallerError
-    )
+    settings: GatewaySettings = convert(GatewaySettings, {**values, "backends": ()}, where, CallerError)
     checked = tuple([_check(each) for each in backends])
     for each in checked:
         _check_forwarding(each, keyed=bool(settings.keys))
@@ -61,6 +63,7 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
         settings,
         backends=checked,
         keys={name: _checked_digest(key) for name, key in settings.keys.items()},
+        prices={**prices, **settings.prices},
     )
     check_budgets(settings)
     return settings
