@@ -118,6 +118,13 @@ class Client:
 
     _reasoning_message_content = _text_message_content
 
+    def _reasoning_encrypted_value(self, event):
+        assert event["subtype"] == "message"
+        message = self.messages[event["entityId"]]
+        assert message["role"] == "reasoning"
+        assert "encryptedValue" not in message
+        message["encryptedValue"] = event["encryptedValue"]
+
     def _tool_call_start(self, event):
         parent = event["parentMessageId"]
         message = self.messages.get(parent)
@@ -176,8 +183,9 @@ class Client:
                     ("result", plain(message["toolCallId"]), str(message["content"]), str(message.get("metadata")))
                 )
                 continue
-            if message.get("content"):
-                said.append((message["role"], message["content"], str(message.get("metadata"))))
+            if message.get("content") or message.get("encryptedValue"):
+                more = message.get("metadata") or message.get("encryptedValue")
+                said.append((message["role"], message["content"], str(more)))
             said += [("call", plain(each["id"]), *each["function"].values()) for each in message.get("toolCalls", ())]
         neighbours = [[*each] for _, each in groupby(said, key=lambda each: each[0])]
         return [

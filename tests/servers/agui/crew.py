@@ -39,6 +39,7 @@ def reply(request):
         "room": [Call("book", {"room": 7})],
         "both": [Call("book", {"room": 7}), Call("confirm", {"what": "a"})],
         "sure": [Call("confirm", {"what": "this"})],
+        "think": [ReasoningPiece("Hm.", "secret", "scripted"), ReasoningPiece("", "more", "scripted"), "Done."],
         "add": [ReasoningPiece("Easy."), Call("add", {"a": 1, "b": 2})],
     }
     known = [each.title for each in request.canisters if isinstance(each, DocumentCanister)]

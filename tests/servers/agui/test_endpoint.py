@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from tests.servers.agui.agui_client import Client, check_schema, read_events, show
 from tests.servers.agui.crew import clerk
 
+from callboard.core import AssistantCanister, ReasoningContent
 from callboard.servers.agui import AguiEncoder
 from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, stream_frames
 from callboard.servers.agui.run_input import read_run_input
@@ -120,6 +121,29 @@ def test_a_run_with_a_tool(server):
     assert "STEP_STARTED" in thread.types()
     thread.ask("and now?")
     assert thread.said[-1].startswith("and now? ")
+
+
+def test_what_only_the_provider_can_read_of_a_thought_comes_back_to_its_model(server):
+    thread = Thread(server, "thoughts")
+    thread.ask("think")
+    assert [each["role"] for each in thread.messages] == ["user", "reasoning", "reasoning", "assistant"]
+    thread.messages.append({"id": "other", "role": "reasoning", "content": "Me too.", "encryptedValue": "theirs"})
+    thread.ask("and now?")
+    sent = [each.content[0] for each in clerk.model.requests[-1].canisters if isinstance(each, AssistantCanister)]
+    thoughts = [(each.text, each.opaque, each.origin) for each in sent if isinstance(each, ReasoningContent)]
+    assert thoughts == [("Hm.", "secret", "scripted"), ("", "more", "scripted"), ("Me too.", "theirs", "")]
+
+
+def test_what_was_said_in_a_run_within_a_run_does_not_come_back(server):
+    thread = Thread(server, "within")
+    thread.ask("hello")
+    for role in ("user", "assistant"):
+        thread.messages.append({"id": role, "role": role, "content": "inside", "subagentRunId": "call/1"})
+    thread.ask("and now?")
+    assert "inside" not in [each.text for each in clerk.model.requests[-1].canisters]
+    thread.messages.append({"id": "last", "role": "user", "content": "inside", "subagentRunId": "call/1"})
+    thread.ask()
+    assert "inside" not in [each.text for each in clerk.model.requests[-1].canisters]
 
 
 def test_an_approval(server):

@@ -53,6 +53,7 @@ from callboard.servers.agui.events import (
     ToolCallResultEvent,
 )
 from callboard.servers.agui.reply_stream import AguiEvents, Kind, ReplyStream
+from callboard.wires.common.sealed_reasoning import seal
 
 _ROLES: Final = {UserCanister: "user", SupervisorCanister: "system", DocumentCanister: "user"}
 _KINDS: Final[Mapping[type, Kind]] = {
@@ -116,12 +117,12 @@ class AgentStream:
         return self._say("refusal", event.text)
 
     def _on_reasoning(self, event: ReasoningPiece) -> AguiEvents:
-        return self._say("reasoning", event.text, event.origin, event.opaque)
+        return self._say("reasoning", event.text, event.origin, _encrypted_value(event))
 
-    def _say(self, kind: Kind, text: str, origin: str = "", opaque: str = "") -> AguiEvents:
-        if text or opaque:
+    def _say(self, kind: Kind, text: str, origin: str = "", encrypted: str = "") -> AguiEvents:
+        if text or encrypted:
             self._marks.begin_saying(self._thread.next_ordinal)
-        return self._reply.say(kind, text, origin, opaque)
+        return self._reply.say(kind, text, origin, encrypted)
 
     def _on_call_started(self, event: InvocationStarted) -> AguiEvents:
         return self._reply.begin_call(event.index, event.identifier, event.name)
@@ -170,7 +171,8 @@ class AgentStream:
                 for each in content:
                     kind = _KINDS.get(type(each))
                     if kind is not None:
-                        events += self._reply.confirm_text(kind, each.text)  # type: ignore[union-attr]  # these have one
+                        encrypted = _encrypted_value(each) if isinstance(each, ReasoningContent) else ""
+                        events += self._reply.confirm_text(kind, each.text, encrypted)  # type: ignore[union-attr]  # these have one
                 return events
             case InvocationCanister():
                 return self._reply.confirm_call(canister)
@@ -326,3 +328,8 @@ class AgentStream:
         SupervisorCanister: _on_canister,
         UserCanister: _on_canister,
     }
+
+
+def _encrypted_value(thought: ReasoningPiece | ReasoningContent) -> str:
+    """The provider's own form of a thought, with the model's name: no other model gets it when it comes back."""
+    return seal(thought.opaque, thought.origin) if thought.opaque else ""

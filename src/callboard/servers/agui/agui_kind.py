@@ -63,7 +63,7 @@ def split_conversation(run_input: RunInput) -> tuple[list[Canister], UserCaniste
     """
     messages: Sequence[Any] = run_input.messages
     prompt = UserCanister(())
-    if messages and isinstance(messages[-1], AguiUserMessage):
+    if messages and isinstance(messages[-1], AguiUserMessage) and messages[-1].subagent_run_id is None:
         (prompt,) = read_messages(messages[-1:])  # type: ignore[assignment]  # one message of the user
         messages = messages[:-1]
     return [*read_context(run_input.context or ()), *read_messages(messages)], prompt

@@ -8,10 +8,10 @@ Laws: an identifier of a message, and one of a call, is never given twice; const
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import Content, FileContent, PictureContent, ResultCanister, TextualContent
+from callboard.core import ResultCanister, TextualContent
 from callboard.servers.agui.parts import encode_part
 
 
@@ -37,13 +37,15 @@ class ThreadCall:
 class ThreadMessage:
     """A message, with its text as far as it came."""
 
-    __slots__ = ("calls", "fields", "identifier", "ordinal", "texts")
+    __slots__ = ("calls", "encrypted", "fields", "identifier", "ordinal", "texts")
 
     def __init__(self, identifier: str, ordinal: int, fields: Mapping[str, Any]) -> None:
         self.identifier = identifier
         self.ordinal = ordinal
         self.fields = fields
         self.texts: list[str] = []
+        self.encrypted = ""
+        """The provider's own form of a thought."""
         self.calls: dict[str, ThreadCall] = {}
 
     def as_json(self) -> dict[str, Any]:
@@ -55,6 +57,8 @@ class ThreadMessage:
             message["content"] = "".join(self.texts)
         if self.calls:
             message["toolCalls"] = [each.as_json() for each in self.calls.values()]
+        if self.encrypted:
+            message["encryptedValue"] = self.encrypted
         return message
 
 
@@ -188,13 +192,6 @@ class AguiThread:
 
 def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:
     """What came of a call: its text, or parts where there is more than text."""
-    if is_text(result.content):
+    if all(isinstance(each, TextualContent) for each in result.content):
         return result.text
     return [part for each in result.content if (part := encode_part(each)) is not None]
-
-
-def is_text(contents: Collection[Content]) -> bool:
-    """Whether there is nothing but text."""
-    return not any(isinstance(each, PictureContent | FileContent) for each in contents) and all(
-        isinstance(each, TextualContent) for each in contents
-    )

@@ -26,7 +26,7 @@ class AguiEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     metadata: JsonObject | None = None
 
 
-class _Attributable(AguiEvent, frozen=True, kw_only=True, omit_defaults=True):
+class _Attributable(AguiEvent, frozen=True, kw_only=True):
     subagent_run_id: str = ""
     """The run within the run that it is of; "" is the run itself."""
 
@@ -67,7 +67,7 @@ class AguiUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     cached_input_tokens: int = 0
 
 
-class RunStartedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="RUN_STARTED"):
+class RunStartedEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_STARTED"):
     """The first event."""
 
     thread_id: str
@@ -76,7 +76,7 @@ class RunStartedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, 
     parent_run_id: str = ""
 
 
-class RunFinishedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="RUN_FINISHED"):
+class RunFinishedEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_FINISHED"):
     """The last event of a run that did not fail."""
 
     thread_id: str
@@ -86,7 +86,7 @@ class RunFinishedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True,
     usage: Sequence[AguiUsage] = ()
 
 
-class RunErrorEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="RUN_ERROR"):
+class RunErrorEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_ERROR"):
     """The last event of a run that failed."""
 
     message: str
@@ -94,119 +94,112 @@ class RunErrorEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, ta
     usage: Sequence[AguiUsage] = ()
 
 
-class StepStartedEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="STEP_STARTED"):
+class _StepEvent(_Attributable, frozen=True, kw_only=True):
+    step_name: str
+
+
+class StepStartedEvent(_StepEvent, frozen=True, tag="STEP_STARTED"):
     """A round or a phase begins."""
 
-    step_name: str
 
-
-class StepFinishedEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="STEP_FINISHED"):
+class StepFinishedEvent(_StepEvent, frozen=True, tag="STEP_FINISHED"):
     """A round or a phase is over."""
 
-    step_name: str
+
+class _MessageEvent(_Attributable, frozen=True, kw_only=True):
+    message_id: str
 
 
-class TextMessageStartEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TEXT_MESSAGE_START"):
+class _MessageStartEvent(_MessageEvent, frozen=True, kw_only=True):
+    role: str
+
+
+class _MessageContentEvent(_MessageEvent, frozen=True, kw_only=True):
+    delta: str
+
+
+class TextMessageStartEvent(_MessageStartEvent, frozen=True, tag="TEXT_MESSAGE_START"):
     """A message begins: of the model, or of the user."""
 
-    message_id: str
-    role: str
 
-
-class TextMessageContentEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TEXT_MESSAGE_CONTENT"):
+class TextMessageContentEvent(_MessageContentEvent, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
     """The next piece of a message."""
 
-    message_id: str
-    delta: str
 
-
-class TextMessageEndEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TEXT_MESSAGE_END"):
+class TextMessageEndEvent(_MessageEvent, frozen=True, tag="TEXT_MESSAGE_END"):
     """A message is whole."""
 
-    message_id: str
 
-
-class ReasoningStartEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="REASONING_START"):
+class ReasoningStartEvent(_MessageEvent, frozen=True, tag="REASONING_START"):
     """The model begins to think."""
 
-    message_id: str
 
-
-class ReasoningMessageStartEvent(
-    _Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="REASONING_MESSAGE_START"
-):
+class ReasoningMessageStartEvent(_MessageStartEvent, frozen=True, tag="REASONING_MESSAGE_START"):
     """A thought begins. Its role is written, though it is the only one there is."""
 
-    message_id: str
-    role: str
 
-
-class ReasoningMessageContentEvent(
-    _Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="REASONING_MESSAGE_CONTENT"
-):
+class ReasoningMessageContentEvent(_MessageContentEvent, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
     """The next piece of a thought."""
 
-    message_id: str
-    delta: str
 
-
-class ReasoningMessageEndEvent(
-    _Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="REASONING_MESSAGE_END"
-):
+class ReasoningMessageEndEvent(_MessageEvent, frozen=True, tag="REASONING_MESSAGE_END"):
     """A thought is whole."""
 
-    message_id: str
 
-
-class ReasoningEndEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="REASONING_END"):
+class ReasoningEndEvent(_MessageEvent, frozen=True, tag="REASONING_END"):
     """The model has thought."""
 
-    message_id: str
+
+class ReasoningEncryptedValueEvent(_Attributable, frozen=True, kw_only=True, tag="REASONING_ENCRYPTED_VALUE"):
+    """The provider's own form of a thought, which the client sends back with the thought's message."""
+
+    subtype: Literal["message"]
+    entity_id: str
+    encrypted_value: str
 
 
-class ToolCallStartEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TOOL_CALL_START"):
+class _CallEvent(_Attributable, frozen=True, kw_only=True):
+    tool_call_id: str
+
+
+class ToolCallStartEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_START"):
     """A call begins."""
 
-    tool_call_id: str
     tool_call_name: str
     parent_message_id: str = ""
 
 
-class ToolCallArgsEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TOOL_CALL_ARGS"):
+class ToolCallArgsEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_ARGS"):
     """The next piece of a call's arguments."""
 
-    tool_call_id: str
     delta: str
 
 
-class ToolCallEndEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TOOL_CALL_END"):
+class ToolCallEndEvent(_CallEvent, frozen=True, tag="TOOL_CALL_END"):
     """A call is whole; it has not run yet."""
 
-    tool_call_id: str
 
-
-class ToolCallResultEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="TOOL_CALL_RESULT"):
+class ToolCallResultEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_RESULT"):
     """What came of a call."""
 
     message_id: str
-    tool_call_id: str
     content: str | Sequence[JsonObject]
 
 
-class MessagesSnapshotEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="MESSAGES_SNAPSHOT"):
+class MessagesSnapshotEvent(AguiEvent, frozen=True, kw_only=True, tag="MESSAGES_SNAPSHOT"):
     """All messages, in the place of those that were sent: some of these are void."""
 
     messages: Sequence[JsonObject]
 
 
-class CustomEvent(_Attributable, frozen=True, kw_only=True, omit_defaults=True, tag="CUSTOM"):
+class CustomEvent(_Attributable, frozen=True, kw_only=True, tag="CUSTOM"):
     """What the protocol has no event for; `name` begins with `callboard.`."""
 
     name: str
     value: Any
 
 
-class SubagentStartedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="SUBAGENT_STARTED"):
+class SubagentStartedEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_STARTED"):
     """A tool begins a run within the run."""
 
     subagent_run_id: str
@@ -215,14 +208,14 @@ class SubagentStartedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=T
     parent_tool_call_id: str = ""
 
 
-class SubagentFinishedEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="SUBAGENT_FINISHED"):
+class SubagentFinishedEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_FINISHED"):
     """A run within the run has ended, or waits."""
 
     subagent_run_id: str
     outcome: SubagentOutcome | None = None
 
 
-class SubagentErrorEvent(AguiEvent, frozen=True, kw_only=True, omit_defaults=True, tag="SUBAGENT_ERROR"):
+class SubagentErrorEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_ERROR"):
     """A run within the run did not complete."""
 
     subagent_run_id: str

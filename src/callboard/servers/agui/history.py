@@ -36,13 +36,14 @@ from callboard.servers.agui.run_input import (
     AnyMessage,
 )
 from callboard.tools import Ensemble, Invoker
+from callboard.wires.common.sealed_reasoning import unseal
 
 CLIENT_ENSEMBLE = "client"
 """The ensemble of the tools that the client runs itself."""
 
 
 def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
-    """The conversation.
+    """The conversation, without that of runs within the run, of which the agent knows what came of them.
 
     Raises:
         CallerError: A result is of no call before it.
@@ -50,6 +51,8 @@ def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
     canisters: list[Canister] = []
     calls: set[str] = set()
     for place, message in enumerate(messages):
+        if message.subagent_run_id is not None:
+            continue
         match message:
             case AguiUserMessage(content=content):
                 canisters.append(UserCanister(_read_content(content)))
@@ -64,8 +67,8 @@ def read_messages(messages: Sequence[AnyMessage]) -> list[Canister]:
                 if identifier not in calls:
                     raise CallerError("no call before it is called so", path=f"messages[{place}].toolCallId")
                 canisters.append(_read_result(message))
-            case AguiReasoningMessage(content=text):
-                canisters.append(AssistantCanister((ReasoningContent(text),)))
+            case AguiReasoningMessage(content=text, encrypted_value=value):
+                canisters.append(AssistantCanister((ReasoningContent(text, *unseal(value or "", "")),)))
             case AguiActivityMessage():
                 pass
             case _:

@@ -20,6 +20,7 @@ from callboard.core import InvocationCanister
 from callboard.servers.agui.conversation import AguiThread, ThreadCall, ThreadMessage
 from callboard.servers.agui.events import (
     AguiEvent,
+    ReasoningEncryptedValueEvent,
     ReasoningEndEvent,
     ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
@@ -42,7 +43,7 @@ _REFUSAL: Final[Mapping[str, Any]] = {"callboard": {"refusal": True}}
 class ReplyPart:
     """A text, a thought or a call of the reply that comes."""
 
-    __slots__ = ("call", "is_open", "is_signed", "kind", "message", "origin", "texts")
+    __slots__ = ("call", "is_open", "kind", "message", "origin", "texts")
 
     def __init__(self, kind: Kind, message: ThreadMessage, origin: str = "", call: ThreadCall | None = None) -> None:
         self.kind = kind
@@ -51,8 +52,6 @@ class ReplyPart:
         self.call = call
         self.texts = message.texts if call is None else call.arguments
         self.is_open = True
-        self.is_signed = False
-        """Whether what follows is a thought of its own, as it is behind a signature."""
 
 
 class ReplyStream:
@@ -94,24 +93,37 @@ class ReplyStream:
 
     # Pieces
 
-    def say(self, kind: Kind, text: str, origin: str = "", opaque: str = "") -> AguiEvents:
-        """The next piece of a text or thought. Behind one that is `opaque` another thought begins."""
+    def say(self, kind: Kind, text: str, origin: str = "", encrypted: str = "") -> AguiEvents:
+        """The next piece of a text or thought. Behind one that is `encrypted` another thought begins."""
+        if not text and not encrypted:
+            return []
         if self.is_whole:
             self.confirm()
         part = self._open
-        goes_on = part is not None and part.kind == kind and part.origin == origin and not part.is_signed
         events: AguiEvents = []
+        if part is None or part.kind != kind or part.origin != origin or part.message.encrypted:
+            events += self._close_text()
+            part, started = self._start_text(kind, origin)
+            events += started
         if text:
-            if part is None or not goes_on:
-                events += self._close_text()
-                part, started = self._start_text(kind, origin)
-                events += started
             part.texts.append(text)
             content = ReasoningMessageContentEvent if kind == "reasoning" else TextMessageContentEvent
             events.append(content(message_id=part.message.identifier, delta=text, subagent_run_id=self._author))
-        if opaque and part is not None and part.kind == kind:
-            part.is_signed = True
-        return events
+        return events + self._encrypt(part.message, encrypted)
+
+    def _encrypt(self, message: ThreadMessage, encrypted: str) -> AguiEvents:
+        """The provider's own form of a thought, where there is one that was not told."""
+        if encrypted == message.encrypted:
+            return []
+        message.encrypted = encrypted
+        return [
+            ReasoningEncryptedValueEvent(
+                subtype="message",
+                entity_id=message.identifier,
+                encrypted_value=encrypted,
+                subagent_run_id=self._author,
+            )
+        ]
 
     def _start_text(self, kind: Kind, origin: str = "") -> tuple[ReplyPart, AguiEvents]:
         is_thought = kind == "reasoning"
@@ -250,28 +262,31 @@ class ReplyStream:
             return []
         return self.revoke()
 
-    def confirm_text(self, kind: Kind, text: str) -> AguiEvents:
+    def confirm_text(self, kind: Kind, text: str, encrypted: str = "") -> AguiEvents:
         """A text or thought of a canister, of which pieces may have been told."""
-        if not text:
+        if not text and not encrypted:
             return []
         self.is_whole = self.is_whole and bool(self._parts)
         events: AguiEvents = []
         if self._parts:
             part = self._parts[0]
-            sent = "".join(part.texts)
-            if part.kind == kind and (sent == text or (part is self._open and text.startswith(sent))):
+            if self._may_become(part, kind, text, encrypted):
+                sent = "".join(part.texts)
                 if part is self._open:
                     events = self.say(kind, text[len(sent) :], part.origin) + self._close_text()
                 self._parts.popleft()
                 self._turn = None if kind == "reasoning" else part.message
-                return events
+                return events + self._encrypt(part.message, encrypted)
             events = self.revoke()
-        _, started = self._start_text(kind)
-        events += started
-        events += self.say(kind, text)
-        events += self._close_text()
+        events += [*self._close_text(), *self.say(kind, text, encrypted=encrypted), *self._close_text()]
         self._parts.clear()
         return events
+
+    def _may_become(self, part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
+        """Whether what was told of a part is the text or thought of a canister, or its beginning."""
+        told, sent = part.message.encrypted, "".join(part.texts)
+        is_begun = part is self._open and not told and text.startswith(sent)
+        return part.kind == kind and told in ("", encrypted) and (sent == text or is_begun)
 
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
         """A call of a canister, of which pieces may have been told; several calls may end in another order."""
