@@ -64,4 +64,4 @@ class EndlessModel(ScriptedModel):
             yield events
 
 
-clerk = Agent(EndlessModel(), [add, book])
+clerk = Agent(EndlessModel(), [add, book], instructions="You are a clerk.")

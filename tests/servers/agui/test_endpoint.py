@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from tests.servers.agui.agui_client import Client, check_schema, read_events, show
 from tests.servers.agui.crew import clerk
 
-from callboard.core import AssistantCanister, ReasoningContent
+from callboard.core import AssistantCanister, ReasoningContent, SupervisorCanister
 from callboard.servers.agui import AguiEncoder
 from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, stream_frames
 from callboard.servers.agui.run_input import read_run_input
@@ -119,8 +119,9 @@ def test_a_run_with_a_tool(server):
     assert thread.said == ["It is 3."]
     assert thread.end["outcome"] == {"type": "success"}
     assert "STEP_STARTED" in thread.types()
-    thread.ask("and now?")
+    thread.ask("and now?", parentRunId="run-1")
     assert thread.said[-1].startswith("and now? ")
+    assert thread.events[0]["parentRunId"] == "run-1"
 
 
 def test_what_only_the_provider_can_read_of_a_thought_comes_back_to_its_model(server):
@@ -258,6 +259,8 @@ def test_what_the_model_should_know_and_see(server):
     ]
     thread.ask()
     assert thread.said == ["hello ['add', 'book', 'confirm'] ['the weather'] 1"]
+    sent = clerk.model.requests[-1].canisters
+    assert [each.text for each in sent if isinstance(each, SupervisorCanister)] == ["You are a clerk.", "Be kind."]
 
 
 async def leave_and_return(service, body):

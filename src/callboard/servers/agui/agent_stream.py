@@ -207,9 +207,10 @@ class AgentStream:
         message = self._thread.add_message(role=role, **self._attribution)
         message.texts.append(text)
         name, author = message.identifier, self._author
+        content = [TextMessageContentEvent(message_id=name, delta=text, subagent_run_id=author)] if text else []
         return [
             TextMessageStartEvent(message_id=name, role=role, subagent_run_id=author),
-            TextMessageContentEvent(message_id=name, delta=text, subagent_run_id=author),
+            *content,
             TextMessageEndEvent(message_id=name, subagent_run_id=author),
         ]
 

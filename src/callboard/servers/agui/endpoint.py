@@ -45,7 +45,7 @@ _LOOKS: Final = 40
 
 
 class AguiExtension:
-    """The routes of `/agui`, for a server that enters it as an asynchronous context manager while it serves.
+    """What answers at `/agui`, for a server that enters it as an asynchronous context manager while it serves.
 
     Args:
         service: Runs the agents.
@@ -64,15 +64,12 @@ class AguiExtension:
         origins: Sequence[str] = (),
     ) -> None:
         self._service = service
+        self._authenticator = authenticator
+        self._limits = limits
+        self._budget = budget
+        self._origins = origins
         self._closing = asyncio.Event()
         """Set when the server is told to stop: a run may take longer than anybody wants to wait."""
-        self._endpoint: ASGIApp = AguiEndpoint(service, authenticator, limits, budget, self._closing)
-        self._methods = ["POST"]
-        if origins:
-            self._methods = ["POST", "OPTIONS"]
-            self._endpoint = CORSMiddleware(
-                self._endpoint, allow_origins=origins, allow_methods=["POST"], allow_headers=["*"]
-            )
 
     async def __aenter__(self) -> Self:
         await self._service.__aenter__()
@@ -86,27 +83,15 @@ class AguiExtension:
 
     def routes(self) -> Sequence[BaseRoute]:
         """Of the first agent, and of each by its name."""
-        return [Route(path, self._endpoint, methods=self._methods) for path in (PATH, f"{PATH}/{{agent}}")]
-
-
-class AguiEndpoint:
-    """Answers one request with the run that it asks for."""
-
-    def __init__(
-        self,
-        service: AguiService,
-        authenticator: Authenticator,
-        limits: GatewayLimits,
-        budget: ByteBudget,
-        closing: asyncio.Event,
-    ) -> None:
-        self._service = service
-        self._closing = closing
-        self._authenticator = authenticator
-        self._limits = limits
-        self._budget = budget
+        endpoint: ASGIApp = self
+        methods = ["POST"]
+        if self._origins:
+            methods += ["OPTIONS"]
+            endpoint = CORSMiddleware(self, allow_origins=self._origins, allow_methods=["POST"], allow_headers=["*"])
+        return [Route(path, endpoint, methods=methods) for path in (PATH, f"{PATH}/{{agent}}")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with the run that it asks for."""
         headers = Headers(scope=scope)
         try:
             token = read_token(headers)

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from callboard.agent import Agent
+from callboard.core import SupervisorCanister
 from callboard.errors import CallerError
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
@@ -92,8 +93,12 @@ class ThreadRuns:
         history, prompt = split_conversation(run_input)
         if not (history or prompt.content):
             raise CallerError("there is nothing to ask", path="messages", hint="send a message of the user")
+        asked = self._agents[agent]
+        if asked.settings.instructions:
+            # The agent's own instructions stand here, so those of a client do not take their place.
+            history.insert(0, SupervisorCanister(by_agent=True))
         tools = run_input.tools or []
-        known = self._agents[agent].registry
+        known = asked.registry
         for place, tool in enumerate(tools):
             if tool.name in known:
                 raise CallerError("the agent has a tool of that name", path=f"tools[{place}].name")
@@ -101,7 +106,7 @@ class ThreadRuns:
         job = await self._store.create(
             KIND,
             description=prompt.text,
-            model=self._agents[agent].model.name,
+            model=asked.model.name,
             input=job_input(agent, owner, run_input, prompt, len(history)),
             items=history,
             queue=agui_queue(agent),
@@ -166,6 +171,7 @@ def _encoder(job: DurableJob, run_input: RunInput, canisters: int) -> AguiEncode
     return AguiEncoder(
         run_input.thread_id,
         run_input.run_id,
+        parent_run_id=run_input.parent_run_id or "",
         job_id=job.id,
         messages=[msgspec.to_builtins(each) for each in run_input.messages],
         client_tools=read_options(job).tool_names,

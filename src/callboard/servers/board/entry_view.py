@@ -141,8 +141,8 @@ class EntryView:
                 handler(self, event)
         if isinstance(item, ResultCanister):
             self._complete_result(item)
-        # A thought that the provider keeps to itself has no text.
-        self._blocks = [each for each in self._blocks if each.kind != "reasoning" or each.text]
+        # A thought that the provider keeps to itself has no text, and neither has the place of an agent's instructions.
+        self._blocks = [each for each in self._blocks if each.text or each.kind not in ("reasoning", "system")]
         if not self._blocks:
             return []
         values = {"base": self._base, "job": self._job, "number": entry.number, "round": entry.round}
