@@ -73,7 +73,7 @@ def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch):
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
         end = read_stream(client.post("/agui", json=ASK))[-1]
     assert end["type"] == "RUN_ERROR"
-    assert "a budget needs the price" in end["message"]
+    assert "what a reply cost is not known" in end["message"]
 
 
 def test_the_agent_of_this_directory(directory):

@@ -56,6 +56,7 @@ def extend_gateway_by_agui(references: Sequence[str], services: Services) -> Agu
         _references(references),
         partial(open_agents, references),
         jobs if jobs.is_possible else OwnJobs(streams=jobs.streams),
+        gateway.spending,
     )
     return AguiExtension(service, gateway.authenticator, gateway.settings.limits, gateway.request_budget)
 

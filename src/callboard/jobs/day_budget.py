@@ -28,6 +28,8 @@ _day_costs = Table(
 class DayBudget:
     """The budget of a day, in US dollars."""
 
+    setting = "jobs.budget_per_day"
+
     def __init__(self, database: Database, dollars: float, *, clock: Clock = lambda: datetime.now(UTC)) -> None:
         self._database = database
         self._dollars = dollars

@@ -27,7 +27,6 @@ from callboard.core import (
     Usage,
 )
 from callboard.errors import CallboardError, CallerError
-from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.entries import Item, MeasuredReply, ReplyTook
 from callboard.jobs.job import Approval, Changes
 from callboard.jobs.segment import JobSegment
@@ -74,7 +73,7 @@ class JobJournal:
         self._at = segment.clock()
         """When the last thing was written."""
         self._charged = self._measured.cost
-        """Of the run's cost, what the day's budget has."""
+        """Of the run's cost, what the budgets have."""
         self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
 
     def call_key(self, invocation: InvocationCanister) -> str:
@@ -86,8 +85,7 @@ class JobJournal:
     async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
         """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
         self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
-        if self._segment.budget is not None:
-            await self._charge(self._segment.budget, progress)
+        await self._charge(progress)
         writing = self._write(
             self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
         )
@@ -158,14 +156,15 @@ class JobJournal:
             raise
         self._segment.announce()
 
-    async def _charge(self, budget: DayBudget, progress: RunProgress) -> None:
+    async def _charge(self, progress: RunProgress) -> None:
         """Add what is new of the cost. It comes before the commit: a reply that is lost then was paid all the same."""
-        if progress.rounds and not progress.is_priced:
-            hint = "nobody counted the tokens of a reply, or its model has no price"
-            raise CallerError("what a reply cost is not known", path="jobs.budget_per_day", hint=hint)
         spent, self._charged = progress.cost - self._charged, progress.cost
-        if spent > 0:
-            await budget.add(spent)
+        for budget in self._segment.budgets:
+            if progress.rounds and not progress.is_priced:
+                hint = "nobody counted the tokens of a reply, or its model has no price"
+                raise CallerError("what a reply cost is not known", path=budget.setting, hint=hint)
+            if spent > 0:
+                await budget.add(spent)
 
     def _measure_reply(self, items: Sequence[Item], progress: RunProgress) -> list[Item | MeasuredReply]:
         """The items, the last of the reply among them with what it took, which is new in the progress.

@@ -21,7 +21,6 @@ from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
-from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.job_spans import OnSegment, observe_segment
@@ -52,6 +51,22 @@ class SegmentWatch(Protocol):
     cancel_requested: bool
 
 
+class JobBudget(Protocol):
+    """What several jobs may cost together, to which each reply is added."""
+
+    setting: str
+    """Where it is set."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left, as far as this process knows."""
+        ...
+
+    async def add(self, dollars: float) -> None:
+        """Add what a reply cost."""
+        ...
+
+
 class JobSegment:
     """What a kind has of its job while a segment runs.
 
@@ -67,7 +82,7 @@ class JobSegment:
         streams: JobStreams,
         clock: Clock,
         *,
-        budget: DayBudget | None = None,
+        budget: JobBudget | None = None,
     ) -> None:
         items = [each.item for each in entries]
         self.claim = claim
@@ -83,8 +98,8 @@ class JobSegment:
         self._watch = watch
         self._streams = streams
         self.clock = clock
-        self.budget = budget
-        """Of all jobs of the day, to which each reply is added."""
+        self.budgets = [] if budget is None else [budget]
+        """That of all jobs of the day, and those that a kind adds before its run begins."""
         self._task = asyncio.current_task()
 
     @property
@@ -99,13 +114,13 @@ class JobSegment:
 
     def should_leave(self, rounds: int) -> bool:
         """Whether a segment that has made so many rounds gives way to the next one; asked at a round's beginning."""
-        is_spent = self.budget is not None and self.budget.is_spent
+        is_spent = any(each.is_spent for each in self.budgets)
         return rounds >= ROUNDS or is_spent or self._watch.stopping.is_set()
 
     def check_price(self, model: Model) -> None:
-        """Check that the day's budget can be held, where there is one. Raises CallerError."""
-        if self.budget is not None:
-            require_price(get_plan(model).prices, model.name, self.clock(), path="jobs.budget_per_day")
+        """Check that the budgets can be held, where there are any. Raises CallerError."""
+        for budget in self.budgets:
+            require_price(get_plan(model).prices, model.name, self.clock(), path=budget.setting)
 
     def publish(self, event: Event) -> None:
         """Tell those who follow the job in this process."""

@@ -11,6 +11,7 @@ from callboard.core import (
     ReplyStarted,
     ResultCanister,
     TextPiece,
+    Usage,
     UserCanister,
 )
 from callboard.testing import Call, ScriptedModel
@@ -40,6 +41,7 @@ def reply(request):
         "both": [Call("book", {"room": 7}), Call("confirm", {"what": "a"})],
         "sure": [Call("confirm", {"what": "this"})],
         "think": [ReasoningPiece("Hm.", "secret", "scripted"), ReasoningPiece("", "more", "scripted"), "Done."],
+        "dear": [Usage(2, 0), Call("add", {"a": 1, "b": 2})],
         "add": [ReasoningPiece("Easy."), Call("add", {"a": 1, "b": 2})],
     }
     known = [each.title for each in request.canisters if isinstance(each, DocumentCanister)]
@@ -54,7 +56,8 @@ class EndlessModel(ScriptedModel):
     gate: asyncio.Semaphore | None = None
 
     def __init__(self):
-        super().__init__(iter(lambda: reply, None))
+        prices = {"input": 1_000_000.0, "output": 0.0}  # a dollar a token
+        super().__init__(iter(lambda: reply, None), profile={"prices": prices})
 
     async def batches(self, request):
         is_held = self.gate is not None and any("slowly" in each.text for each in request.canisters)

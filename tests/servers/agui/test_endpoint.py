@@ -23,6 +23,7 @@ from callboard.servers.agui.thread_runs import AguiRun
 from callboard.servers.gateway.auth import Authenticator, digest
 from callboard.servers.gateway.request_body import ByteBudget
 from callboard.servers.gateway.settings import GatewayLimits, GatewaySettings
+from callboard.servers.gateway.spending import Spending
 
 KEY = "a-key-of-sixteen-characters"
 LOCAL = "http://127.0.0.1"
@@ -49,9 +50,9 @@ def url(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(url):
     """A process may have one worker, so there is one server, and it has keys."""
-    keys = {"ada": digest(KEY), "bob": digest(KEY + "2")}
-    rules = GatewaySettings(backends=(), keys=keys, origins=("https://app.example",))
-    service = AguiService({"clerk": "crew:clerk"}, open_agents, OwnJobs(url))
+    keys = {"ada": digest(KEY), "bob": digest(KEY + "2"), "eve": digest(KEY + "3")}
+    rules = GatewaySettings(backends=(), keys=keys, key_budgets={"eve": 2.0}, origins=("https://app.example",))
+    service = AguiService({"clerk": "crew:clerk"}, open_agents, OwnJobs(url), Spending(rules, None))
     limits = GatewayLimits(body=100_000, items=50)
     extension = AguiExtension(service, Authenticator(rules, monotonic), limits, ByteBudget(1_000_000), rules.origins)
 
@@ -69,8 +70,9 @@ def server(url):
 class Thread:
     """A front-end's side of one conversation, which sends back what it was sent."""
 
-    def __init__(self, server, name="thread", **more):
+    def __init__(self, server, name="thread", *, key=KEY, **more):
         self.server = server
+        self.headers = {"authorization": f"Bearer {key}"}
         self.name = name
         self.more = more
         self.messages = []
@@ -91,7 +93,7 @@ class Thread:
         """The client after the run."""
         if text:
             self.messages.append({"id": f"u{len(self.messages)}", "role": "user", "content": text})
-        answer = self.server.post("/agui", json=self.body(**fields))
+        answer = self.server.post("/agui", json=self.body(**fields), headers=self.headers)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert "\r" not in answer.text
@@ -368,6 +370,19 @@ def test_who_may_ask_and_from_which_pages(server):
     denied = server.options("/agui", headers={**asked, "origin": "https://evil.example"})
     assert "access-control-allow-origin" not in denied.headers
     assert server.post("/agui", json=body, headers={"origin": "https://app.example"}).status_code == 200
+
+
+def test_the_budget_of_a_key_holds_for_its_runs(server):
+    thread = Thread(server, "dear", key=f"{KEY}3")
+    thread.ask("a dear one")
+    assert thread.end["type"] == "RUN_ERROR"
+    assert thread.end["message"].startswith("the budget of the key eve for this day is spent: $2 of $2")
+    assert (thread.types().count("TOOL_CALL_RESULT"), thread.said) == (1, [])
+    refused = server.post("/agui", json=thread.body(), headers=thread.headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "insufficient_quota")
+    other = Thread(server, "other")
+    other.ask("a dear one")
+    assert other.said == ["It is 3."]
 
 
 def test_hostile_identifiers_find_nothing(server):

@@ -16,10 +16,12 @@ from callboard.agent import Agent
 from callboard.core import Canister, UserCanister
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob
-from callboard.jobs.kinds import Outcome
+from callboard.jobs.kinds import Failed, Outcome
 from callboard.jobs.segment import JobSegment
 from callboard.servers.agui.history import client_ensemble, read_context, read_messages
+from callboard.servers.agui.key_budget import KeyBudget
 from callboard.servers.agui.run_input import AguiTool, AguiUserMessage, RunInput
+from callboard.servers.gateway.spending import Spending
 
 KIND: Final = "agui"
 _OPTIONS: Final = "agui"
@@ -78,12 +80,13 @@ def job_input(agent: str, owner: str, run_input: RunInput, prompt: UserCanister,
 
 
 class AguiKind:
-    """Runs jobs of the agents that it is given, by what the server calls them."""
+    """Runs jobs of the agents that it is given, by what the server calls them; `spending` bounds what they cost."""
 
     name = KIND
 
-    def __init__(self, agents: Mapping[str, Agent[Any]]) -> None:
+    def __init__(self, agents: Mapping[str, Agent[Any]], spending: Spending | None = None) -> None:
         self._agents = agents
+        self._spending = spending
 
     def find_obstacle(self, job: DurableJob) -> str:
         """That its agent is none of those that are served here."""
@@ -98,9 +101,15 @@ class AguiKind:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         name = segment.job.input["agent"]
         agent = self._agents[name]
-        tools = read_options(segment.job).tools
-        if tools:
-            agent = agent.add_ensemble(client_ensemble(tools))
+        options = read_options(segment.job)
+        if self._spending is not None and self._spending.has_budget(options.owner):
+            budget = KeyBudget(self._spending, options.owner)
+            await budget.look()
+            if budget.is_spent:
+                return Failed(budget.refusal)
+            segment.budgets.append(budget)
+        if options.tools:
+            agent = agent.add_ensemble(client_ensemble(options.tools))
         return await AgentKind({name: agent}).run(segment)
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:

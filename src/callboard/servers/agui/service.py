@@ -32,6 +32,7 @@ from callboard.servers.agui.events import AguiEvent
 from callboard.servers.agui.follow import follow_job
 from callboard.servers.agui.run_input import RunInput
 from callboard.servers.agui.thread_runs import AguiRun, ThreadRuns
+from callboard.servers.gateway.spending import Spending
 
 log = logging.getLogger("callboard.agui")
 
@@ -97,15 +98,23 @@ class AguiService:
             address. The first is the one that is asked where none is named.
         open_agents: Opens them.
         jobs: Runs the jobs.
+        spending: The budgets of a gateway's keys, which hold for the runs too.
     """
 
-    def __init__(self, references: Mapping[str, str], open_agents: OpenAgents, jobs: JobHost) -> None:
+    def __init__(
+        self,
+        references: Mapping[str, str],
+        open_agents: OpenAgents,
+        jobs: JobHost,
+        spending: Spending | None = None,
+    ) -> None:
         self._references = references
         self._open_agents = open_agents
         self._jobs = jobs
         self._resources = AsyncExitStack()
         self._agents: dict[str, Agent[Any]] = {}
-        jobs.add_kind(AguiKind(self._agents), [agui_queue(each) for each in references.values()])
+        self._spending = spending
+        jobs.add_kind(AguiKind(self._agents, spending), [agui_queue(each) for each in references.values()])
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as resources:
@@ -122,11 +131,16 @@ class AguiService:
         await self._resources.aclose()
 
     async def begin(self, name: str, owner: str, run_input: RunInput) -> AguiRun:
-        """Begin a run of the agent of this name, or of the first one for ""; see `ThreadRuns.begin`."""
+        """Begin a run of the agent of this name, or of the first one for ""; see `ThreadRuns.begin`.
+
+        Raises an HttpError as well, where a budget is spent.
+        """
         reference = self._references.get(name) if name else next(iter(self._references.values()), None)
         if reference is None:
             hint = f"there are {', '.join(self._references)}"
             raise CallerError(f"no agent is called {name[:100]!r}", path="agent", hint=hint)
+        if self._spending is not None:
+            await self._spending.check(owner)
         return await self._runs.begin(reference, owner, run_input)
 
     def follow(self, run: AguiRun) -> AsyncGenerator[list[AguiEvent]]:
