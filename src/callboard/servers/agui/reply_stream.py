@@ -284,9 +284,9 @@ class ReplyStream:
 
     def _may_become(self, part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
         """Whether what was told of a part is the text or thought of a canister, or its beginning."""
-        told, sent = part.message.encrypted, "".join(part.texts)
-        is_begun = part is self._open and not told and text.startswith(sent)
-        return part.kind == kind and told in ("", encrypted) and (sent == text or is_begun)
+        known, sent = part.message.encrypted, "".join(part.texts)
+        is_begun = part is self._open and not known and text.startswith(sent)
+        return part.kind == kind and known in ("", encrypted) and (sent == text or is_begun)
 
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
         """A call of a canister, of which pieces may have been told; several calls may end in another order."""

@@ -93,12 +93,12 @@ class ThreadRuns:
         history, prompt = split_conversation(run_input)
         if not (history or prompt.content):
             raise CallerError("there is nothing to ask", path="messages", hint="send a message of the user")
-        asked = self._agents[agent]
-        if asked.settings.instructions:
+        served = self._agents[agent]
+        if served.settings.instructions:
             # The agent's own instructions stand here, so those of a client do not take their place.
             history.insert(0, SupervisorCanister(by_agent=True))
         tools = run_input.tools or []
-        known = asked.registry
+        known = served.registry
         for place, tool in enumerate(tools):
             if tool.name in known:
                 raise CallerError("the agent has a tool of that name", path=f"tools[{place}].name")
@@ -106,7 +106,7 @@ class ThreadRuns:
         job = await self._store.create(
             KIND,
             description=prompt.text,
-            model=asked.model.name,
+            model=served.model.name,
             input=job_input(agent, owner, run_input, prompt, len(history)),
             items=history,
             queue=agui_queue(agent),
