@@ -197,7 +197,7 @@ def test_a_store_that_cannot_be_had_is_said_in_one_line(callboard, store, said, 
 
 
 def test_workers_that_cannot_start_are_not_started_again(callboard, tmp_path):
-    (tmp_path / "tools.toml").write_text('[ensemble]\nname = "tools"\nmistake = 1\n')
+    (tmp_path / "tools.toml").write_text('mistake = 1\n[ensemble]\nname = "tools"\n')
     told = callboard("serve", *BEHIND, "--ensembles", str(tmp_path), "--workers", "2")
     assert told.returncode == 3
     assert "a worker cannot start: " in told.stderr
