@@ -39,6 +39,11 @@ def read_stream(answer):
     return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
 
 
+def read_text(events):
+    """How many pieces it comes in depends on how fast they come."""
+    return "".join([each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"])
+
+
 def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, database):
     store = tmp_path / "store.db"
     settings = GatewaySettings(backends=BACKENDS, store=f"sqlite:///{store}", hosts=("127.0.0.1",))
@@ -60,7 +65,7 @@ def test_a_board_serves_agents_beside_its_pages(tmp_path):
         headers = {"authorization": f"Bearer {KEY}"}
         assert client.post("/agui", json=ASK, headers={**headers, "host": "evil.example"}).status_code == 403
         events = read_stream(client.post("/agui", json=ASK, headers=headers))
-        assert [each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"] == ["It is ", "3."]
+        assert read_text(events) == "It is 3."
         assert client.get("/board/", headers=headers, follow_redirects=False).status_code != 200
 
 
@@ -81,7 +86,16 @@ def test_the_agent_of_this_directory(directory):
     board = Board(BoardParts(), Login(directory / "board"))
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
         events = read_stream(client.post("/agui/run", json=ASK))
-        assert [each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"] == ["Hello."]
+        assert read_text(events) == "Hello."
+
+
+def test_the_budget_of_this_directory_holds_for_its_agent(directory, monkeypatch):
+    monkeypatch.setenv("CALLBOARD_BUDGET", "1.0")
+    extension = extend_board_by_agui(["run"], {}, (), ["testserver"], OwnJobs())
+    board = Board(BoardParts(), Login(directory / "board"))
+    with TestClient(board_application(board, extension), base_url=LOCAL) as client:
+        end = read_stream(client.post("/agui/run", json=ASK))[-1]
+    assert "a budget needs the price" in end["message"]
 
 
 @pytest.fixture

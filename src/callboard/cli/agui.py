@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -33,6 +31,7 @@ def check_agents(references: Sequence[str]) -> None:
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("jobs")
+    from callboard.cli.settings import import_from  # noqa: PLC0415
     from callboard.jobs.references import load_agent  # noqa: PLC0415  # as above
 
     names = [_name(each) for each in references]
@@ -42,7 +41,7 @@ def check_agents(references: Sequence[str]) -> None:
         if each == HERE:
             _check_model()
         else:
-            _find_modules()
+            import_from(Path.cwd())
             load_agent(each)
 
 
@@ -82,47 +81,26 @@ def extend_board_by_agui(
 @asynccontextmanager
 async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, Agent[Any]]]:
     """The agents by what they are called in jobs. Raises CallerError."""
+    from callboard.cli.settings import import_from, settings_here  # noqa: PLC0415
+    from callboard.cli.settings_agent import open_settings_agent  # noqa: PLC0415
     from callboard.jobs.references import load_agent  # noqa: PLC0415  # not for --help
 
     agents: dict[str, Agent[Any]] = {}
     async with AsyncExitStack() as resources:
         for each, reference in zip(references, _references(references).values(), strict=True):
             if each == HERE:
-                agents[reference] = await resources.enter_async_context(_open_here())
+                agents[reference] = await resources.enter_async_context(open_settings_agent(settings_here(), _tell))
             else:
-                _find_modules()
+                import_from(Path.cwd())
                 agents[reference] = load_agent(each)
         yield agents
 
 
-@asynccontextmanager
-async def _open_here() -> AsyncIterator[Agent[Any]]:
-    """The agent of the settings of this directory."""
-    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
-    from callboard.cli.mcp_servers import silence_sdk  # noqa: PLC0415
-    from callboard.cli.models import open_model  # noqa: PLC0415
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
-    from callboard.loop import Limits  # noqa: PLC0415
-
-    settings = settings_here()
-    model = open_model(settings, _tell)
-    try:
-        silence_sdk()
-        async with Toolbox.from_settings(settings, _tell, select_servers(settings).values()) as ensembles:
-            yield Agent(
-                model,
-                ensembles=ensembles,
-                instructions=settings.instructions,
-                limits=Limits(rounds=settings.max_rounds),
-                policy=settings.policy,
-            )
-    finally:
-        await model.aclose()
-
-
 def _check_model() -> None:
-    """The model of this directory can be opened: its key and its extra are there, and it is pulled. Raises CallerError."""
+    """See that the model of this directory can be opened: its key and its extra are there, and it is pulled.
+
+    Raises CallerError.
+    """
     from callboard.cli.models import open_model  # noqa: PLC0415  # not for --help
     from callboard.cli.settings import settings_here  # noqa: PLC0415
 
@@ -140,13 +118,6 @@ def _references(references: Sequence[str]) -> dict[str, str]:
 def _name(reference: str) -> str:
     """The last part of an agent's address."""
     return reference.rpartition(":")[2]
-
-
-def _find_modules() -> None:
-    """A module of this directory is found, and one of ours or of a library comes first."""
-    here = os.getcwd()  # noqa: PTH109  # a text, as the others
-    if here not in sys.path:
-        sys.path.append(here)
 
 
 _tell = partial(typer.echo, err=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.cli.settings import module_directory
+from callboard.cli.settings import import_from, module_directory
 from callboard.configuration import (
     DescribedServer,
     Settings,
@@ -110,7 +110,7 @@ class Toolbox:
         )
 
     async def __aenter__(self) -> list[Ensemble]:
-        _add_to_path(self._ensembles_from)
+        import_from(self._ensembles_from)
         with redirect_stdout(sys.stderr):
             self._prepared = await prepare_ensembles(self._configuration, warn=self._tell_line, **self._options)
         return [*self._local, *self._prepared]
@@ -173,15 +173,9 @@ def _load_module(where: str, specification: str, beside: Path | None) -> ModuleT
         return module
     if not where or where.startswith("."):
         raise CallerError("names no module", path=specification, hint="write module:attribute or file.py")
-    _add_to_path(beside)
+    import_from(beside)
     with _report_import_errors(specification):
         return import_module(where)
-
-
-def _add_to_path(directory: Path | None) -> None:
-    """Import modules from a directory too: as the last one, so that its files replace no installed module."""
-    if directory is not None and str(directory) not in sys.path:
-        sys.path.append(str(directory))
 
 
 @contextmanager

@@ -15,11 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.agent import Agent
-from callboard.cli.load_tools import Toolbox, select_servers
-from callboard.cli.mcp_servers import silence_sdk
-from callboard.cli.models import open_model
 from callboard.cli.settings import settings_here
+from callboard.cli.settings_agent import open_settings_agent
 from callboard.core import UserCanister, contents
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.coding_kind import host_queue
@@ -29,7 +26,6 @@ from callboard.jobs.kinds import Outcome
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.shared_database import check_options
 from callboard.jobs.store import DurableStore
-from callboard.loop import Limits
 
 KIND: Final = "run"
 _DIGITS: Final = 12
@@ -102,21 +98,8 @@ class RunKind:
         check_options(fields, self._database)
         files = fields.pop("mcp")
         settings = await asyncio.to_thread(lambda: settings_here(**fields))
-        model = await asyncio.to_thread(open_model, settings, self._tell)
-        try:
-            silence_sdk()
-            servers = select_servers(settings, files).values()
-            async with Toolbox.from_settings(settings, self._tell, servers) as ensembles:
-                agent = Agent(
-                    model,
-                    ensembles=ensembles,
-                    instructions=settings.instructions,
-                    limits=Limits(rounds=settings.max_rounds, cost=settings.budget),
-                    policy=settings.policy,
-                )
-                return await AgentKind({"": agent}).run(segment)
-        finally:
-            await model.aclose()
+        async with open_settings_agent(settings, self._tell, files) as agent:
+            return await AgentKind({"": agent}).run(segment)
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """Nothing can be seen of what a function did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +48,12 @@ def check_value(source: str, value: str, parse: Callable[[str], object]) -> None
 def settings_here(**flags: Any) -> Settings:
     """The settings of a command that works in the current directory. Raises CallerError."""
     return settings_in(Path.cwd(), flags)
+
+
+def import_from(directory: Path | None) -> None:
+    """Import modules from a directory too: as the last one, so that its files replace no installed module."""
+    if directory is not None and str(directory) not in sys.path:
+        sys.path.append(str(directory))
 
 
 def module_directory(settings: Settings, key: str) -> Path | None:

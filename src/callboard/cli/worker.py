@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,6 +103,7 @@ async def _work(
 ) -> None:
     from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
+    from callboard.cli.settings import import_from  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.engine import Engine  # noqa: PLC0415
@@ -118,8 +119,7 @@ async def _work(
     from callboard.jobs.worker import Worker  # noqa: PLC0415
 
     settings = load_job_settings()
-    # A module of the project is found, and one of ours or of a library comes first.
-    sys.path.append(os.getcwd())  # noqa: PTH109  # a text, as the others
+    import_from(Path.cwd())
     agents = load_agents(options.agents or ())
     named = [*starts, *[agent_queue(normalize_reference(each)) for each in options.agents or ()]]
     queues = queue_settings(settings, [*[agent_queue(each) for each in agents], *starts])

@@ -23,7 +23,7 @@ import msgspec
 
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox.bubblewrap_mounts import FILES, HOME, BubblewrapMounts
-from callboard.sandbox.command_span import observe_command
+from callboard.sandbox.command_span import observe_commands
 from callboard.sandbox.environment import build_environment
 from callboard.sandbox.mount_points import check_paths, make_directories
 from callboard.sandbox.orphan_killer import start_watcher
@@ -32,7 +32,6 @@ from callboard.sandbox.process import gate_command, run_guarded
 from callboard.sandbox.proxy import open_proxy
 from callboard.sandbox.readable_paths import resolve_writable
 from callboard.sandbox.seccomp import seccomp_filter
-from callboard.telemetry import switch
 
 _OPTIONS = [
     "--unshare-user",
@@ -113,11 +112,8 @@ class Bubblewrap:
             return ("the times of /dev/null and other devices can be set to now, as by every user of this machine",)
         return ()
 
+    @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        running = self._run_confined(command, confinement, stdin)
-        return await running if switch.recorder is None else await observe_command(self.name, command, running)
-
-    async def _run_confined(self, command: Sequence[str], confinement: Confinement, stdin: bytes) -> Outcome:
         workspace = resolve_writable(confinement.workspace)
         home = resolve_writable(confinement.home) if confinement.home else None
         confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)

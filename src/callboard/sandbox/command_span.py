@@ -5,20 +5,39 @@ Of the command only the program's name is told, and its arguments where content 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias
 
 from callboard.sandbox.policy import Outcome
-from callboard.telemetry import names, open_span
+from callboard.telemetry import names, open_span, switch
 from callboard.telemetry.content import Clipper
 from callboard.text.display import display
 
+P = ParamSpec("P")
 _MAX_NAME: Final = 60
 
 
-async def observe_command(sandbox: str, command: Sequence[str], running: Awaitable[Outcome]) -> Outcome:
-    """The outcome of a command that runs in a sandbox of this name."""
+class _HasName(Protocol):
+    name: str
+
+
+Run: TypeAlias = Callable[Concatenate[Any, Sequence[str], P], Coroutine[Any, Any, Outcome]]
+
+
+def observe_commands(run: Run[P]) -> Run[P]:
+    """Make the method of a sandbox that runs a command make a span of it."""
+
+    @wraps(run)
+    async def run_in_span(sandbox: _HasName, command: Sequence[str], /, *args: P.args, **options: P.kwargs) -> Outcome:
+        running = run(sandbox, command, *args, **options)
+        return await running if switch.recorder is None else await _observe(sandbox.name, command, running)
+
+    return run_in_span
+
+
+async def _observe(sandbox: str, command: Sequence[str], running: Awaitable[Outcome]) -> Outcome:
     program = display(PurePath(command[0]).name, _MAX_NAME) if command else ""
     with open_span(
         f"execute_command {program}", attributes={names.PROCESS_NAME: program, names.SANDBOX: sandbox}

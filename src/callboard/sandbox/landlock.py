@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox.command_span import observe_command
+from callboard.sandbox.command_span import observe_commands
 from callboard.sandbox.mount_points import check_paths, make_links, restore_files
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.readable_paths import (
@@ -27,7 +27,6 @@ from callboard.sandbox.readable_paths import (
 )
 from callboard.sandbox.seccomp import judged_calls, seccomp_filter
 from callboard.sandbox.supervised_run import private_directories, run_supervised
-from callboard.telemetry import switch
 
 _READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
@@ -71,11 +70,8 @@ class Landlock:
             lacks.append("commands run as root, though without its capabilities; processes are counted, not limited")
         return tuple(lacks)
 
+    @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        running = self._run_confined(command, confinement, stdin)
-        return await running if switch.recorder is None else await observe_command(self.name, command, running)
-
-    async def _run_confined(self, command: Sequence[str], confinement: Confinement, stdin: bytes) -> Outcome:
         workspace = resolve_writable(confinement.workspace)
         home = resolve_writable(confinement.home) if confinement.home else None
         confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)

@@ -19,13 +19,12 @@ from pathlib import Path
 import msgspec
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.command_span import observe_command
+from callboard.sandbox.command_span import observe_commands
 from callboard.sandbox.environment import build_environment
 from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import gate_command, run_guarded
 from callboard.sandbox.readable_paths import resolve_writable
-from callboard.telemetry import switch
 
 PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
 
@@ -126,11 +125,8 @@ class Unconfined:
     open = ("everything that you can change",)
     visible = ("everything that you can read",)
 
+    @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        running = self._run_confined(command, confinement, stdin)
-        return await running if switch.recorder is None else await observe_command(self.name, command, running)
-
-    async def _run_confined(self, command: Sequence[str], confinement: Confinement, stdin: bytes) -> Outcome:
         confined = msgspec.structs.replace(confinement, workspace=resolve_writable(confinement.workspace))
         with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary, *_):
             return await run_supervised(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)
