@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -280,6 +282,21 @@ def test_the_prices_of_a_gateways_file_are_above_those_of_its_user(tmp_path):
     users = {"gpt": DOLLAR, "qwen": DOLLAR}
     settings = load_gateway_settings(path, {"prices": users}, None)
     assert settings.prices == {"gpt": Prices(input=1, output=2), "qwen": DOLLAR}
+
+
+def test_the_list_of_prices_is_read_before_the_first_request_where_it_may_be_asked():
+    program = """
+import logging, sys
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.server import _worker_application
+from callboard.telemetry import TelemetrySettings
+for url in ("http://127.0.0.1:9/v1", "https://api.example.org/v1"):
+    settings = GatewaySettings(backends=(BackendSettings(url=url),))
+    _worker_application(settings, logging.WARNING, None, TelemetrySettings())
+    print("genai_prices" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
 def test_a_budget_of_models_of_this_machine_needs_no_list_of_prices(monkeypatch):
