@@ -16,7 +16,6 @@ import asyncio
 import gzip
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +26,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from anyio.from_thread import start_blocking_portal
+from bench.chromium import FLAGS, find_chromium
+from msgspec.structs import replace
 
 from callboard.core import AssistantCanister, UserCanister
 from callboard.jobs import queries
@@ -39,8 +40,6 @@ from callboard.servers.board.static import ASSETS
 JOBS = 10_000
 LOADS = 30
 ENTRIES = 50
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-FLAGS += ["--disable-background-networking", "--disable-component-update"]
 STATES = ("completed", "completed", "completed", "failed", "cancelled", "running", "pending")
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 WATCH = """() => { window.frames_seen = [];
@@ -82,7 +81,7 @@ def add_jobs(database: Database) -> None:
             template = JobTemplate(kind="agent", description=f"Job {number} of the bench", model="openai:gpt-4o")
             job = template.make_job(new_identifier(made), made)
             changes = {"state": STATES[number % len(STATES)], "usage": {"input": 1000, "output": 100}, "rounds": 3}
-            queries.add_job(connection, type(job)(**{**{n: getattr(job, n) for n in job.__struct_fields__}, **changes}))
+            queries.add_job(connection, replace(job, **changes))
 
     database.run_blocking(add)
 
@@ -113,7 +112,7 @@ def look(url: str, cookie: str, store: DurableStore) -> dict[str, object]:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415  # where it is installed
     except ImportError:
         return {}
-    chromium = os.environ.get("CALLBOARD_CHROMIUM") or shutil.which("chromium")
+    chromium = find_chromium()
     if chromium is None:
         return {}
     name, _, value = cookie.partition("=")

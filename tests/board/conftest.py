@@ -6,7 +6,6 @@ The browser is Debian's chromium, or the one that CALLBOARD_CHROMIUM names. `mak
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 from axe_playwright_python.sync_playwright import Axe
+from bench.chromium import FLAGS, find_chromium
 from playwright.sync_api import expect, sync_playwright
 
 from callboard.jobs.client import JobClient
@@ -23,16 +23,6 @@ from callboard.servers.board.login import Login
 HERE = Path(__file__).parent
 PICTURES = HERE.parents[1] / "docs/pictures"
 CREW = f"{HERE / 'crew.py'}:clerk"
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PATIENCE = 15_000
 """Milliseconds that a test waits for what it expects to see."""
 
@@ -41,7 +31,7 @@ expect.set_options(timeout=PATIENCE)
 
 @pytest.fixture(scope="session")
 def chromium():
-    path = os.environ.get("CALLBOARD_CHROMIUM") or shutil.which("chromium", path=f"{os.environ['PATH']}:/usr/bin")
+    path = find_chromium()
     assert path, "there is no chromium: apt-get install chromium, or name another one in CALLBOARD_CHROMIUM"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callboard.cli.agui import HELP
-from callboard.cli.keys import HINT
+from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
@@ -44,14 +44,7 @@ class BoardOptions:
         bool, typer.Option("--link", help="Only print another link, for the board or gateway that runs there.")
     ] = False
     agui: Annotated[list[str] | None, typer.Option(help=HELP, show_default=False)] = None
-    agui_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"A key that clients of /agui have to send: KEY, NAME=KEY or sha256:DIGEST; {HINT}; repeatable.",
-            envvar="CALLBOARD_AGUI_KEYS",
-            show_default=False,
-        ),
-    ] = None
+    agui_key: Annotated[list[str] | None, key_option("clients of /agui", "CALLBOARD_AGUI_KEYS")] = None
     agui_origin: Annotated[
         list[str] | None, typer.Option(help="A web page that may ask /agui; repeatable.", show_default=False)
     ] = None
@@ -94,7 +87,6 @@ def board(options: BoardOptions) -> None:
 def _make_agui(options: BoardOptions, hosts: Collection[str], streams: JobStreams) -> AguiExtension:
     """What serves agents beside the board. Raises CallerError where everybody could ask them."""
     from callboard.cli.agui import check_agents, extend_board_by_agui  # noqa: PLC0415  # not for --help
-    from callboard.cli.keys import read_keys  # noqa: PLC0415
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.agui.service import OwnJobs  # noqa: PLC0415
     from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415

@@ -9,13 +9,24 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import typer
 
 from callboard.errors import CallerError
 
 HINT: Final = "env:NAME or file:PATH hides it from ps"
 """For the help of options that take a key."""
 _REFERENCE: Final = re.compile(r"((?:[^=:]*=)?)(env|file):(.+)", re.DOTALL)
+
+
+def key_option(clients: str, variable: str) -> Any:
+    """The repeatable option of the keys that these clients have to send; the variable holds them as well."""
+    return typer.Option(
+        help=f"A key that {clients} have to send: KEY, NAME=KEY or sha256:DIGEST; {HINT}; repeatable.",
+        envvar=variable,
+        show_default=False,
+    )
 
 
 def read_key(text: str) -> str:
@@ -31,7 +42,7 @@ def read_key(text: str) -> str:
     key = os.environ.get(place, "") if kind == "env" else _read_file(place)
     if not key:
         hint = f"export {place}=..." if kind == "env" else "write the key into it"
-        raise CallerError("holds no key", path=f"--key {kind}:{place}", hint=hint)
+        raise CallerError("holds no key", path=f"{kind}:{place}", hint=hint)
     return owner + key
 
 
@@ -45,4 +56,4 @@ def _read_file(path: str) -> str:
         return Path(path).expanduser().read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is no text"
-        raise CallerError(reason, path=f"--key file:{path}", hint="name a file that holds the key alone") from None
+        raise CallerError(reason, path=f"file:{path}", hint="name a file that holds the key alone") from None

@@ -14,7 +14,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.agui import HELP
-from callboard.cli.keys import HINT, read_keys
+from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
@@ -112,14 +112,7 @@ class ServeOptions(BackendOptions):
     config: Annotated[str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)] = ""
     host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"A key that clients have to send: KEY, NAME=KEY or sha256:DIGEST; {HINT}; repeatable.",
-            envvar="CALLBOARD_GATEWAY_KEYS",
-            show_default=False,
-        ),
-    ] = None
+    key: Annotated[list[str] | None, key_option("clients", "CALLBOARD_GATEWAY_KEYS")] = None
     requests_per_minute: Annotated[
         float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
     ] = None

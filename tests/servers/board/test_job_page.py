@@ -153,6 +153,16 @@ def test_what_a_job_handed_over_is_bounded(run, job_store, browser, fields, most
     assert len(browser.get(f"/board/jobs/{claim.job.id}").text) < most
 
 
+def test_what_a_job_handed_over_may_be_nested_deep(run, job_store, browser):
+    tree = "the leaf"
+    for _ in range(300):
+        tree = {"branch": [tree]}
+    claim = run(make_ended, job_store, output={"tree": tree, "notes": ["one", {"two": 3}]})
+    page = visible(browser.get(f"/board/jobs/{claim.job.id}").text)
+    for text in ("the leaf", "one\ntwo: 3"):
+        assert text in page
+
+
 def test_what_a_job_was_given_is_bounded(run, job_store, browser):
     claim = run(make_job, job_store, description="d" * 1_000_000, model="m" * 100_000)
     assert len(browser.get(f"/board/jobs/{claim.job.id}").text) < 250_000

@@ -1,6 +1,6 @@
 """Texts as lines of a unified diff, for the eye: what was added, what was taken away, and where.
 
-Law: nothing of a text is lost: the lines that are returned, joined, are the text.
+Law: nothing of a text is lost: the lines that are returned, joined, are the text without its last line end.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class EntryBlock:
     @property
     def text(self) -> str:
         """As far as it is shown."""
-        return strip_controls("".join(self.parts))[:MAX_SHOWN]
+        return strip_controls("".join(self.parts)[:MAX_SHOWN])
 
     @property
     def hidden(self) -> int:
@@ -82,9 +82,9 @@ def show_arguments(arguments: Mapping[str, Any] | None, room: int | None = None)
     for name, value in (arguments or {}).items():
         if room is not None and room <= 0:
             break
-        label, text = make_visible(name), make_visible(_argument_text(value))
+        # What is spelled out is longer than it was, so this beginning is always enough.
+        label, text = make_visible(name[:room])[:room], make_visible(_argument_text(value)[:room])[:room]
         if room is not None:
-            label, text = label[:room], text[:room]
             room -= len(label) + len(text) + _ARGUMENT
         shown.append(ShownArgument(label, text, _argument_lines(name, text)))
     return shown

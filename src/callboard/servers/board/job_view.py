@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.overview import JobOverview
@@ -133,16 +133,19 @@ def read_outcome(job: DurableJob) -> JobOutcome | None:
     return JobOutcome(text, lines[:MAX_DIFF_LINES], hidden, rows)
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Any, levels: int = 5) -> str:
+    """A value in words; what is nested deeper as JSON."""
     match value:
         case str():
             return value
-        case list() if all(isinstance(each, str) for each in value):
-            return "\n".join(value)
+        case list() | dict() if not levels:
+            return json.encode(value).decode()
         case list():
-            return "\n".join([_describe(each) for each in value])
+            return "\n".join([_describe(each, levels - 1) for each in value])
         case dict():
-            fields = [f"{name}: {_describe(each)}" for name, each in value.items() if each not in (None, "")]
+            fields = [
+                f"{name}: {_describe(each, levels - 1)}" for name, each in value.items() if each not in (None, "")
+            ]
             return ("\n" if any("\n" in each for each in fields) else ", ").join(fields)
         case _:
             return str(to_builtins(value))

@@ -1,0 +1,34 @@
+"""Diffs, line by line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callboard.servers.board.diff import is_diff, split_diff
+
+DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+
+
+def test_what_a_line_is():
+    kinds = ["file", "file", "file", "hunk", "", "removed", "added"]
+    assert [line.kind for line in split_diff(DIFF)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (DIFF, True),
+        (f"calc.py was changed:\n{DIFF}", True),
+        ("*** Begin Patch\n*** Update File: x\n@@\n-a\n+b\n*** End Patch\n", True),
+        ("- milk\n- bread\n+ eggs\n", False),
+        ("--- a line\nand another\n", False),
+        ("", False),
+    ],
+)
+def test_what_is_a_diff(text, expected):
+    assert is_diff(text) == expected
+
+
+@given(st.text(alphabet="+-@ a\n\r\u2028"))
+def test_nothing_is_lost(text):
+    assert "\n".join([line.text for line in split_diff(text)]) == text.removesuffix("\n")
