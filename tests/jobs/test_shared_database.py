@@ -20,6 +20,7 @@ OPTIONS = [
     ("without_sandbox", True, "--no-sandbox"),
     ("allow_weaker_sandbox", True, "--allow-weaker-sandbox"),
     ("model", "command:sh -c ls", "--model command:sh -c ls"),
+    ("model", "openai:none, command:sh -c ls", "--model openai:none, command:sh -c ls"),
 ]
 SHARED = SimpleNamespace(is_sqlite=False)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.user_settings import load_job_settings
-from callboard.profiles import providers, split_provider
+from callboard.profiles import model_names, providers, split_provider
 
 _REFUSED: Final[Mapping[str, str]] = {
     "tools": "--tools",
@@ -41,7 +41,8 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
         return
     refused = [option for name, option in _REFUSED.items() if options.get(name)]
     model = options.get("model")
-    if isinstance(model, str) and split_provider(model, providers())[0] == _PROGRAM:
+    names = model_names(model) if isinstance(model, str) and model else []
+    if any(split_provider(each, providers())[0] == _PROGRAM for each in names):
         refused.append(f"--model {model}")
     if refused and not load_job_settings().trust_database:
         raise CallerError(
