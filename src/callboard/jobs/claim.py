@@ -40,7 +40,7 @@ FindObstacle = Callable[[DurableJob], str]
 CountAnew = Callable[[Connection, DurableJob], None]
 """Counts the attempts at the job's present segment from one again, in the transaction of the connection."""
 
-_PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister)
+_PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister, MeasuredReply)
 
 
 class Superseded(CallboardError):
@@ -192,7 +192,7 @@ class Claim:
         self._waiting.append(
             _Write(
                 self._next,
-                any(isinstance(item, (*_PROGRESS, MeasuredReply)) for item in items),
+                any(isinstance(item, _PROGRESS) for item in items),
                 tuple(
                     {"job": key, "number": number, "round": self._next.rounds, "line": line}
                     for number, line in enumerate(lines, before.entries + 1)

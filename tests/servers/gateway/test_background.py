@@ -281,6 +281,8 @@ def test_jobs_go_with_what_is_stored_of_them(database):
             hours[0] += 1
             await clean(store, replies, 1.5 * 3600)
             assert await list_titles() == {"agent 3", "response 4"}
+            await clean(store, replies, 1.5 * 3600, ["agent"])
+            assert await list_titles() == {"response 4"}
         await replies.aclose()
 
     asyncio.run(whole())

@@ -173,16 +173,17 @@ class BackgroundJobs:
     async def _clean(self, store: DurableStore, responses: ResponseStore) -> None:
         while True:
             with suppress(CallboardError, HttpError):  # as above
-                await clean(store, responses, self._settings.store_age)
+                await clean(store, responses, self._settings.store_age, [each.name for each in self._more_kinds])
             await asyncio.sleep(CLEAN_SECONDS)
 
 
-async def clean(store: DurableStore, responses: ResponseStore, age: float) -> None:
+async def clean(store: DurableStore, responses: ResponseStore, age: float, more_kinds: Iterable[str] = ()) -> None:
     """Delete the jobs that are older than `age` seconds, and those whose responses the store has deleted.
 
     A response is saved before its job completes. So a job that completed before the oldest reply was saved has none.
     """
-    await store.remove_old(timedelta(seconds=age), kind=KIND)
+    for kind in (KIND, *more_kinds):
+        await store.remove_old(timedelta(seconds=age), kind=kind)
     if (oldest := await responses.oldest_age()) is not None:
         await store.remove_old(timedelta(seconds=oldest + SLACK_SECONDS), kind=KIND, states={"completed"})
 
