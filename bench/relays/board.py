@@ -40,6 +40,7 @@ class Kind(NamedTuple):
 KINDS = {
     "whole": Kind("text-5", False, 20, 1),
     "stream of 5 pieces": Kind("text-5", True, 20, 5),
+    "stream of 300 pieces": Kind("text-300", True, 8, 10),
     "stream of 2,000 pieces": Kind("text-2000", True, 2, 40),
 }
 
@@ -54,7 +55,7 @@ def own_cost(chunks: int) -> float:
         if not on:
             return
         entry = log.begin("responses", "bench/1.0")
-        entry.set_owner("")
+        entry.owner = ""
         entry.set_body(b"x" * 600)
         exchange: Any = SimpleNamespace(request=request, record=record, body={})
         entry.set_exchange(exchange)

@@ -229,7 +229,7 @@ class ReplyEndpoint:
             ):
                 owner = gateway.authenticator.owner(caller, token)
                 if entry is not None:
-                    entry.set_owner(owner)
+                    entry.owner = owner
                 body, data = await read(share)
                 if entry is not None:
                     entry.set_body(data)

@@ -112,7 +112,7 @@ class ResponseKind:
         request_log = self._find_log()
         entry = None if request_log is None else request_log.begin("responses", "in the background")
         if entry is not None:
-            entry.set_owner(job_input.owner)
+            entry.owner = job_input.owner
         self._metrics.begin_request()
         try:
             exchange = await self._exchange(segment)

@@ -30,6 +30,7 @@ CREDENTIAL_FIELDS: Final = frozenset(
 )
 _URLS: Final = frozenset({"server_url", "url"})
 _DECLARATIONS: Final = frozenset({"mcp_servers", "tools"})
+_SELECTED: Final = _DECLARATIONS | CREDENTIAL_FIELDS
 _SCHEMAS: Final = frozenset(
     {"format", "function", "functiondeclarations", "function_declarations", "input_schema", "parameters"}
 )
@@ -37,7 +38,8 @@ _SCHEMAS: Final = frozenset(
 
 def select_declarations(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a request's body that may hold credentials; they are not copied."""
-    return {name: value for name, value in body.items() if name in _DECLARATIONS or name.lower() in CREDENTIAL_FIELDS}
+    names = [name for name in body if name.lower() in _SELECTED]
+    return {name: body[name] for name in names}
 
 
 def find_credentials(declarations: Mapping[str, Any]) -> set[str] | None:

@@ -122,11 +122,13 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     variant: str = ""
     """What is different in it, such as `mode validated`."""
     owner: str = ""
-    key: str = ""
-    """The name of the gateway's key; of a client without one, the beginning of a digest."""
+    """Who asks: the name of a key, or `client-` and a digest."""
     model: str = ""
     """As the client calls it."""
-    body: CutBytes = msgspec.field(default_factory=CutBytes)
+    body: bytes = b""
+    """As it came; its beginning, where it is larger than `MAX_BODY`."""
+    body_size: int = 0
+    """Of all that came."""
     declarations: Mapping[str, Any] = {}
     """Fields of the body that may hold credentials of the client."""
     request: Request | None = None
@@ -153,6 +155,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     is_gone: bool = False
     """No longer in the log."""
     cost: int = _ENTRY_BYTES
+    """Bytes that it holds, as far as they are counted."""
     on_cost: Callable[[LoggedRequest, int], None] = lambda entry, cost: None
     view: object = None
     """What was rendered of it since it ended: `request_view` keeps it here."""
@@ -161,15 +164,17 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     def is_live(self) -> bool:
         return self.seconds is None
 
-    def set_owner(self, owner: str) -> None:
-        """It is known who asks: the name of a key, or `client-` and a digest."""
-        self.owner = owner
-        self.key = owner[:_MAX_OWNER] if owner.startswith("client-") else owner
+    @property
+    def key(self) -> str:
+        """The name of the gateway's key; of a client without one, the beginning of a digest."""
+        return self.owner[:_MAX_OWNER] if self.owner.startswith("client-") else self.owner
 
     def set_body(self, data: bytes) -> None:
         """The client's body has been read."""
-        self.body.add(data)
-        self._charge(_BODY_FACTOR * self.body.settle())
+        if self.is_gone:
+            return
+        self.body, self.body_size = data[:MAX_BODY], len(data)
+        self.on_cost(self, _BODY_FACTOR * len(self.body))
 
     def set_exchange(self, exchange: Exchange) -> None:
         """The body has been understood."""
@@ -200,7 +205,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
         def add(chunk: bytes) -> None:
             if not self.is_gone and body.add(chunk):
-                self._charge(body.settle())
+                self.on_cost(self, body.settle())
 
         return add
 
@@ -213,7 +218,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         if self.first_at is None and data:
             self.first_at = time.monotonic() - self.began
         if not self.is_gone and self.answer.add(data):
-            self._charge(self.answer.settle())
+            self.on_cost(self, self.answer.settle())
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
@@ -225,18 +230,16 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.dropped, self.lost_fields = tuple(record.dropped), tuple(record.lost_fields)
         if token and not is_placeholder(token):
             self._mask(token)
-        self._charge(self.answer.settle() + sum([reply.body.settle() for reply in self.replies]))
+        cost = self.answer.settle()
+        for reply in self.replies:
+            cost += reply.body.settle()
+        self.on_cost(self, cost)
 
     def clear(self) -> None:
-        """It is no longer in the log: let go of what it holds."""
-        self.is_gone = True
+        """Let go of what it holds."""
         self.request = self.record = self.view = None
         self.declarations = {}
-        self.body, self.answer, self.replies, self.notes = CutBytes(), CutBytes(), [], []
-
-    def _charge(self, cost: int) -> None:
-        self.cost += cost
-        self.on_cost(self, cost)
+        self.body, self.answer, self.replies, self.notes = b"", CutBytes(), [], []
 
     def _mask(self, token: str) -> None:
         """Take the client's own key out of what a backend said: a refusal may repeat it, and spell it otherwise."""
@@ -294,7 +297,8 @@ class RequestLog:
         )
         self._entries[entry.identifier] = entry
         self._cost += entry.cost
-        self._evict()
+        if len(self._entries) > self._max_requests or self._cost > self._max_bytes:
+            self._evict()
         return entry
 
     def get(self, identifier: str) -> LoggedRequest | None:
@@ -306,6 +310,7 @@ class RequestLog:
 
     def _add_cost(self, entry: LoggedRequest, cost: int) -> None:
         if not entry.is_gone:
+            entry.cost += cost
             self._cost += cost
             if self._cost > self._max_bytes:
                 self._evict()
@@ -314,4 +319,6 @@ class RequestLog:
         while self._entries and (len(self._entries) > self._max_requests or self._cost > self._max_bytes):
             entry = self._entries.pop(next(iter(self._entries)))
             self._cost -= entry.cost
-            entry.clear()
+            entry.is_gone = True
+            if entry.is_live:  # of one that has ended nothing but the log held anything
+                entry.clear()

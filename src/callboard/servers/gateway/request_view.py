@@ -56,8 +56,8 @@ def view_request(entry: LoggedRequest) -> RequestView:
     mask = _masker(entry)
     return RequestView(
         row=view_row(entry),
-        body=_format_body(entry.body.join(), mask),
-        body_size=entry.body.size,
+        body=_format_body(entry.body, mask),
+        body_size=entry.body_size,
         replies=tuple([_view_reply(each, entry, mask) for each in entry.replies]),
         answer=_cut(mask(entry.answer.join().decode(errors="replace"))),
         answer_size=entry.answer.size,
@@ -187,7 +187,7 @@ def _decode_body(entry: LoggedRequest) -> Mapping[str, Any]:
     """The body of a request that was refused, as far as it can be read; that of another one is known already."""
     if entry.request is None:
         with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
-            body = msgspec.json.decode(entry.body.join())
+            body = msgspec.json.decode(entry.body)
             return body if isinstance(body, dict) else {}
     return {}
 

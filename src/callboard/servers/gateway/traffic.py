@@ -145,8 +145,8 @@ class Traffic:
             raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
         variant = backend.variant(get_mode(order.mode).name if order.mode else "", _dialect_name(order.dialect))
         repeated = self._log.begin(entry.front, "the board", again_of=identifier, variant=str(order) or "the same")
-        repeated.set_owner(entry.owner)
-        body = entry.body.join()
+        repeated.owner = entry.owner
+        body = entry.body
         repeated.set_body(body)
         front = frontends()[entry.front]
         fields = _decode_body(body)
