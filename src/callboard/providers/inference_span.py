@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -31,12 +32,12 @@ _FINISH_REASONS: Final[Mapping[str, str]] = {
     "refusal": "content_filter",
 }
 _PROVIDERS: Final[Mapping[str, str]] = {"responses": "openai", "gemini": "gcp.gemini"}
-_CONTROLS: Final[Mapping[str, str]] = {
-    "temperature": names.REQUEST_TEMPERATURE,
-    "top_p": names.REQUEST_TOP_P,
-    "max_tokens": names.REQUEST_MAX_TOKENS,
-    "seed": names.REQUEST_SEED,
-}
+_CONTROLS: Final = (
+    ("temperature", names.REQUEST_TEMPERATURE),
+    ("top_p", names.REQUEST_TOP_P),
+    ("max_tokens", names.REQUEST_MAX_TOKENS),
+    ("seed", names.REQUEST_SEED),
+)
 
 
 def provider_name(resolution: Resolution) -> str:
@@ -57,15 +58,11 @@ class InferenceSpan:
     """What is told of one exchange; `headers` go with its request."""
 
     def __init__(self, model: HttpModel, request: Request) -> None:
-        name = display(model.resolution.model, _MAX_NAME)
-        self._common: dict[str, Any] = {
-            names.OPERATION: names.CHAT,
-            names.PROVIDER: provider_name(model.resolution),
-            names.REQUEST_MODEL: name,
-            **_server(model.base_url),
-        }
+        name, self._common = _describe_endpoint(
+            model.resolution.model[: _MAX_NAME + 1], provider_name(model.resolution), model.base_url
+        )
         self._is_streamed = request.stream
-        self._span = open_span(f"{names.CHAT} {name}", "client", {**self._common, **_describe_request(request)})
+        self._span = open_span(name, "client", {**self._common, **_describe_request(request)})
         self.headers = self._span.headers
         self._first_chunk: float | None = None
         self._usage = Usage()
@@ -99,10 +96,12 @@ class InferenceSpan:
                     reply = {names.RESPONSE_ID: identifier, names.RESPONSE_MODEL: model}
                     self._reply |= {name: display(value, _MAX_NAME) for name, value in reply.items() if value}
                 case ReplyEnded(reason=reason):
-                    self._reply[names.FINISH_REASONS] = [_FINISH_REASONS.get(reason, reason)]
+                    self._reply[names.FINISH_REASONS] = (_FINISH_REASONS.get(reason, reason),)
                 case ReplyFailed(code=code):
                     if event.party == "caller":  # who may have made the name up, and it is a label of metrics
-                        self._common.pop(names.REQUEST_MODEL, None)
+                        self._common = {
+                            name: value for name, value in self._common.items() if name != names.REQUEST_MODEL
+                        }
                     self._span.fail(names.error_word(code))
                 case _:
                     pass
@@ -112,32 +111,43 @@ class InferenceSpan:
         span, usage, common = self._span, self._usage, self._common
         if names.FINISH_REASONS not in self._reply and not span.error_type:
             span.fail("cancelled")  # whoever read it has left
-        about = dict(self._reply)
+        about = self._reply
         if self._is_streamed and self._first_chunk is not None:
             about[names.TIME_TO_FIRST_CHUNK] = self._first_chunk
             record(names.FIRST_CHUNK, self._first_chunk, common)
         if usage.input or usage.output:
-            about |= {names.INPUT_TOKENS: usage.input, names.OUTPUT_TOKENS: usage.output}
-            about |= {names.CACHED_TOKENS: usage.cached} if usage.cached else {}
-            about |= {names.REASONING_TOKENS: usage.reasoning} if usage.reasoning else {}
+            about[names.INPUT_TOKENS], about[names.OUTPUT_TOKENS] = usage.input, usage.output
+            if usage.cached:
+                about[names.CACHED_TOKENS] = usage.cached
+            if usage.reasoning:
+                about[names.REASONING_TOKENS] = usage.reasoning
             record(names.TOKEN_USAGE, usage.input, {**common, names.TOKEN_TYPE: "input"})
             record(names.TOKEN_USAGE, usage.output, {**common, names.TOKEN_TYPE: "output"})
-        failed = {names.ERROR_TYPE: span.error_type} if span.error_type else {}
-        record(names.OPERATION_DURATION, span.seconds, {**common, **failed})
+        failed = {**common, names.ERROR_TYPE: span.error_type} if span.error_type else common
+        record(names.OPERATION_DURATION, span.seconds, failed)
         if self._fold is not None:
-            reason = about.get(names.FINISH_REASONS, ["error"])[0]
+            reason = about.get(names.FINISH_REASONS, ("error",))[0]
             span.set_content(names.OUTPUT_MESSAGES, encode_reply(self._canisters, reason, span.max_content))
         span.set(about)
         span.end()
 
 
 def _describe_request(request: Request) -> dict[str, Any]:
-    controls = {name: getattr(request.controls, field, None) for field, name in _CONTROLS.items()}
-    about = {name: value for name, value in controls.items() if value is not None}
-    return {**about, names.REQUEST_STREAM: True} if request.stream else about
+    about: dict[str, Any] = {names.REQUEST_STREAM: True} if request.stream else {}
+    for field, name in _CONTROLS:
+        if (value := getattr(request.controls, field)) is not None:
+            about[name] = value
+    return about
 
 
 @lru_cache(64)
+def _describe_endpoint(model: str, provider: str, base_url: str) -> tuple[str, Mapping[str, Any]]:
+    """The name of its spans, and what each of its spans and measured values has."""
+    shown = display(model, _MAX_NAME)
+    about = {names.OPERATION: names.CHAT, names.PROVIDER: provider, names.REQUEST_MODEL: shown, **_server(base_url)}
+    return f"{names.CHAT} {shown}", MappingProxyType(about)
+
+
 def _server(base_url: str) -> Mapping[str, str | int]:
     """The address of an endpoint: nothing of its URL but host and port."""
     try:

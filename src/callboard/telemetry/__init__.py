@@ -1,6 +1,6 @@
 """What Callboard tells of itself: spans and metrics by OpenTelemetry's conventions, counts of tool calls, log lines.
 
-A room tells what it does by a span, an event of it, a measured value. While telemetry is off a span is `NO_SPAN`, which
+A room tells what it does by a span and by measured values. While telemetry is off a span is `NO_SPAN`, which
 does nothing, and nothing of OpenTelemetry is imported. Where a span would cost a hot path its attributes, the path looks
 at `switch.recorder` first, which is one load of an attribute. `enable` turns it on; only the counts are always there.
 
@@ -81,9 +81,6 @@ class NoSpan:
         pass
 
     def set_content(self, name: str, content: Any) -> None:
-        pass
-
-    def event(self, name: str, attributes: Attributes | None = None) -> None:
         pass
 
     def fail(self, kind: str) -> None:

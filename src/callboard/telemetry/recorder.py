@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from callboard.telemetry import Attributes, SpanKind
     from callboard.telemetry.names import Metric
+    from callboard.telemetry.plain_spans import PlainTracer
 
     RecordValue = Callable[[Metric, float, Attributes], None]
 
@@ -43,7 +44,7 @@ class Recorder:
 
     def __init__(
         self,
-        tracers: trace.TracerProvider | None,
+        tracer: trace.Tracer | PlainTracer,
         record: RecordValue | None,
         *,
         max_content: int = 0,
@@ -51,7 +52,7 @@ class Recorder:
         self.max_content = max_content
         self.record = record or _record_nothing
         """Adds a value to the histogram of a metric."""
-        self._tracer = (tracers or trace.NoOpTracerProvider()).get_tracer(names.SCOPE, version("callboard"))
+        self._tracer = tracer
 
     def begin(
         self, name: str, kind: SpanKind, attributes: Attributes, parent: Mapping[str, str] | None
@@ -145,10 +146,6 @@ class RecordedSpan:
     def set_content(self, name: str, content: Any) -> None:
         """Add an attribute with JSON that was masked and cut."""
         self._span.set_attribute(name, to_json(content))
-
-    def event(self, name: str, attributes: Attributes | None = None) -> None:
-        """Add something that happened now."""
-        self._span.add_event(name, attributes)
 
     def fail(self, kind: str) -> None:
         """Say that it failed, by a word of low cardinality. No message is kept: it may be anybody's."""

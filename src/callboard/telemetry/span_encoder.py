@@ -25,6 +25,8 @@ from callboard.telemetry.sdk_spans import without_messages
 _BYTES: Final = 2
 _KINDS: Final[Mapping[SpanKind, int]] = {kind: kind.value + 1 for kind in SpanKind}
 _HAS_REMOTE, _IS_REMOTE = 0x100, 0x200
+_SMALL: Final = tuple([bytes((value,)) for value in range(0x80)])
+"""Numbers below 128 as protobuf writes them; all our tags are."""
 _MAX_REMEMBERED: Final = 64
 """Characters of a text whose bytes are worth keeping: names do come again."""
 
@@ -105,12 +107,17 @@ def _attributes(number: int, attributes: Mapping[str, Any]) -> bytes:
 def _attribute(number: int, key: str, value: Any) -> bytes:
     if type(value) is str and len(value) <= _MAX_REMEMBERED:
         return _encode_name(number, key, value)
-    return _field(number, _text(1, key) + _field(2, _encode_value(value)))
+    return _field(number, _encode_key(key) + _field(2, _encode_value(value)))
 
 
 @lru_cache(4096)
 def _encode_name(number: int, key: str, value: str) -> bytes:
-    return _field(number, _text(1, key) + _field(2, _encode_value(value)))
+    return _field(number, _encode_key(key) + _field(2, _encode_value(value)))
+
+
+@lru_cache(1024)
+def _encode_key(key: str) -> bytes:
+    return _text(1, key)
 
 
 def _encode_value(value: Any) -> bytes:
@@ -134,7 +141,7 @@ def _encode_value(value: Any) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+    return _SMALL[number << 3 | _BYTES] + _varint(len(data)) + data
 
 
 def _text(number: int, text: str) -> bytes:
@@ -148,7 +155,7 @@ def _count(number: int, count: int) -> bytes:
 
 def _varint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _SMALL[value]
     pieces = bytearray()
     while value >= 0x80:
         pieces.append(value & 0x7F | 0x80)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from callboard.errors import CallerError
@@ -62,11 +63,11 @@ def enable(
     from callboard.telemetry.recorder import Recorder, instrument  # noqa: PLC0415  # where telemetry is turned on
 
     settings = settings or TelemetrySettings()
-    tracers = tracer_provider or _find_tracers() or _make_tracers(settings, timeout)
+    tracer = _open_tracer(tracer_provider or _find_tracers(), settings, timeout)
     meters = meter_provider or _find_meters()
     record = instrument(meters) if meters else _send_histograms(settings, timeout)
     captures = settings.captures(os.environ)
-    switch.recorder = Recorder(tracers, record, max_content=settings.max_content if captures else 0)
+    switch.recorder = Recorder(tracer, record, max_content=settings.max_content if captures else 0)
 
 
 def disable() -> None:
@@ -92,7 +93,20 @@ def _find_meters() -> MeterProvider | None:
     return None if type(provider).__name__ == "_ProxyMeterProvider" else provider
 
 
-def _make_tracers(settings: TelemetrySettings, timeout: float | None) -> TracerProvider | None:
+def _open_tracer(provider: TracerProvider | None, settings: TelemetrySettings, timeout: float | None) -> Any:
+    """What begins our spans: a tracer of the program's provider, or one that sends OTLP, or one that does nothing."""
+    from opentelemetry import trace  # noqa: PLC0415  # as above
+
+    from callboard.telemetry import names  # noqa: PLC0415
+    from callboard.telemetry.plain_spans import make_tracer  # noqa: PLC0415
+
+    scope = names.SCOPE, version("callboard")
+    if provider is None and (own := _make_provider(settings, timeout)):
+        return make_tracer(own, *scope)
+    return (provider or trace.NoOpTracerProvider()).get_tracer(*scope)
+
+
+def _make_provider(settings: TelemetrySettings, timeout: float | None) -> SdkTracerProvider | None:
     endpoint = _endpoint(settings, "traces")
     if endpoint is None:
         return None

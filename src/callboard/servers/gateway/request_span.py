@@ -27,20 +27,21 @@ _ROUTES: Final[Mapping[str, str]] = MappingProxyType(
         "gemini": "/v1beta/models/{model}",
     }
 )
+_SPANS: Final = {
+    front: (f"POST {route}", {names.HTTP_METHOD: "POST", names.HTTP_ROUTE: route, names.FRONT: front})
+    for front, route in _ROUTES.items()
+}
+"""The name of a front's spans, and what each of them has from the beginning."""
 _HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
 _MAX_NAME: Final = 200
 
 
 def open_request_span(front: str, headers: Headers) -> Span:
     """Begin the span of a request to a front."""
-    route = _ROUTES[front]
-    return open_span(
-        f"POST {route}",
-        "server",
-        {names.HTTP_METHOD: "POST", names.HTTP_ROUTE: route, names.FRONT: front},
-        # One pass over the bytes; to ask for a header is one each.
-        parent={name.decode(): value.decode("latin-1") for name, value in headers.raw if name in _HEADERS},
-    )
+    # One pass over the bytes; to ask for a header is one each.
+    parent = {name.decode(): value.decode("latin-1") for name, value in headers.raw if name in _HEADERS}
+    name, attributes = _SPANS[front]
+    return open_span(name, "server", attributes, parent=parent)
 
 
 def end_request_span(span: Span, exchange: Exchange | None, status: int) -> None:
