@@ -40,8 +40,16 @@ def test_gateway():
 
 def test_board_of_the_gateway():
     found = measure("gateway", "--board")
-    assert list(found["board"]) == ["whole", "stream of 5 pieces", "stream of 2,000 pieces"]
+    assert list(found["board"]) == [
+        "whole", "stream of 5 pieces", "stream of 300 pieces", "stream of 2,000 pieces",
+    ]  # fmt: skip
     assert all(cells["on"] > 0 for cells in found["board"].values())
+
+
+def test_telemetry():
+    found = measure("telemetry")
+    assert list(found["microseconds"]) == ["off", "on", "on, every tenth"]
+    assert all(cost > 0 for costs in found["microseconds"].values() for cost in costs.values())
 
 
 def test_mcp_servers():
