@@ -112,10 +112,10 @@ class PlainSpan(trace.Span, sdk.ReadableSpan):
             self._name = name
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        said = status if isinstance(status, Status) else Status(status, description)
+        new = status if isinstance(status, Status) else Status(status, description)
         is_final = self._status.status_code is StatusCode.OK or self._end_time is not None
-        if not is_final and said.status_code is not StatusCode.UNSET:
-            self._status = said
+        if not is_final and new.status_code is not StatusCode.UNSET:
+            self._status = new
 
     def end(self, end_time: int | None = None) -> None:
         if self._end_time is None:
