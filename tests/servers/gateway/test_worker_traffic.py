@@ -78,9 +78,16 @@ def test_a_request_of_another_worker_is_seen_read_asked_again_and_kept(serving, 
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [("view", ()), ("read_as", (0, "wrong")), ("repeat", (RepeatOrder(mode="wrong"),))]
+    ("question", "why"),
+    [
+        (("view",), "not in the log"),
+        (("read_as", 0, "wrong"), "no dialect 'wrong'"),
+        (("repeat", RepeatOrder(mode="wrong")), "no mode 'wrong'"),
+    ],
 )
-def test_mistakes_cross_too(serving, logged, tmp_path, name, arguments):
+def test_mistakes_cross_too(serving, logged, tmp_path, question, why):
+    name, *arguments = question
+
     async def look(workers):
         other = (await workers[1]._own.rows())[0].identifier
         identifier = f"{other.rpartition('-')[0]}-99" if name == "view" else other
@@ -90,7 +97,7 @@ def test_mistakes_cross_too(serving, logged, tmp_path, name, arguments):
 
     error = with_workers(serving, logged, tmp_path, look)
     assert error.hint
-    assert error.message
+    assert why in error.message
 
 
 def test_a_name_that_is_no_worker_is_asked_here(serving, logged, tmp_path):

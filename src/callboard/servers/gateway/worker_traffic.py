@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from time import time
@@ -75,7 +75,7 @@ class _Mistake(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    result: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(None))
     mistake: _Mistake | None = None
 
 
@@ -180,23 +180,23 @@ class WorkerTraffic:
         """Answer the question of another worker."""
         try:
             async with asyncio.timeout(_SECONDS):
-                data = await _read_all(reader, _MAX_QUESTION)
-                name, arguments = msgspec.msgpack.decode(data, type=tuple[str, tuple[Any, ...]])
-            answer = _Answer()
-            try:
-                call = _CALLS[name]
-                values = [msgspec.convert(*pair) for pair in zip(arguments, call.arguments, strict=True)]
-                answer.result = msgspec.Raw(msgspec.msgpack.encode(await getattr(self._own, name)(*values)))
-            except CallerError as error:
-                answer.mistake = _Mistake(error.message, error.path, error.hint)
-            writer.write(msgspec.msgpack.encode(answer))
-            await writer.drain()
+                name, arguments = await _read_question(reader)
         except (OSError, TimeoutError, KeyError, ValueError, msgspec.MsgspecError) as error:
             log.warning("a worker of this gateway asked something that cannot be answered: %s", type(error).__name__)
+        else:
+            writer.write(msgspec.msgpack.encode(await self._call(name, arguments)))
+            with suppress(OSError):
+                await writer.drain()
         finally:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    async def _call(self, name: str, arguments: Sequence[Any]) -> _Answer:
+        try:
+            return _Answer(msgspec.Raw(msgspec.msgpack.encode(await getattr(self._own, name)(*arguments))))
+        except CallerError as error:
+            return _Answer(mistake=_Mistake(error.message, error.path, error.hint))
 
 
 def open_traffic(services: Services, directory: str = "") -> TrafficSource:
@@ -208,6 +208,13 @@ def open_traffic(services: Services, directory: str = "") -> TrafficSource:
     """
     own = Traffic(services.gateway, services.keep_requests())
     return WorkerTraffic(own, Path(directory)) if directory else own
+
+
+async def _read_question(reader: asyncio.StreamReader) -> tuple[str, list[Any]]:
+    """The name of a function of `_CALLS`, and its arguments. Raises for anything else."""
+    data = await _read_all(reader, _MAX_QUESTION)
+    name, arguments = msgspec.msgpack.decode(data, type=tuple[str, tuple[Any, ...]])
+    return name, [msgspec.convert(*pair) for pair in zip(arguments, _CALLS[name].arguments, strict=True)]
 
 
 async def _read_all(reader: asyncio.StreamReader, limit: int) -> bytes:
