@@ -16,6 +16,7 @@ import asyncio
 import gzip
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from anyio.from_thread import start_blocking_portal
-from bench.chromium import FLAGS, find_chromium
 from msgspec.structs import replace
 
 from callboard.core import AssistantCanister, UserCanister
@@ -40,6 +40,17 @@ from callboard.servers.board.static import ASSETS
 JOBS = 10_000
 LOADS = 30
 ENTRIES = 50
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+"""Of the browser, here and in tests/board."""
 STATES = ("completed", "completed", "completed", "failed", "cancelled", "running", "pending")
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 WATCH = """() => { window.frames_seen = [];
@@ -104,6 +115,12 @@ def load(url: str, cookie: str) -> float:
     with urllib.request.urlopen(request) as answer:
         answer.read()
     return (time.perf_counter() - began) * 1000
+
+
+def find_chromium() -> str | None:
+    """Debian's chromium, or the one that CALLBOARD_CHROMIUM names; None where there is none."""
+    search = f"{os.environ.get('PATH', '')}:/usr/bin"
+    return os.environ.get("CALLBOARD_CHROMIUM") or shutil.which("chromium", path=search)
 
 
 def look(url: str, cookie: str, store: DurableStore) -> dict[str, object]:

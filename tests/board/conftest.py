@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from anyio.from_thread import start_blocking_portal
 from axe_playwright_python.sync_playwright import Axe
-from bench.chromium import FLAGS, find_chromium
+from bench.board import FLAGS, find_chromium
 from playwright.sync_api import expect, sync_playwright
 
 from callboard.jobs.client import JobClient
