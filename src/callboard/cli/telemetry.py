@@ -42,8 +42,8 @@ def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMM
         timeout: Seconds that the end of the process waits for a collector, for each signal; None is OpenTelemetry's 10.
 
     Raises:
-        CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a way
-            that is not there.
+        CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a
+            way that is not there.
     """
     from callboard.errors import CallerError  # noqa: PLC0415  # not for --help
     from callboard.telemetry import enable, wants_telemetry  # noqa: PLC0415

@@ -689,8 +689,13 @@ def test_a_job_whose_budget_is_spent_asks_for_nothing_more(run, setting):
     given = {} if setting else {"budget": 3.0}
     script = [paid(each) for each in [*ANALYZED, EDIT]]
     done = run("build", BUILD, script, workflow="phased", profile=PRICES, settings=setting, **given)
-    assert (done.job.state, done.job.cost) == ("failed", 4.0 if len(done.model.requests) == 4 else 3.0)
+    assert (done.job.state, done.job.cost, len(done.model.requests)) == ("failed", 3.0, 3)
     assert done.job.reason == "the budget is spent: $3 of $3"
+
+
+def test_a_job_that_fails_says_what_it_cost_until_then(run):
+    done = run("debug", DEBUG, [paid(EDIT), [ReplyFailed("provider", "overloaded", "later")]], profile=PRICES)
+    assert (done.job.state, done.job.cost, done.job.usage["input"]) == ("failed", 1.0, 1)
 
 
 def test_a_job_whose_price_is_not_known_has_no_budget(run):

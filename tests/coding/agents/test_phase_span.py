@@ -6,7 +6,9 @@ REPLIES = [
     Call("file", {"path": "calc.py"}),
     "add is in calc.py.",
     "1. Mend add.",
-    Call("file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}),
+    Call(
+        "file", {"action": "replace", "path": "calc.py", "old": "a - b", "new": "b + a"}
+    ),  # as no other test: their runs are cached
     "TASK_COMPLETE",
     "All tests pass.",
     "Mend add\n\nIt subtracted.",

@@ -321,7 +321,8 @@ class PhaseRunner:
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
-        start, past_usage = None if prompt else self._find_start(len(history)), self._past.usage_of_run
+        start = None if prompt else self._find_start(len(history))
+        past_usage = self._past.usage_of_run
         journal = self._record.open_journal(name, start)
         earlier = journal.progress if journal is not None else None
         approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
@@ -377,11 +378,11 @@ class PhaseRunner:
                         raise JobLeft
                     self.rounds += 1
                 self._emit(event)
-        if run.failure is not None:
-            raise run.failure
         result = run.result
         self.usage += result.usage
         self._add_cost(result.cost)
+        if run.failure is not None:
+            raise run.failure
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.pending = result.pending
         self.why = self._memory.phase.why = result.why if result.state == "incomplete" else ""
