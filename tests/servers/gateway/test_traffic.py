@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
-from callboard.servers.gateway.traffic import Traffic
-from callboard.servers.gateway.traffic_values import RepeatOrder
-from callboard.testing import FakeBackend
+from callboard.core import ReplyStarted
+from callboard.errors import CallerError
+from callboard.servers.gateway.traffic import MAX_REPEATED, Traffic
+from callboard.servers.gateway.traffic_values import RepeatOrder, RowFilter
+from callboard.testing import FakeBackend, Silence
 
 SECRET = "sk-of-the-settings-0123456789"
 BODIES = {
@@ -37,6 +39,27 @@ def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stre
     view = asyncio.run(scenario())
     assert (view.row.end, view.row.status) == ("stop", 200)
     assert '"No.' in view.answer
+
+
+def test_few_are_asked_again_at_once_and_they_end_with_their_gateway(serving, logged):
+    async def scenario():
+        async with (
+            FakeBackend(["Yes.", *[Silence([ReplyStarted("r", "m")])] * MAX_REPEATED]) as backend,
+            serving(backend, extend=logged) as served,
+        ):
+            await served.post("chat", {"model": "m", **BODIES["chat"]})
+            [entry] = served.request_log.newest()
+            async with Traffic(served.gateway, served.request_log) as traffic:
+                for _ in range(MAX_REPEATED):
+                    await traffic.repeat(entry.identifier, RepeatOrder())
+                with pytest.raises(CallerError, match="are being asked again"):
+                    await traffic.repeat(entry.identifier, RepeatOrder())
+                page = await traffic.page(RowFilter(again_of=entry.identifier))
+            return page, await traffic.page(RowFilter(again_of=entry.identifier))
+
+    before, after = asyncio.run(scenario())
+    assert [row.end for row in before.rows] == ["open"] * MAX_REPEATED
+    assert [row.end for row in after.rows] == ["left"] * MAX_REPEATED
 
 
 def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(serving, logged):
