@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from callboard.core import (
@@ -13,6 +15,7 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
 )
+from callboard.evaluation.task import Label
 from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
 
 SCHEMA = {
@@ -30,7 +33,9 @@ SCHEMA = {
 
 def labels(*events, choice="auto", schema=SCHEMA):
     request = Request("m", (), (ToolDeclaration("weather", "", schema),), tool_choice=choice)
-    return [(each.name, each.tool) for each in label_failures(request, events)]
+    found = [(each.name, each.tool) for each in label_failures(request, events)]
+    assert {name for name, _ in found} <= {*get_args(Label)}
+    return found
 
 
 def call(arguments, name="weather"):
@@ -99,6 +104,7 @@ def test_values_that_are_too_deep_to_be_compared_are_not_judged():
 
 def test_an_argument_that_the_schema_allows_is_no_invention():
     assert labels(call({"x": 1}), schema={"properties": {"y": {}}, "additionalProperties": {}}) == []
+    assert labels(call({"x": 1}), schema={"properties": {"y": {}}, "patternProperties": {"^x": {}}}) == []
     assert labels(call({"x": 1}), schema={"properties": {"y": {}}, "additionalProperties": False}) == [
         ("hallucinated_param", "weather")
     ]

@@ -86,9 +86,10 @@ def _label_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) ->
             yield "missing_required"
     if not isinstance(properties, Mapping):
         return
-    for name in arguments:
-        if name not in properties and schema.get("additionalProperties") in (None, False):
-            yield "hallucinated_param"
+    if schema.get("additionalProperties") in (None, False) and "patternProperties" not in schema:
+        for name in arguments:
+            if name not in properties:
+                yield "hallucinated_param"
     for name, value in arguments.items():
         yield from _label_value(value, properties.get(name))
 
