@@ -205,6 +205,14 @@ def test_a_run_within_the_run_is_a_subagent():
     assert [each[1] for each in show(events).conversation(nested=True)] == ["c1", "inside", "inside", "c1"]
 
 
+def test_a_call_within_a_run_is_none_of_the_run_itself():
+    inner = [*call("c1"), ReplyEnded("invocations"), result("c1", "inner"), RunEnded("completed")]
+    nested = [Nested("c1", "ask_expert", each) for each in inner]
+    client = show(encode([*call("c1", "ask_expert"), ReplyEnded("invocations"), *nested, result("c1", "outer")]))
+    results = [each for each in client.messages.values() if each["role"] == "tool"]
+    assert [(each["toolCallId"], each["content"]) for each in results] == [("c1-2", "inner"), ("c1", "outer")]
+
+
 def test_a_conversation_that_is_rolled_back_is_sent_anew():
     entries = [UserCanister("one"), *Fold().feed(ReplyEnded("stop")), UserCanister("two"), RolledBack(1)]
     assert [each[1] for each in show(encode(entries)).conversation()] == ["one"]

@@ -183,7 +183,7 @@ class AgentStream:
                 return self._reply.settle() + self._add_text(_ROLES[type(canister)], canister.text)
 
     def _answer(self, result: ResultCanister) -> AguiEvents:
-        call = self._thread.answer(result.invocation_id)
+        call = self._thread.answer(result.invocation_id, self._author)
         if call is None:
             return []
         events = self._end_run(result.invocation_id, "cut") if result.invocation_id in self._runs else []
@@ -274,7 +274,7 @@ class AgentStream:
     def _on_nested(self, event: Nested) -> AguiEvents:
         events: AguiEvents = []
         if event.identifier not in self._runs:
-            call = self._thread.find_call(event.identifier)
+            call = self._thread.find_call(event.identifier, self._author)
             name = self._thread.name_subagent(call.identifier if call else event.identifier or event.name)
             self._runs[event.identifier] = (name, AgentStream(self._thread, name))
             start = SubagentStartedEvent(

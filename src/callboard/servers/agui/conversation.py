@@ -16,7 +16,10 @@ from callboard.servers.agui.parts import encode_part
 
 
 class ThreadCall:
-    """A call, with its arguments as far as they came. `source` is the identifier that the model knows it by."""
+    """A call, with its arguments as far as they came.
+
+    `source` is the identifier that the model knows it by, which the model of a run within the run may have given as well.
+    """
 
     __slots__ = ("arguments", "identifier", "is_answered", "message", "name", "source")
 
@@ -27,6 +30,11 @@ class ThreadCall:
         self.name = name
         self.arguments: list[str] = []
         self.is_answered = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which run it is of, and its source."""
+        return self.message.author, self.source
 
     def as_json(self) -> dict[str, Any]:
         """The call within its message."""
@@ -47,6 +55,11 @@ class ThreadMessage:
         self.encrypted = ""
         """The provider's own form of a thought."""
         self.calls: dict[str, ThreadCall] = {}
+
+    @property
+    def author(self) -> str:
+        """The run within the run that it is of, "" for the run itself."""
+        return str(self.fields.get("subagentRunId") or "")
 
     def as_json(self) -> dict[str, Any]:
         """The message in a snapshot."""
@@ -81,8 +94,8 @@ class AguiThread:
         self._number = 0
         """In the identifier of the last message."""
         self._call_counts: dict[str, int] = {}
-        self._calls: dict[str, ThreadCall] = {}
-        """The last call of each identifier that models know."""
+        self._calls: dict[tuple[str, str], ThreadCall] = {}
+        """The last call of each key."""
         self.unanswered: dict[str, ThreadCall] = {}
         """Those that began in this run."""
         self._subagent_counts: dict[str, int] = {}
@@ -113,23 +126,23 @@ class AguiThread:
         self._call_counts.setdefault(identifier, 1)
         call = ThreadCall(message, identifier, source, name)
         message.calls[identifier] = call
-        self._calls[source] = call
+        self._calls[call.key] = call
         self.unanswered[identifier] = call
         return call
 
-    def find_call(self, source: str) -> ThreadCall | None:
-        """The last call that the model knows by this identifier."""
-        return self._calls.get(source)
+    def find_call(self, source: str, author: str = "") -> ThreadCall | None:
+        """The last call that the model of a run knows by this identifier."""
+        return self._calls.get((author, source))
 
     def confirm_call(self, call: ThreadCall) -> None:
         """Of several calls that the model gave this identifier, it is the one that results are of."""
-        self._calls[call.source] = call
+        self._calls[call.key] = call
 
-    def answer(self, source: str) -> ThreadCall | None:
+    def answer(self, source: str, author: str = "") -> ThreadCall | None:
         """The call that a result is of, None where it was answered before."""
-        call = self._calls.get(source)
+        call = self.find_call(source, author)
         if call is None:
-            call = self.add_call(ThreadMessage("", 0, {}), source, "")
+            call = self.add_call(ThreadMessage("", 0, {"subagentRunId": author}), source, "")
         if call.is_answered:
             return None
         call.is_answered = True
@@ -157,8 +170,8 @@ class AguiThread:
         if call.message.calls.pop(call.identifier, None) is not None:
             self.is_stale = True
         self.unanswered.pop(call.identifier, None)
-        if self._calls.get(call.source) is call:
-            del self._calls[call.source]
+        if self._calls.get(call.key) is call:
+            del self._calls[call.key]
 
     def cut(self, ordinal: int) -> None:
         """All messages from this one on are void."""
@@ -182,12 +195,13 @@ class AguiThread:
     def _add_earlier_calls(self) -> None:
         answered = {str(each.get("toolCallId")) for each in self._before if each.get("role") == "tool"}
         for message in self._before:
+            earlier = ThreadMessage("", 0, message)
             for each in message.get("toolCalls") or ():
                 identifier = str(each["id"])
-                call = ThreadCall(ThreadMessage("", 0, {}), identifier, identifier, str(each["function"]["name"]))
+                call = ThreadCall(earlier, identifier, identifier, str(each["function"]["name"]))
                 call.is_answered = identifier in answered
                 self._call_counts[identifier] = 1
-                self._calls[identifier] = call
+                self._calls[call.key] = call
 
 
 def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:
