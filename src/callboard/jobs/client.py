@@ -7,10 +7,8 @@ may run it as well. Beside PostgreSQL workers run it, on this host or on others.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -21,18 +19,13 @@ from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_worker import EmbeddedWorker
+from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import Engine
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.references import agent_queue, find_reference, find_references, normalize_reference
-from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
-from callboard.jobs.worker import Worker
 from callboard.loop import Limits
-
-_log = logging.getLogger("callboard.jobs")
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -172,14 +165,11 @@ class JobClient:
         async with self._starting:
             if not self._agents:
                 # The queues of a worker are those that it began with, so it begins with all agents of the process.
-                settings = await asyncio.to_thread(load_job_settings)
-                self._agents = {**find_references(), reference: agent}
-                limits = model_limits(settings, self._database)
-                runner = SegmentRunner(self.store, [AgentKind(self._agents)], self.streams, limits=limits)
-                queues = queue_settings(settings, [agent_queue(each) for each in self._agents])
-                worker = EmbeddedWorker(partial(Worker, self._engine, self.store, runner, queues=queues))
-                await self._open.enter_async_context(open_services(self.store, settings, queues, _log.warning))
+                agents = {**find_references(), reference: agent}
+                queues = [agent_queue(each) for each in agents]
+                worker = open_worker(self._engine, self.store, [AgentKind(agents)], queues, self.streams)
                 await self._open.enter_async_context(worker)
+                self._agents = agents
             elif reference not in self._agents:
                 hint = "make all agents before the first job is submitted, or start a worker with --agents"
                 raise CallerError("this process runs jobs already, and not of this agent", path=reference, hint=hint)

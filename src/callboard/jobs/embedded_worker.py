@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from callboard.jobs.engine import Engine
+from callboard.jobs.kinds import JobKind
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
 from callboard.jobs.worker import Worker
 
 RESTART_SECONDS: Final = 1.0
@@ -83,3 +90,26 @@ class EmbeddedWorker:
                 begun.set_result(None)
             if not self._closing.is_set():
                 await worker.run()
+
+
+@asynccontextmanager
+async def open_worker(
+    engine: Engine,
+    store: DurableStore,
+    kinds: Iterable[JobKind],
+    queues: Collection[str],
+    streams: JobStreams,
+    **options: Any,
+) -> AsyncIterator[None]:
+    """Run the jobs of these queues, as the user's settings say; `options` are those of a `Worker`.
+
+    Raises:
+        CallerError: The settings are wrong.
+        DatabaseUnavailable: The worker cannot begin.
+    """
+    settings = await asyncio.to_thread(load_job_settings)
+    served = queue_settings(settings, queues)
+    runner = SegmentRunner(store, kinds, streams, limits=model_limits(settings, store.database))
+    make_worker = partial(Worker, engine, store, runner, queues=served, **options)
+    async with open_services(store, settings, served, _log.warning), EmbeddedWorker(make_worker):
+        yield

@@ -237,6 +237,8 @@ def test_what_is_open_has_to_be_answered(server):
     }
     assert server.post("/agui", json=thread.body(resume=[other])).status_code == 400
     elsewhere = {**other, "interruptId": interrupt["id"]}
+    twice = server.post("/agui", json=thread.body(resume=[elsewhere, {**elsewhere, "payload": {"approved": False}}]))
+    assert (twice.status_code, "answered twice" in twice.text) == (400, True)
     stranger = Thread(server, "another thread")
     assert server.post("/agui", json=stranger.body(resume=[elsewhere])).status_code == 400
     for payload in (None, "yes", {"approved": "true"}, {"approved": True, "editedArgs": 1}):

@@ -9,32 +9,25 @@ Law: a job that another process left is taken over, also one of an earlier start
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from callboard.agent import Agent
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_worker import EmbeddedWorker
+from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import Engine
 from callboard.jobs.kinds import JobKind
-from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
-from callboard.jobs.worker import Worker
 from callboard.servers.agui.agui_kind import AguiKind, agui_queue
 from callboard.servers.agui.events import AguiEvent
 from callboard.servers.agui.follow import follow_job
 from callboard.servers.agui.run_input import RunInput
 from callboard.servers.agui.thread_runs import AguiRun, ThreadRuns
 from callboard.servers.gateway.spending import Spending
-
-log = logging.getLogger("callboard.agui")
 
 CONCURRENCY: Final = 32
 """Jobs that one process runs at once; nearly all of the time they wait for a model."""
@@ -77,12 +70,8 @@ class OwnJobs:
             engine = await asyncio.to_thread(Engine, database)
             resources.push_async_callback(asyncio.to_thread, engine.close)
             store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-            settings = await asyncio.to_thread(load_job_settings)
-            runner = SegmentRunner(store, self._kinds, self.streams, limits=model_limits(settings, database))
-            queues = queue_settings(settings, self._queues)
-            await resources.enter_async_context(open_services(store, settings, queues, log.warning))
-            make_worker = partial(Worker, engine, store, runner, queues=queues, concurrency=CONCURRENCY)
-            await resources.enter_async_context(EmbeddedWorker(make_worker))
+            worker = open_worker(engine, store, self._kinds, self._queues, self.streams, concurrency=CONCURRENCY)
+            await resources.enter_async_context(worker)
             self._resources = resources.pop_all()
         return store
 

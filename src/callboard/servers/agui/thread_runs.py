@@ -189,6 +189,8 @@ def _read_answers(
 ) -> list[InterruptAnswer]:
     """An answer for each of the approvals. Raises CallerError for one that has none."""
     entries = {each.interrupt_id: (place, each) for place, each in enumerate(run_input.resume or ())}
+    if len(entries) < len(run_input.resume or ()):
+        raise CallerError("an interrupt is answered twice", path="resume")
     results = {each.tool_call_id: each for each in run_input.messages if isinstance(each, AguiToolMessage)}
     answers = []
     for approval in approvals:
