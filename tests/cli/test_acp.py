@@ -1,36 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 
 import pytest
 from acp import text_block
 from acp.stdio import spawn_agent_process
+from tests.calc_project import EDIT, reply_with
 from tests.cli.conftest import COMMAND
 from tests.servers.acp.conftest import Editor
 
 from callboard.cli.acp import _list_models
 from callboard.coding.jobs.store import JobStore
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
+from callboard.core import ReplyStarted, TextPiece
 from callboard.providers.local import shipped_catalogue
 from callboard.providers.local.model_files import Place
-from callboard.testing import FakeBackend, Silence
+from callboard.testing import Call, FakeBackend, Silence
 
 LOCAL = "local:qwen2.5-coder-0.5b"
-EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
 
 
-def call(name, arguments):
-    return [
-        ReplyStarted(),
-        InvocationStarted(0, "call_1", name),
-        InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
-        ReplyEnded("invocations"),
-    ]
-
-
-SLEEP = call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
+SLEEP = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}))
 
 
 def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
@@ -41,7 +31,7 @@ def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     editor = Editor()
 
     async def scenario():
-        replies = [call("file", EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
+        replies = [reply_with(EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
         async with FakeBackend(replies) as backend:
             arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--no-sandbox")
             arguments = (*arguments, "--base-url", backend.url)

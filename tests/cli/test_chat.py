@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import io
-import json
 import os
 import pty
 import re
@@ -16,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.calc_project import CODE
+from tests.calc_project import CODE, EDIT, reply_with
 
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
@@ -27,23 +26,12 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import load_settings
-from callboard.core import InvocationCanister, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
+from callboard.core import InvocationCanister, ReplyStarted, TextPiece
 from callboard.errors import CallerError
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
 COMMAND = (sys.executable, "-c", "import typer; from callboard.cli.chat import chat; typer.run(chat)")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
-EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
-
-
-def call(name, arguments, said=""):
-    return [
-        ReplyStarted(),
-        *([TextPiece(said)] if said else []),
-        InvocationStarted(0, "call_1", name),
-        InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
-        ReplyEnded("invocations"),
-    ]
 
 
 def own_terminal():
@@ -132,7 +120,7 @@ async def terminal(place, replies, *arguments, plain=False):
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_conversation_at_a_terminal(place, plain):
     async def scenario():
-        replies = [call("file", EDIT, "I shall mend it."), "Mended.", "I see."]
+        replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
         async with terminal(place, replies, plain=plain) as shown:
             await shown.sees("access: edit", "edit>")
             shown.types("mend add\r" if not plain else "mend add\n")
@@ -183,10 +171,10 @@ def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
 
 def test_keys_and_signals(place):
     pid = place / "pid"
-    sleep = call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}, "Sleeping.")
+    sleep = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}), "Sleeping.")
 
     async def scenario():
-        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), call("file", EDIT), "Here.", sleep]
+        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
         async with terminal(place, replies, "--no-sandbox") as shown:
             await shown.sees("edit>")
             shown.types("one\x1b\rtwo\\\rthree\r")
@@ -225,7 +213,7 @@ def test_keys_and_signals(place):
 
 def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
     async def scenario():
-        async with FakeBackend([call("file", EDIT), "A pity.", "Hello."]) as backend:
+        async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND,
                 *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
@@ -319,16 +307,13 @@ def test_read_only_offers_nothing_else(talk):
     assert "bash" not in err
 
 
-FILE = Call("file", EDIT)
-
-
 @pytest.mark.parametrize(
     ("answers", "made", "asked"),
     [("y\ny\n", 2, 2), ("s\n", 2, 1), ("g\n", 2, 1), ("n\nn\n", 0, 2), ("\nY\n", 1, 2), ("", 0, 2)],
 )
 def test_answers(talk, place, answers, made, asked):
     second = Call("file", {"action": "write", "path": "new.py", "content": "x = 1\n"})
-    err, _ = talk(f"mend add\n{answers}", [[FILE, second], "Done."])
+    err, _ = talk(f"mend add\n{answers}", [[EDIT, second], "Done."])
     assert (err.count("may file run"), ("a + b" in (place / "calc.py").read_text()) + (place / "new.py").exists()) == (
         asked,
         made,
@@ -337,14 +322,14 @@ def test_answers(talk, place, answers, made, asked):
 
 
 def test_an_answer_for_good_holds_in_the_next_chat(talk, place):
-    talk("mend add\ng\n/undo\n", [FILE, "Done."])
-    err, _ = talk("mend add\n", [FILE, "Done."])
+    talk("mend add\ng\n/undo\n", [EDIT, "Done."])
+    err, _ = talk("mend add\n", [EDIT, "Done."])
     assert "may file run" not in err
     assert "a + b" in (place / "calc.py").read_text()
 
 
 def test_a_chat_goes_on(talk, place):
-    _, job = talk("mend add\ny\n", [FILE, "Done."])
+    _, job = talk("mend add\ny\n", [EDIT, "Done."])
     err, again = talk("/undo\n", [], resume=job)
     assert f"goes on with {job.id}" in err
     assert "taken back: calc.py" in err
@@ -406,7 +391,9 @@ def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, a
         return left.pop(0)
 
     approvals = Approvals(tmp_path, tmp_path, shown, ask)
-    verdict = asyncio.run(approvals(InvocationCanister("c1", "file", EDIT, ""), "may file run", changes=changes))
+    verdict = asyncio.run(
+        approvals(InvocationCanister("c1", EDIT.name, EDIT.arguments, ""), "may file run", changes=changes)
+    )
     assert verdict == ("allow" if answers[-1] == "y" else "deny")
     assert ["[a]ll" in each for each in questions] == [True, False][: len(answers)]
     texts = [line for line, _ in shown.lines]

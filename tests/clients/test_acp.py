@@ -1,25 +1,14 @@
 """A client of the Agent Client Protocol that is not ours: acpx, on the protocol's TypeScript library."""
 
 import asyncio
-import json
 
 import pytest
+from tests.calc_project import EDIT, READ, reply_with
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
-from callboard.testing import FakeBackend, Silence
+from callboard.core import ReplyStarted, TextPiece
+from callboard.testing import Call, FakeBackend, Silence
 
-READ = {"action": "read", "path": "calc.py"}
-EDIT = {"action": "replace", "path": "calc.py", "old": "a - b", "new": "a + b"}
 SHOW = {"command": "cat calc.py"}
-
-
-def call(name, arguments):
-    return [
-        ReplyStarted(),
-        InvocationStarted(0, "call_1", name),
-        InvocationEnded(0, "call_1", name, arguments, json.dumps(arguments)),
-        ReplyEnded("invocations"),
-    ]
 
 
 @pytest.fixture
@@ -42,7 +31,7 @@ def edit(run, room):
 
 
 def test_calls_are_shown_allowed_and_run(edit):
-    ran, text = edit("acpx", [call("file", READ), call("file", EDIT), call("bash", SHOW), "Done."])
+    ran, text = edit("acpx", [reply_with(READ), reply_with(EDIT), reply_with(Call("bash", SHOW)), "Done."])
     assert (ran.code, ran.answer, text) == (0, "Done.", "a + b\n")
     asked = [each["params"]["toolCall"] for each in ran.events if each.get("method") == "session/request_permission"]
     assert [each["kind"] for each in asked] == ["edit", "execute"]
@@ -51,7 +40,7 @@ def test_calls_are_shown_allowed_and_run(edit):
 
 
 def test_a_denied_edit_is_not_made(edit):
-    ran, text = edit("acpx, denies", [call("file", EDIT), "A pity."])
+    ran, text = edit("acpx, denies", [reply_with(EDIT), "A pity."])
     assert (ran.answer, text) == ("A pity.", "a - b\n")
 
 

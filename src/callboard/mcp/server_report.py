@@ -75,20 +75,21 @@ async def list_states(server: McpEnsemble) -> list[tuple[Tool, str]]:
     """All tools with their states: offered, not chosen, changed, new, or left out, as is a second one of a name."""
     offered = {tool.name for tool in await server.list_tools()}
     comparison = server.pin_comparison
-    states: dict[str, str] = {}
-    states_found: list[tuple[Tool, str]] = []
+    waiting: dict[str, str] = {}
+    if comparison is not None:
+        waiting = dict.fromkeys(comparison.new, "new") | dict.fromkeys(comparison.changed, "changed")
+    names: set[str] = set()
+    states: list[tuple[Tool, str]] = []
     for tool in await server.client.tools():
-        if tool.name in states:
-            states_found.append((tool, "left out: there is another of its name"))
-            continue
-        state = "offered" if tool.name in offered else "left out"
-        if not is_selected(tool.name, server.settings):
+        if tool.name in names:
+            state = "left out: there is another of its name"
+        elif not is_selected(tool.name, server.settings):
             state = "not chosen"
-        elif comparison is not None and tool.name in (*comparison.changed, *comparison.new):
-            state = "changed" if tool.name in comparison.changed else "new"
-        states[tool.name] = state
-        states_found.append((tool, state))
-    return states_found
+        else:
+            state = waiting.get(tool.name) or ("offered" if tool.name in offered else "left out")
+        names.add(tool.name)
+        states.append((tool, state))
+    return states
 
 
 def describe_place(settings: ServerSettings) -> str:

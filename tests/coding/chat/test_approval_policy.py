@@ -40,18 +40,19 @@ def test_the_name_of_a_tool_of_ours_makes_no_other_tool_free(tmp_path, ensemble)
     workspace, person = Workspace(tmp_path), Person()
     request = JobRequest(kind="chat", directory=tmp_path, settings=load_settings({}, tmp_path, {}))
     ours = make_ensemble(workspace, ["read_file", "bash"], single=True)
+    others = Ensemble(ensemble, [read_file, grep])
     policy = ApprovalPolicy(
         request,
         person,
         access="edit",
         workspace=workspace,
-        ensembles=[ours, Ensemble(ensemble, [read_file, grep])],
+        ensembles=[ours, others],
         on_question=lambda _: None,
     )
-    own, other = policy._invokers["coding__read_file"], policy._invokers["grep"]
+    own = ours.invokers["read_file"]
     assert policy.decide(own, {"path": "a"}).permission == "allow"
-    assert policy.decide(policy._invokers[f"{ensemble}__read_file"], {"path": "a"}).permission == "ask"
-    assert policy.decide(other, {"pattern": "a"}).permission == "ask"
+    assert policy.decide(others.invokers["read_file"], {"path": "a"}).permission == "ask"
+    assert policy.decide(others.invokers["grep"], {"pattern": "a"}).permission == "ask"
     assert (policy.action_of(own, {}), policy.action_of("grep", {})) == ("read_file", "")
     asyncio.run(policy.approve(InvocationCanister("c1", "grep", {"pattern": "a"}, ""), "may grep run"))
     # A pattern that would allow more than this tool is not offered.

@@ -128,13 +128,15 @@ class OverlayFiles(ConfinedDirectory):
     @property
     def changes(self) -> tuple[ChangedFile, ...]:
         """What was written."""
-        return tuple([ChangedFile(path, self._before(path), data) for path, data in self._written.items()])
+        return tuple([ChangedFile(path, read_before(self._real, path), data) for path, data in self._written.items()])
 
-    def _before(self, path: str) -> bytes | None:
-        try:
-            return self._real.read(path, MAX_BYTES)
-        except OSError:
-            return None
+
+def read_before(files: ConfinedDirectory, path: str) -> bytes | None:
+    """What a file holds that is to be changed; None where there is none, or none that can be read."""
+    try:
+        return files.read(path, MAX_BYTES)
+    except OSError:
+        return None
 
 
 def _check(place: ResolvedPath, path: str) -> None:

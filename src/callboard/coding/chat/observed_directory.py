@@ -9,8 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Collection
 
-from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.workspace.text_file import MAX_BYTES
+from callboard.coding.chat.dry_run import ChangedFile, read_before
 from callboard.storage.confined_directory import ConfinedDirectory
 
 
@@ -22,21 +21,15 @@ class ObservedDirectory(ConfinedDirectory):
         self._on_change = on_change
 
     def write(self, path: str, data: bytes, mode: int | None = None) -> None:
-        before = self._before(path)
+        before = read_before(self, path)
         super().write(path, data, mode)
         self._on_change(ChangedFile(self.canonical(path), before, data))
 
     def delete(self, path: str) -> None:
-        before = self._before(path)
+        before = read_before(self, path)
         with self._resolve(path, change=True, follow=False) as entry:
             name = entry.path
             if stat.S_ISLNK(os.stat(entry.name, dir_fd=entry.parent, follow_symlinks=False).st_mode):
                 before = None  # the link goes, and what it leads to stays
         super().delete(path)
         self._on_change(ChangedFile(name, before, None))
-
-    def _before(self, path: str) -> bytes | None:
-        try:
-            return self.read(path, MAX_BYTES)
-        except OSError:
-            return None

@@ -109,7 +109,7 @@ class ClientConnection:
             answer = await self._connection.send_request("session/request_permission", _dump(question))
             return RequestPermissionResponse.model_validate(answer)
         except (RequestError, ValidationError, ConnectionError) as error:
-            _log.warning("the client did not answer whether %s may run: %s", call.title, error)
+            _log.warning("the client did not answer whether %s may run: %s", call.title, collapse(str(error), 1000))
             return RequestPermissionResponse.model_validate({"outcome": {"outcome": "cancelled"}})
 
 
