@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.endpoints import Services
 
 HERE: Final = "run"
-"""What names the agent of this directory: the model, tools and instructions of `callboard run`."""
+"""What names the agent of this directory: the model, tools, instructions and budget of `callboard run`."""
 HELP: Final = (
     "An agent to serve at /agui: MODULE:NAME or FILE.py:NAME, or run for what callboard run does here; repeatable."
 )

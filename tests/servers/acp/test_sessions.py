@@ -377,6 +377,7 @@ def test_a_client_that_does_everything_wrong(place, tmp_path, connected, caplog)
             for request, why in (
                 (agent.new_session(cwd="calc"), "absolute path"),
                 (agent.new_session(cwd=str(place / "no")), "absolute path"),
+                (agent.new_session(cwd="/" + "x" * 5000), "absolute path"),
                 (agent.new_session(cwd=str(tmp_path)), "not beneath"),
                 (agent.new_session(cwd=str(place), additional_directories=["/"]), "one directory"),
                 (agent.load_session(cwd=str(place), session_id="../../etc"), "no such job"),

@@ -51,6 +51,7 @@ def test_kinds(action, kind):
         ("bash", {"command": "echo `date`\n\x1b[2J"}, "bash `` echo `date` [2J ``"),
         ("think", {"depth": 3}, "think"),
         ("a\nb", None, "`a b`"),
+        ("www.evil.example", None, "`www.evil.example`"),
         ("![x](//evil.example)", {"action": "[y](//evil.example)"}, "`![x](//evil.example)` `[y](//evil.example)`"),
     ],
 )

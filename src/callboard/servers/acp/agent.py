@@ -6,6 +6,7 @@ Law: nothing happens before `initialize`, and nothing in a directory that the us
 from __future__ import annotations
 
 import asyncio
+import os.path
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -208,10 +209,9 @@ class AcpAgent:
         if further:
             hint = "open a session for each"
             raise CallerError("a session works in one directory", path="additionalDirectories", hint=hint)
-        if not directory.is_absolute() or "\0" in text or not directory.is_dir():
-            raise CallerError(
-                f"{text!r} is no directory", path="cwd", hint="give an absolute path of one that is there"
-            )
+        if not directory.is_absolute() or "\0" in text or not os.path.isdir(text):  # noqa: PTH112  # it never raises
+            hint = "give an absolute path of one that is there"
+            raise CallerError(f"{collapse(text, 200)!r} is no directory", path="cwd", hint=hint)
         directory = directory.resolve()
         if self._root is not None and not directory.is_relative_to(self._root):
             hint = "start callboard chat --acp without --directory, or with another one"

@@ -35,7 +35,8 @@ MAX_DEPTH: Final = 64
 _MAX_TITLE: Final = 200
 _SUBJECTS: Final = ("command", "path", "query", "pattern", "name", "branch", "message")
 """Arguments that say what a call is about, the first that is there."""
-_NAME: Final = re.compile(r"[\w.:/-]+")
+_NAME: Final = re.compile(r"[\w-]+")
+"""What an editor takes for a word, and for no link."""
 
 _KINDS: Final[Mapping[str, ToolKind]] = {
     **dict.fromkeys(actions_of_groups(("look", "history")), "read"),
