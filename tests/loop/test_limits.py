@@ -16,6 +16,7 @@ from callboard.errors import CallerError
 from callboard.loop import CallModel, CheckOutput, Finish, Limits, Loop, LoopRules
 from callboard.loop.limits import Budget
 from callboard.profiles import Prices
+from callboard.profiles.prices import FallbackPrices
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -134,6 +135,9 @@ def test_an_unknown_cost_is_none_and_nothing_more_is_asked_under_a_budget():
 
 def test_tokens_that_nobody_counted_are_free_where_all_are():
     assert budget_after([Usage()], Prices(input=0, output=0)).cost == 0.0
+    row = FallbackPrices((("dear", Prices(input=1, output=1)), ("free", Prices(input=0, output=0))))
+    assert budget_after([Usage(model="free")], row).cost == 0.0
+    assert budget_after([Usage(model="dear")], row).cost is None
 
 
 def test_an_unknown_cost_of_an_inner_run_makes_that_of_the_outer_one_unknown():

@@ -11,8 +11,6 @@ from callboard.core import RunProgress, Usage
 from callboard.errors import CallerError
 from callboard.profiles import Pricing, describe_spent
 
-_ONE_EACH = Usage(input=1, output=1)
-
 MAX_DEPTH = 16
 """Runs within runs; an agent may, through others, be a tool of itself."""
 
@@ -80,8 +78,9 @@ class Budget:
     def add(self, usage: Usage, pricing: Pricing | None, now: datetime) -> None:
         """Count the usage of a reply. Tokens that nobody counted make the cost unknown, unless they are free."""
         cost = pricing.cost(usage, now) if pricing is not None else None
-        if pricing is not None and usage == Usage() and pricing.cost(_ONE_EACH, now) != 0:
-            cost = None
+        if pricing is not None and not (usage.input or usage.output):
+            one_each = Usage(input=1, output=1, model=usage.model)
+            cost = cost if pricing.cost(one_each, now) == 0 else None
         self._add(usage, cost)
 
     def _add(self, usage: Usage, cost: float | None) -> None:
