@@ -37,8 +37,6 @@ _ENTRIES = (
 _OPEN_CALLS = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
 _APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
 
-
-# To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
 _OPEN_STATES: Final = ("pending", "running", "waiting")
 _COUNT_OPEN = select(jobs.c.state, func.count()).where(jobs.c.state.in_(_OPEN_STATES)).group_by(jobs.c.state)
 
@@ -49,6 +47,7 @@ def count_open_jobs(connection: Connection) -> dict[str, int]:
     return {state: counts.get(state, 0) for state in _OPEN_STATES}
 
 
+# To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
 @cache
 def _update_job(names: tuple[str, ...]) -> Update:
     fenced = update(jobs).where(jobs.c.key == bindparam("its_key"), jobs.c.fence == bindparam("its_fence"))
