@@ -1,10 +1,13 @@
 """`--agui`: which agents are served, on the gateway and on the board, and who may ask them."""
 
+import asyncio
 import json
 import pickle
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from time import sleep
 
 import pytest
 from starlette.testclient import TestClient
@@ -12,7 +15,11 @@ from starlette.testclient import TestClient
 from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gateway_by_agui
 from callboard.cli.extensions import make_group
 from callboard.errors import CallerError
+from callboard.jobs.database import Database
 from callboard.jobs.database_url import VARIABLE
+from callboard.jobs.references import normalize_reference
+from callboard.jobs.store import DurableStore
+from callboard.servers.agui.agui_kind import agui_queue
 from callboard.servers.agui.service import OwnJobs
 from callboard.servers.board.app import Board, BoardParts, board_application
 from callboard.servers.board.login import Login
@@ -79,6 +86,20 @@ def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch):
         end = read_stream(client.post("/agui", json=ASK))[-1]
     assert end["type"] == "RUN_ERROR"
     assert "what a reply cost is not known" in end["message"]
+
+
+def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "callboard").mkdir()
+    (tmp_path / "callboard/callboard.toml").write_text('[jobs]\nkeep = "1d"\n')
+    extension = extend_board_by_agui([CREW], {}, (), ["testserver"], OwnJobs())
+    with Database.open(database) as jobs:
+        store = DurableStore(jobs, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        job = asyncio.run(store.create("agui", queue=agui_queue(normalize_reference(CREW))))
+        asyncio.run(store.request_cancel(job.id))
+        with TestClient(board_application(Board(BoardParts(), Login(tmp_path / "board")), extension), base_url=LOCAL):
+            while asyncio.run(store.list()):
+                sleep(0.01)
 
 
 def test_the_agent_of_this_directory(directory):

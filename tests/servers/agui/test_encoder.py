@@ -211,6 +211,8 @@ def test_a_call_within_a_run_is_none_of_the_run_itself():
     client = show(encode([*call("c1", "ask_expert"), ReplyEnded("invocations"), *nested, result("c1", "outer")]))
     results = [each for each in client.messages.values() if each["role"] == "tool"]
     assert [(each["toolCallId"], each["content"]) for each in results] == [("c1-2", "inner"), ("c1", "outer")]
+    cut = [*call("c1", "ask_expert"), ReplyEnded("invocations"), *nested[:5], result("c1", "outer"), RUN_END]
+    assert show(encode(cut)).end["outcome"] == {"type": "success"}
 
 
 def test_a_conversation_that_is_rolled_back_is_sent_anew():
