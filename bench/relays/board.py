@@ -54,8 +54,7 @@ def own_cost(chunks: int) -> float:
         record = ReplyRecord(front="responses")
         if not on:
             return
-        entry = log.begin("responses", "bench/1.0")
-        entry.owner = ""
+        entry = log.begin("responses", "bench/1.0", "ann")
         entry.set_body(b"x" * 600)
         exchange: Any = SimpleNamespace(request=request, record=record, body={})
         entry.set_exchange(exchange)

@@ -10,7 +10,7 @@ import pytest
 from callboard.core import InvocationEnded, InvocationStarted, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.replay import read_events
-from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, RequestLog
+from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_request, view_row
 from callboard.testing import FakeBackend, Silence, StatusReply
 
@@ -120,6 +120,32 @@ def test_a_clients_own_key_is_not_kept(serving, logged):
     assert [entry.key for entry in entries] == [f"client-{digest(KEY)[:8]}"] * 2
     assert not any(KEY in everything(entry) for entry in entries)
     assert "***" in view_row(entries[0]).why
+
+
+def test_whoever_has_no_key_is_not_in_the_log(serving, logged):
+    """It would push out what others asked."""
+    entries, [answer] = ask(
+        serving,
+        logged,
+        ["Hello"],
+        ASK,
+        headers={"authorization": "Bearer sk-nobodys-key-at-all"},
+        keys={"ann": digest(KEY)},
+    )
+    assert (entries, answer.status) == ([], 401)
+
+
+def test_a_request_is_open_until_its_key_is_masked():
+    """A viewer on a thread sees nothing of a request that is only half finished."""
+    seen = []
+
+    class Watched(LoggedRequest):
+        def _mask(self, token):
+            seen.append(self.is_live)
+
+    entry = Watched(identifier="x-1", number=1, front="chat", at=1.0)
+    entry.finish(200, 0.1, KEY)
+    assert (seen, entry.is_live) == ([True], False)
 
 
 def everything(entry):

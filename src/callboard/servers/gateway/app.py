@@ -210,7 +210,7 @@ class ReplyEndpoint:
         exchange: Exchange | None = None
         status = 0
         requests = self._request_log
-        entry = None if requests is None else requests.begin(front.name, headers.get("user-agent", ""))
+        entry: LoggedRequest | None = None
 
         async def send_and_watch(message: Message) -> None:
             nonlocal status
@@ -228,8 +228,8 @@ class ReplyEndpoint:
                 BudgetShare(gateway.request_budget) as share,
             ):
                 owner = gateway.authenticator.owner(caller, token)
-                if entry is not None:
-                    entry.owner = owner
+                if requests is not None:  # not before: whoever has no key would push the others' requests out
+                    entry = requests.begin(front.name, headers.get("user-agent", ""), owner)
                 body, data = await read(share)
                 if entry is not None:
                     entry.set_body(data)

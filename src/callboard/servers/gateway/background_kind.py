@@ -110,9 +110,9 @@ class ResponseKind:
         began = monotonic()
         exchange: Exchange | None = None
         request_log = self._find_log()
-        entry = None if request_log is None else request_log.begin("responses", "in the background")
-        if entry is not None:
-            entry.owner = job_input.owner
+        entry = None
+        if request_log is not None:
+            entry = request_log.begin("responses", "in the background", job_input.owner)
         self._metrics.begin_request()
         try:
             exchange = await self._exchange(segment)

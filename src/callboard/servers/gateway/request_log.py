@@ -222,14 +222,16 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
-        record, self.record = self.record, None
-        self.status, self.seconds = status, seconds
+        # A viewer on a thread may look in between: it sees a request that is being answered until all is in its place.
+        record = self.record
         if record is not None:
             record.log_entry = None
             self.backend, self.usage, self.end = record.backend_name, record.usage, record.end
             self.dropped, self.lost_fields = tuple(record.dropped), tuple(record.lost_fields)
         if token and not is_placeholder(token):
             self._mask(token)
+        self.status, self.seconds = status, seconds
+        self.record = None
         cost = self.answer.settle()
         for reply in self.replies:
             cost += reply.body.settle()
@@ -281,8 +283,10 @@ class RequestLog:
         """Bytes that the requests hold, as far as they are counted."""
         return self._cost
 
-    def begin(self, front: str, client: str = "", *, again_of: str = "", variant: str = "") -> LoggedRequest:
-        """A request has come on this front."""
+    def begin(
+        self, front: str, client: str = "", owner: str = "", *, again_of: str = "", variant: str = ""
+    ) -> LoggedRequest:
+        """A request has come on this front, of a client that may ask."""
         self._count += 1
         self._last_at = max(time.time(), self._last_at + _TICK)
         entry = LoggedRequest(
@@ -291,6 +295,7 @@ class RequestLog:
             number=self._count,
             front=front,
             client=client[:_MAX_NAME],
+            owner=owner,
             again_of=again_of,
             variant=variant,
             on_cost=self._add_cost,

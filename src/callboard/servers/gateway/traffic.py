@@ -144,8 +144,9 @@ class Traffic:
             hint = "wait until one has its reply"
             raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
         variant = backend.variant(get_mode(order.mode).name if order.mode else "", _dialect_name(order.dialect))
-        repeated = self._log.begin(entry.front, "the board", again_of=identifier, variant=str(order) or "the same")
-        repeated.owner = entry.owner
+        repeated = self._log.begin(
+            entry.front, "the board", entry.owner, again_of=identifier, variant=str(order) or "the same"
+        )
         body = entry.body
         repeated.set_body(body)
         front = frontends()[entry.front]
