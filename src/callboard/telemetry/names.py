@@ -77,7 +77,8 @@ MCP_PROTOCOL: Final = "mcp.protocol.version"
 RPC_STATUS: Final = "rpc.response.status_code"
 NETWORK_TRANSPORT: Final = "network.transport"
 
-# HTTP and processes, from OpenTelemetry's other conventions.
+# HTTP, processes and exceptions, from OpenTelemetry's other conventions.
+EXCEPTION_TYPE: Final = "exception.type"
 HTTP_METHOD: Final = "http.request.method"
 HTTP_ROUTE: Final = "http.route"
 HTTP_STATUS: Final = "http.response.status_code"

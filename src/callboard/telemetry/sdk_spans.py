@@ -24,7 +24,7 @@ def without_messages(span: ReadableSpan) -> ReadableSpan:
         return span
     attributes = dict(span.attributes or {})
     for event in span.events:
-        if kind := (event.attributes or {}).get("exception.type"):
+        if kind := (event.attributes or {}).get(names.EXCEPTION_TYPE):
             attributes.setdefault(names.ERROR_TYPE, kind)
     return ReadableSpan(
         name=span.name,
