@@ -234,7 +234,7 @@ class AguiEncoder:
         return interrupts
 
     def _end_success(self) -> AguiEvent:
-        pending = [name for name, call in self._thread.unanswered.items() if not call.message.author]
+        pending = tuple([name for name, call in self._thread.unanswered.items() if not call.message.author])
         outcome = RunOutcome(type="success", pending_tool_call_ids=pending)
         return RunFinishedEvent(**self._ids, result=self._result, outcome=outcome, usage=self._usages())
 
