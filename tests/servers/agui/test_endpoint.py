@@ -208,6 +208,18 @@ def test_a_call_that_the_user_talks_past_is_cancelled(server):
     assert thread.said[-1].startswith("never mind")
 
 
+def test_a_request_that_is_refused_cancels_nothing(server):
+    thread = Thread(server, "refused", tools=[CONFIRM])
+    thread.ask("are you sure?")
+    (call,) = thread.end["outcome"]["pendingToolCallIds"]
+    past = [*thread.messages, {"id": "past", "role": "user", "content": "never mind"}]
+    assert server.post("/agui", json=thread.body(messages=past, tools=[CONFIRM, CONFIRM])).status_code == 400
+    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "yes"})
+    thread.ask()
+    assert thread.said == ["It is yes."]
+    assert "TOOL_CALL_START" not in thread.types()
+
+
 def test_an_approval_and_a_tool_of_the_client_at_once(server):
     thread = Thread(server, "both", tools=[CONFIRM])
     thread.ask("both")

@@ -86,8 +86,9 @@ class ThreadRuns:
         if isinstance(run_input.messages[-1], AguiToolMessage):
             return await self._go_on(waiting, run_input)
         # The user said something else meanwhile: the conversation goes on from what the client shows of it.
+        run = await self._submit(agent, owner, run_input)
         await self._store.request_cancel(waiting.id, "the conversation went on without it")
-        return await self._submit(agent, owner, run_input)
+        return run
 
     async def _submit(self, agent: str, owner: str, run_input: RunInput) -> AguiRun:
         history, prompt = split_conversation(run_input)
