@@ -39,6 +39,8 @@ def reply(request):
     calls = {
         "room": [Call("book", {"room": 7})],
         "both": [Call("book", {"room": 7}), Call("confirm", {"what": "a"})],
+        "twin": [Call("book", {"room": 7}, "b1")],
+        "same": [Call("confirm", {"what": "this"}, "c1")],
         "sure": [Call("confirm", {"what": "this"})],
         "think": [ReasoningPiece("Hm.", "secret", "scripted"), ReasoningPiece("", "more", "scripted"), "Done."],
         "dear": [Usage(2, 0), Call("add", {"a": 1, "b": 2})],

@@ -190,6 +190,26 @@ def test_a_tool_of_the_client(server):
     assert thread.end["outcome"] == {"type": "success"}
 
 
+def test_a_call_of_the_client_that_is_called_as_an_earlier_one_gets_its_own_result(server):
+    thread = Thread(server, "same", tools=[CONFIRM])
+    for number, text in enumerate(("yes", "no")):
+        thread.ask("the same?")
+        (call,) = thread.end["outcome"]["pendingToolCallIds"]
+        thread.messages.append({"id": f"t{number}", "role": "tool", "toolCallId": call, "content": text})
+        thread.ask()
+        assert thread.said[-1] == f"It is {text}."
+
+
+def test_an_approved_call_that_is_called_as_an_earlier_one_shows_its_result(server):
+    thread = Thread(server, "twin")
+    for name in ("b1", "b1-2"):
+        thread.ask("a twin")
+        (interrupt,) = thread.end["outcome"]["interrupts"]
+        thread.ask(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}])
+        (result,) = [each for each in thread.events if each["type"] == "TOOL_CALL_RESULT"]
+        assert (interrupt["toolCallId"], result["toolCallId"]) == (name, name)
+
+
 def test_a_tool_of_the_client_that_fails(server):
     thread = Thread(server, "unsure", tools=[CONFIRM])
     thread.ask("are you sure?")

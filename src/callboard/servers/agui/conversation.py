@@ -202,6 +202,11 @@ class AguiThread:
                 call.is_answered = identifier in answered
                 self._call_counts[identifier] = 1
                 self._calls[call.key] = call
+                source, _, number = identifier.rpartition("-")
+                before = self._calls.get((earlier.author, source))
+                if before is not None and before.is_answered and number.isdecimal():
+                    # It may have got another identifier than the model gave it, as `add_call` does.
+                    self._calls[earlier.author, source] = call
 
 
 def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:

@@ -33,7 +33,14 @@ from callboard.servers.agui.agui_kind import (
 from callboard.servers.agui.encoder import AguiEncoder
 from callboard.servers.agui.history import client_ensemble, message_text
 from callboard.servers.agui.interrupts import InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
-from callboard.servers.agui.run_input import AguiAssistantMessage, AguiToolMessage, RunInput
+from callboard.servers.agui.run_input import (
+    AguiAssistantMessage,
+    AguiReasoningMessage,
+    AguiToolCall,
+    AguiToolMessage,
+    AnyMessage,
+    RunInput,
+)
 
 log = logging.getLogger("callboard.agui")
 
@@ -193,10 +200,11 @@ def _read_answers(
     if len(entries) < len(run_input.resume or ()):
         raise CallerError("an interrupt is answered twice", path="resume")
     results = {each.tool_call_id: each for each in run_input.messages if isinstance(each, AguiToolMessage)}
+    calls = _last_calls(run_input.messages)
     answers = []
     for approval in approvals:
         if _is_clients(approval, options):
-            result = results.get(approval.call_id)
+            result = results.get(_client_call_id(approval, calls))
             if result is None:
                 path = "messages"
                 raise CallerError(f"there is no result of the call {approval.call_id!r}", path=path)
@@ -211,6 +219,27 @@ def _read_answers(
     if entries:
         log.warning("%d answers of a run are to nothing that it asked", len(entries))
     return answers
+
+
+def _last_calls(messages: Sequence[AnyMessage]) -> list[AguiToolCall]:
+    """The calls of the model's last turn that has any."""
+    calls: list[AguiToolCall] = []
+    for message in reversed(messages):
+        if message.subagent_run_id is not None or isinstance(message, AguiReasoningMessage):
+            continue
+        if isinstance(message, AguiAssistantMessage):
+            calls += message.tool_calls or ()
+        elif calls:
+            break
+    return calls
+
+
+def _client_call_id(approval: Approval, calls: Sequence[AguiToolCall]) -> str:
+    """What the client knows a call by: another identifier where the model's own was that of an earlier call."""
+    names = [each.id for each in calls if each.function.name == approval.name]
+    if approval.call_id in names:
+        return approval.call_id
+    return next((each for each in names if each.rpartition("-")[0] == (approval.call_id or "call")), "")
 
 
 def _read_result(approval: Approval, message: AguiToolMessage) -> InterruptAnswer:
