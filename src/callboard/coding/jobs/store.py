@@ -117,15 +117,23 @@ class JobStore:
         if len(names) != 1:
             what = "no such job" if not names else f"{len(names)} jobs begin so"
             raise CallerError(what, path=identifier, hint="callboard jobs list shows them")
-        return self._read(names[0])
+        return self.read(names[0])
 
     def all(self) -> list[Job]:
         """Every job, the newest first; folders without a readable record are left out."""
         jobs = []
-        for path in sorted(self.directory.glob(f"*/{_FILE}"), reverse=True):
-            with suppress(CallerError, FileNotFoundError):
-                jobs.append(self._read(path.parent.name))
+        for name in self.names():
+            with suppress(CallerError, OSError):
+                jobs.append(self.read(name))
         return jobs
+
+    def names(self) -> list[str]:
+        """The folders, the newest first. Some may have no record: that of a durable job holds its tree alone."""
+        try:
+            names = os.listdir(self.directory)  # noqa: PTH208  # there may be 10,000, and each would become a Path
+        except FileNotFoundError:
+            return []
+        return sorted(filter(_NAME.fullmatch, names), reverse=True)
 
     @contextmanager
     def running(self, identifier: str) -> Iterator[None]:
@@ -144,7 +152,7 @@ class JobStore:
 
     async def cancel(self, identifier: str) -> Job:
         """Ends a job, its running call and all of its processes. A job that has ended stays as it is."""
-        job = self.load(identifier)
+        job = await asyncio.to_thread(self.load, identifier)
         process = self._process(job.id)
         if process and _send_signal(process, signal.SIGTERM):
             waited = 0.0
@@ -154,7 +162,7 @@ class JobStore:
                 if waited > PATIENCE:
                     _send_signal(process, signal.SIGKILL)
         try:
-            job = self._read(job.id, died="cancelled")
+            job = await asyncio.to_thread(self.read, job.id, died="cancelled")
         except FileNotFoundError:  # a chat without a turn deletes its record when it ends
             return replace(job, state="cancelled")
         return (
@@ -176,7 +184,11 @@ class JobStore:
             os.close(file)
         return 0
 
-    def _read(self, identifier: str, died: Literal["failed", "cancelled"] = "failed") -> Job:
+    def read(self, identifier: str, died: Literal["failed", "cancelled"] = "failed") -> Job:
+        """The job of exactly this name; of one whose process died, `died` is its state from now on.
+
+        Raises CallerError for a record that is none, and FileNotFoundError where there is none.
+        """
         path = self.folder(identifier) / _FILE
         try:
             job = msgspec.json.decode(path.read_bytes(), type=Job)

@@ -114,12 +114,11 @@ class EntryView:
 
     Args:
         job: The id of the job.
-        base: The path of the board.
+        place: The path of the job's page.
     """
 
-    def __init__(self, job: str, base: str) -> None:
-        self._job = job
-        self._base = base
+    def __init__(self, job: str, place: str) -> None:
+        self._place = place
         self._encoder = AguiEncoder(job, job)
         self._blocks: list[EntryBlock] = []
         self._open: dict[str, EntryBlock] = {}
@@ -145,7 +144,7 @@ class EntryView:
         self._blocks = [each for each in self._blocks if each.text or each.kind not in ("reasoning", "system")]
         if not self._blocks:
             return []
-        values = {"base": self._base, "job": self._job, "number": entry.number, "round": entry.round}
+        values = {"place": self._place, "number": entry.number}
         blocks, more = self._blocks[:MAX_BLOCKS], max(0, len(self._blocks) - MAX_BLOCKS)
         return [render("entry.html", {**values, "blocks": blocks, "more": more})]
 

@@ -25,7 +25,7 @@ from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.entry_view import EntryView, PieceView
 from callboard.servers.board.input import read_number, read_value
-from callboard.servers.board.job_view import MAX_TEXT, read_approvals, render_parts
+from callboard.servers.board.job_view import MAX_TEXT, find_place, read_approvals, render_parts
 from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
 from callboard.text.truncate import truncate
 
@@ -59,13 +59,16 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         rounds = await JobOverview(store.database).rounds(job.id)
         begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
         window = choose_window(job.entries, begin, before)
-        articles = await _read_articles(board, request.scope["root_path"], job.id, rounds, window)
+        place = find_place(request.scope["root_path"], job.id)
+        articles = await _read_articles(board, place, job.id, rounds, window)
         return board.render(
             request,
             "job.html",
             job=job,
             description=truncate(job.description, MAX_TEXT),
+            place=place,
             window=window,
+            earlier=window.after,
             articles=articles,
             parts=await render_parts(board, board.values(request), job, await read_approvals(store, job)),
             epoch=find_epoch(job),
@@ -110,10 +113,10 @@ def choose_window(entries: int, begin: int, before: int) -> EntryWindow:
 
 
 async def _read_articles(
-    board: Board, base: str, job: str, rounds: Sequence[JobRound], window: EntryWindow
+    board: Board, place: str, job: str, rounds: Sequence[JobRound], window: EntryWindow
 ) -> list[Markup]:
     """The articles of the entries of a window."""
-    view = EntryView(job, base)
+    view = EntryView(job, place)
     begin = _begin_of_round(rounds, window.after)
     articles: list[Markup] = []
     for entry in await board.jobs.store.read_entries(job, begin, window.last - begin):
@@ -135,7 +138,7 @@ async def _follow(board: Board, common: Mapping[str, Any], job: JobSummary, afte
     """What is new of a job behind entry `after`, for as long as somebody watches."""
     store, epoch = board.jobs.store, find_epoch(job)
     overview = JobOverview(store.database)
-    view = EntryView(job.id, common["base"])
+    view = EntryView(job.id, find_place(common["base"], job.id))
     begin = _begin_of_round(await overview.rounds(job.id), after)
     for entry in await store.read_entries(job.id, begin, after - begin):
         view.feed(entry)

@@ -53,6 +53,11 @@ def describe_state(job: JobSummary) -> str:
     return "; ".join([display(each, _MAX_FACT) for each in (waits, job.error or job.reason) if each])
 
 
+def find_place(base: str, job: str) -> str:
+    """The path of a job's page on a board at `base`."""
+    return f"{base}/jobs/{job}"
+
+
 async def read_approvals(store: DurableStore, job: JobSummary) -> Sequence[Approval]:
     """What a job that waits asks a person, and what was asked and answered with it."""
     return await store.read_approvals(job.id) if job.state == "waiting" else []
@@ -66,16 +71,22 @@ async def render_parts(
     `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
     """
     store = board.jobs.store
-    values = {**common, "job": job}
+    values = {**common, "job": job, "place": find_place(common["base"], job.id)}
     opened = [(each, show_arguments(each.arguments)) for each in approvals if not each.verdict]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await JobOverview(store.database).rounds(job.id)
+    actions = [
+        ("cancel", "Cancel", not job.has_ended),
+        ("resume", "Resume", job.state in RESUMABLE),
+        ("retry", "Retry as a new job", job.has_ended),
+        ("keep", "Keep as a test", job.has_ended and common["can_keep"]),
+    ]
     return {
         "facts": render("job_facts.html", {**values, "facts": list_facts(job), "why": describe_state(job)}),
         "waits": render("job_waits.html", {**values, "opened": opened}),
-        "actions": render("job_actions.html", {**values, "can_resume": job.state in RESUMABLE}),
+        "actions": render("job_actions.html", {**values, "actions": actions}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
-        "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:]}),
+        "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),
     }
 
 
