@@ -15,7 +15,8 @@ from callboard.agent import Agent
 from callboard.core import Event, Usage
 from callboard.errors import NoOutput
 from callboard.jobs.entries import Item
-from callboard.jobs.job import Approval, DurableJob
+from callboard.jobs.job import Approval, DurableJob, JobSummary
+from callboard.jobs.overview import JobOverview
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import REPLY_PIECES, JobStreams
 
@@ -36,7 +37,7 @@ class JobEvent(NamedTuple):
 class JobLook(NamedTuple):
     """What is new of a job, and its row; `is_whole` says that all entries of the row were told."""
 
-    job: DurableJob
+    job: JobSummary
     events: Sequence[JobEvent]
     is_whole: bool = False
 
@@ -151,11 +152,12 @@ async def follow_events(
 
     It looks every quarter of a second at least, whether anything is new or not, until whoever reads it leaves.
     """
+    overview = JobOverview(store.database)
     with streams.subscribe(identifier) as news:
         number: int | None = None
         rounds: int | None = None
         while True:
-            job = await store.get(identifier)
+            job = await overview.read(identifier)
             limit = AT_ONCE if number is None else min(number - after, AT_ONCE)
             entries = await store.read_entries(identifier, after, limit)
             if entries:

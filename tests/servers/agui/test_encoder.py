@@ -317,6 +317,13 @@ def test_pieces_and_entries_leave_the_same_conversation(run):
     assert show(encode([*events, RUN_END])).conversation() == expected
 
 
+def test_what_is_left_of_a_void_reply_is_gone_when_results_come():
+    pieces = [InvocationStarted(0, "c1", "look"), InvocationStarted(1, "c1", "look")]
+    entries = [InvocationCanister("c1", "look", {}, "{}"), ResultCanister("seen", invocation_id="c1")] * 2
+    live = [JobEvent(0, each) for each in pieces] + [JobEvent(number, each) for number, each in enumerate(entries, 1)]
+    assert [each[0] for each in show(encode(live)).conversation()] == ["call", "result", "call", "result"]
+
+
 invocations = st.builds(InvocationCanister, st.sampled_from(["c1", "c2"]), names, arguments)
 results = st.builds(lambda name, text: ResultCanister(text, invocation_id=name), st.sampled_from(["c1", "c9"]), words)
 anything = st.one_of(

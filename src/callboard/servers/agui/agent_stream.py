@@ -190,6 +190,9 @@ class AgentStream:
         if not self._reply.is_unsure or self._reply.has_call(call):
             # What has a result was said, whether a canister confirms it or not.
             self._reply.confirm()
+        elif self.is_recorded:
+            # The reply whose calls have results was confirmed before: the rest is of one that was asked for again.
+            events += self._revoke()
         content = result_content(result)
         metadata = None if result.error is None else {"callboard": {"error": result.error.category}}
         more = {**self._attribution, **({"metadata": metadata} if metadata else {})}

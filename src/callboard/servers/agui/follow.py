@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from callboard.jobs.handle import follow_events
-from callboard.jobs.job import DurableJob
+from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.servers.agui.encoder import AguiEncoder
@@ -39,6 +39,6 @@ async def follow_job(
             return
 
 
-def is_at_rest(job: DurableJob) -> bool:
+def is_at_rest(job: JobSummary) -> bool:
     """Whether nothing goes on with a job before somebody answers."""
     return job.has_ended or (job.state == "waiting" and job.waits_for in _FOR_PEOPLE)
