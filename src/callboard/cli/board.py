@@ -17,6 +17,7 @@ from callboard.cli.options import takes_options
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from callboard.coding.jobs.store import JobStore
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
     from callboard.jobs.streams import JobStreams
@@ -114,7 +115,18 @@ def make_parts(streams: JobStreams) -> BoardParts:
     from callboard.jobs.client import JobClient  # noqa: PLC0415
 
     jobs = partial(JobClient, embedded=False, streams=streams)
-    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools, keep_test=keep_reply)
+    return BoardParts(jobs=jobs, start_worker=_start_worker, runs=_find_runs(), tools=tools, keep_test=keep_reply)
+
+
+def _find_runs() -> JobStore | None:
+    """Where commands record their runs; None on a system where they cannot."""
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
+    from callboard.errors import CallerError  # noqa: PLC0415
+
+    try:
+        return JobStore()
+    except CallerError:
+        return None
 
 
 def find_servers() -> Mapping[str, ServerSettings]:

@@ -29,6 +29,8 @@ from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import data_directory
 
 DIED: Final = "its process ended without a word"
+MAX_RECORD: Final = 32 * 1024 * 1024
+"""Bytes of a record; a larger one is not read."""
 PATIENCE: Final = 30.0
 """Seconds that a job has to end by itself when it is cancelled; then its process is killed. Its commands end at once:
 the rest is for committing what it did, and for taking its tree away.
@@ -190,6 +192,8 @@ class JobStore:
         Raises CallerError for a record that is none, and FileNotFoundError where there is none.
         """
         path = self.folder(identifier) / _FILE
+        if path.stat().st_size > MAX_RECORD:
+            raise CallerError(f"not a job: it has more than {MAX_RECORD:,} bytes", path=str(path))
         try:
             job = msgspec.json.decode(path.read_bytes(), type=Job)
         except (msgspec.MsgspecError, RecursionError) as error:

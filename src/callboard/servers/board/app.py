@@ -37,6 +37,7 @@ from callboard.servers.listening import call_at_signals
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from callboard.coding.jobs.store import JobStore
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
     from callboard.servers.board.tools_page import ToolsPart
@@ -57,6 +58,8 @@ class BoardParts:
     """Opens the database of durable jobs."""
     start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
     """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
+    runs: JobStore | None = None
+    """The runs that commands made themselves; their page needs what that of the jobs needs."""
     traffic: TrafficSource | None = None
     """The requests of a gateway."""
     tools: ToolsPart | None = None

@@ -86,7 +86,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         position = last_event_id(request) or read_value(request.query_params.get("position"))
         epoch, _, number = position.rpartition("-")
         if epoch != find_epoch(job):
-            return send_updates(board, request, _tell_to_reload())
+            return send_updates(board, request, tell_to_reload())
         return send_updates(board, request, _follow(board, board.values(request), job, read_number(number) or 0))
 
     return [
@@ -130,7 +130,8 @@ def _begin_of_round(rounds: Sequence[JobRound], after: int) -> int:
     return max([each.first for each in rounds if each.first <= after + 1], default=1) - 1
 
 
-async def _tell_to_reload() -> AsyncGenerator[PageUpdate]:
+async def tell_to_reload() -> AsyncGenerator[PageUpdate]:
+    """What a page gets that is of another time."""
     yield PageUpdate(event="reload")
 
 

@@ -71,7 +71,7 @@ async def render_parts(
     `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
     """
     store = board.jobs.store
-    values = {**common, "job": job, "place": find_place(common["base"], job.id)}
+    values = {**common, "job": job, "place": find_place(common["base"], job.id), "key": job.updated_at.timestamp()}
     opened = [(each, show_arguments(each.arguments)) for each in approvals if not each.verdict]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await JobOverview(store.database).rounds(job.id)

@@ -32,6 +32,7 @@ class BoardPage(NamedTuple):
 
 PAGES: Final[Sequence[BoardPage]] = (
     BoardPage("Jobs", "/jobs", "jobs_page", "jobs"),
+    BoardPage("Runs", "/runs", "runs_page", "runs"),
     BoardPage("Requests", "/requests", "requests_page", "traffic"),
     BoardPage("Tools", "/tools", "tools_page", "tools"),
 )
