@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import expect
 from tests.board.conftest import GatewayProgram
 
+from callboard.core import TextPiece
 from callboard.evaluation.suites import load_file, recorded_path
-from callboard.testing import FakeBackend, StatusReply
+from callboard.testing import FakeBackend, Silence, StatusReply
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 TOOLS = [
@@ -29,6 +30,8 @@ def answer(body):
     question = json.dumps(body["messages"][-1]["content"])
     if "fail" in question:
         return StatusReply(400, {"error": {"message": f"no {HOSTILE}"}})
+    if "wait" in question:
+        return Silence([TextPiece("One moment.")])
     if "weather" in question:
         return 'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
     return f"Hello, who is there? {HOSTILE}"
@@ -37,15 +40,15 @@ def answer(body):
 class AskedGateway(GatewayProgram):
     """A gateway that a client asks."""
 
-    def ask(self, question, model="qwen2.5-coder-7b"):
+    def open(self, question, model="qwen2.5-coder-7b"):
+        """The beginning of a reply."""
         body = {"model": model, "messages": [{"role": "user", "content": question}], "tools": TOOLS, "stream": True}
         url = self.url.replace("/board/", "/v1/chat/completions")
-        with (
-            suppress(urllib.error.HTTPError),
-            urllib.request.urlopen(  # our own gateway
-                urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
-            ) as reply,
-        ):
+        headers = {"content-type": "application/json"}
+        return urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
+
+    def ask(self, *question):
+        with suppress(urllib.error.HTTPError), self.open(*question) as reply:
             reply.read()
 
 
@@ -85,6 +88,20 @@ def test_a_request_is_seen_without_loading_the_page_anew(gateway, visit):
     expect(page.locator("#rows")).to_contain_text("There are no such requests")
     gateway.ask("Hi", "gpt-5")
     expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
+def test_what_was_opened_stays_open_while_a_request_is_answered(gateway, visit):
+    with gateway.open("Please wait"):
+        page = visit(gateway).open("requests?end=open")
+        page.locator("#rows tbody a").first.click()
+        expect(page.locator("#sides")).to_contain_text("One moment.")
+        page.get_by_text("What the client asked").click()
+        page.get_by_text("What the backend was asked").click()
+        before = page.locator("#sides .facts").text_content()
+        expect(page.locator("#sides .facts")).not_to_have_text(before)  # its time goes on
+        for region in ("What the client asked", "What the backend was asked for answer 1"):
+            expect(page.get_by_role("region", name=region)).to_contain_text("Please wait")
+            expect(page.get_by_role("region", name=region)).to_be_visible()
 
 
 def test_ask_again_and_keep_as_a_test(gateway, visit, look):

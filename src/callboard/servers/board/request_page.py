@@ -18,7 +18,7 @@ from callboard.modes.mode import MODES
 from callboard.servers.board.input import Form, read_number, read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import render
-from callboard.servers.board.traffic_display import HELPERS, digest, to_time, traffic_of
+from callboard.servers.board.traffic_display import digest, traffic_of
 from callboard.servers.gateway.traffic_values import RepeatOrder, RequestView, RowFilter
 
 if TYPE_CHECKING:
@@ -104,14 +104,14 @@ async def _render_sides(
     fields = {
         "view": view,
         "row": view.row,
-        "at": to_time(view.row.at),
         "dialect": dialect,
         "place": place,
         "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
         "earlier": await _find_earlier(board, view),
         "key": digest(view),
+        "reply_keys": [digest((each, view.answer)) for each in view.replies],
     }
-    return render("request_sides.html", {**values, **HELPERS, **fields})
+    return render("request_sides.html", {**values, **fields})
 
 
 async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:

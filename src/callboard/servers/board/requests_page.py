@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route
 from callboard.servers.board import request_page
 from callboard.servers.board.input import read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
-from callboard.servers.board.templating import now, render
-from callboard.servers.board.traffic_display import HELPERS, digest, to_time, traffic_of
+from callboard.servers.board.templating import now, render, to_time
+from callboard.servers.board.traffic_display import digest, traffic_of
 from callboard.servers.gateway.traffic_values import PROBLEMS, Overview, RowFilter
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def _render_parts(
         "rows": {"page": page, "next_page": query._replace(before=page.cursor).encode() if page.cursor else ""},
     }
     keys = {"figures": digest(overview), "rows": digest(page)}
-    shared = {**values, **HELPERS, "now": now()}
+    shared = {**values, "now": now()}
     return {
         name: (keys[name], render(f"requests_{name}.html", {**shared, **fields, "key": keys[name]}))
         for name, fields in more.items()

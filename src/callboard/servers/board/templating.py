@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from callboard.profiles import format_cost
 from callboard.servers.board.static import ASSETS
+from callboard.servers.board.traffic_display import list_remarks
 from callboard.text.display import make_visible
 from callboard.text.truncate import truncate
 
@@ -43,6 +44,9 @@ def environment() -> Environment:
         tojson_text=format_json,
         visible=make_visible,
         cut=cut,
+        seconds=format_seconds,
+        moment=to_time,
+        remarks=list_remarks,
     )
     return made
 
@@ -88,6 +92,18 @@ def format_duration(seconds: float) -> str:
         return f"{hours} h {minutes} min"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Seconds with three digits that count; "-" where they are not known."""
+    if seconds is None:
+        return "-"
+    return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
+
+
+def to_time(seconds: float) -> datetime:
+    """The time of so many seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def now() -> datetime:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -23,18 +21,6 @@ def traffic_of(board: Board) -> TrafficSource:
     return board.parts.traffic
 
 
-def format_seconds(seconds: float | None) -> str:
-    """Seconds with three digits that count; "-" where they are not known."""
-    if seconds is None:
-        return "-"
-    return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.2f}" if seconds < 100 else f"{seconds:.0f}"
-
-
-def to_time(seconds: float) -> datetime:
-    """The time of so many seconds since 1970."""
-    return datetime.fromtimestamp(seconds, UTC)
-
-
 def digest(value: object) -> str:
     """Changes with the value."""
     return sha256(msgspec.msgpack.encode(value)).hexdigest()[:16]
@@ -46,7 +32,3 @@ def list_remarks(row: RequestRow) -> list[str]:
     labels = dict.fromkeys([label.name for label in row.labels])
     again = [f"asks {row.again_of} again"] if row.again_of else []
     return [*[f"{name}: {count}" for name, count in counts if count], *labels, *again]
-
-
-HELPERS: Final[Mapping[str, Any]] = {"seconds": format_seconds, "remarks": list_remarks, "to_time": to_time}
-"""Functions that the templates call."""
