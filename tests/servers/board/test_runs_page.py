@@ -239,6 +239,15 @@ def test_a_page_shows_what_a_run_did(begin, records, browser):
     assert str(records.folder(identifier)) in seen
 
 
+def test_what_a_run_has_taken_is_known_while_it_goes_on(begin, browser):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    steps = [RoundStarted(1), RoundMeasured(1, now, now, {"input": 1000, "output": 20}, 0.25), RoundStarted(2)]
+    measured = RoundMeasured(2, now, now, {"input": 3000}, 0.5)
+    page = visible(browser.get(f"/board/runs/{begin(*steps, measured)}").text)
+    for text in ("4,000", "$0.75"):
+        assert text in page
+
+
 def test_a_run_is_found_by_the_beginning_of_its_name(begin, browser):
     identifier = begin()
     assert browser.get(f"/board/runs/{identifier[:15]}").url.path == f"/board/runs/{identifier}"

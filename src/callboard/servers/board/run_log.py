@@ -11,15 +11,17 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from callboard.coding.jobs.log import PhaseStarted, PromptSent
-from callboard.core import RoundStarted
+from callboard.coding.jobs.log import PhaseStarted, PromptSent, RoundMeasured
+from callboard.core import ArgumentsPiece, RoundStarted
 from callboard.errors import CallerError
+from callboard.jobs.entries import decode_entry
 from callboard.jobs.overview import JobRound
 from callboard.servers.board.run_entries import PIECES, SILENT, LogLine, begins_of
 
@@ -27,7 +29,8 @@ MAX_LINE: Final = 4 * 1024 * 1024
 """Bytes of a line that is read."""
 MAX_LOG: Final = 1024 * 1024 * 1024
 """Bytes of a log; what is behind them is not shown."""
-_QUIET: Final = (*PIECES, *SILENT)
+_PIECES: Final = (*PIECES, *begins_of(ArgumentsPiece))
+_MEASURED: Final = begins_of(RoundMeasured)
 _ROUND: Final = begins_of(RoundStarted)
 _HEADS: Final = (*begins_of(PhaseStarted, PromptSent), *_ROUND)
 """Steps that a round begins with."""
@@ -57,6 +60,8 @@ class RunLog:
         """Where the rounds begin, with their prompts and phases."""
         self._rounds: list[tuple[int, int]] = []
         """For each round its own line, and how many marks are before it."""
+        self._usage: Counter[str] = Counter()
+        self._costs: list[float | None] = []
         self._head: LogPlace | None = None
         """That of the next round, if its prompt or phase was read."""
 
@@ -72,12 +77,12 @@ class RunLog:
                 if not length:
                     self._size = size
                     return
-                is_quiet = text is not None and text.startswith(_QUIET)
-                if not is_quiet:
+                is_piece = text is not None and text.startswith(_PIECES)
+                if not is_piece:
                     self._note(text or b"")
                 self.lines += 1
                 self._offset += length
-                if with_pieces or not is_quiet:
+                if with_pieces or not is_piece:
                     yield LogLine(self.lines, text)
 
     def skim(self, until: int = sys.maxsize) -> None:
@@ -100,6 +105,17 @@ class RunLog:
                 yield LogLine(number, text)
 
     @property
+    def usage(self) -> dict[str, int]:
+        """The tokens of the rounds that are over."""
+        return dict(self._usage)
+
+    @property
+    def cost(self) -> float | None:
+        """Theirs in US dollars, None where that of one is not known."""
+        known = [each for each in self._costs if each is not None]
+        return sum(known) if known and len(known) == len(self._costs) else None
+
+    @property
     def rounds(self) -> list[JobRound]:
         """The rounds, as those of a durable job."""
         ends = [*[before for _, before in self._rounds[1:]], len(self.marks)]
@@ -107,6 +123,9 @@ class RunLog:
         return [JobRound(number, line, end - before) for number, ((line, before), end) in enumerate(rows, 1)]
 
     def _note(self, text: bytes) -> None:
+        if text.startswith(SILENT):
+            self._measure(text)
+            return
         number = self.lines + 1
         self.marks.append(number)
         if not text.startswith(_HEADS):
@@ -117,6 +136,15 @@ class RunLog:
             self._heads.append(self._head)
             self._rounds.append((number, len(self.marks) - 1))
             self._head = None
+
+    def _measure(self, text: bytes) -> None:
+        if not text.startswith(_MEASURED):
+            return
+        with suppress(CallerError, UnicodeDecodeError):
+            step = decode_entry(text.decode())
+            if isinstance(step, RoundMeasured):
+                self._usage.update(step.usage)
+                self._costs.append(step.cost)
 
     def _open(self) -> IO[bytes]:
         try:

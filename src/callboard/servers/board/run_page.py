@@ -177,7 +177,9 @@ def _read_entry(records: JobStore, name: str, number: int) -> str:
 def _render_parts(records: JobStore, common: Mapping[str, Any], job: DurableJob, log: RunLog) -> dict[str, Markup]:
     """The parts of the page that change while the run goes on, by the ids of their elements."""
     rounds = log.rounds
-    job = structs.replace(job, rounds=max(job.rounds, len(rounds)))  # the record counts them when a phase ends
+    # The record counts them when the run, or a chat's turn, is over.
+    took = {} if job.usage else {"usage": log.usage, "cost": log.cost}
+    job = structs.replace(job, rounds=max(job.rounds, len(rounds)), **took)
     values = {**common, "job": job, "place": _find_place(common["base"], job.id), "key": find_key(job)}
     facts = [*list_facts(job), JobFact("Record", str(records.folder(job.id)))]
     outcome = read_outcome(job) if job.has_ended else None
@@ -225,7 +227,7 @@ class _Follower:
 
     def render_changed(self) -> dict[str, Markup]:
         """The parts of the page that are others by now."""
-        seen = (self.job, len(self.log.marks))
+        seen = (self.job, len(self.log.marks), self.log.usage)
         if seen == self._seen:
             return {}
         fresh = _render_parts(self._records, self._common, self.job, self.log)
