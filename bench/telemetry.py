@@ -2,86 +2,119 @@
 
 usage: python -m bench.telemetry [--quick] [--json]
 
-One backend, one client, one receiver of OTLP that decodes nothing, and three gateways, each a process of `callboard serve`
-of its own: with telemetry off; with each request in a trace and all metrics on; and with every tenth request in a trace
-(OTEL_TRACES_SAMPLER), metrics as before. Eight connections ask one after another, over Chat Completions, for
+One backend, one receiver of OTLP that decodes nothing, and the gateway in one process, in which every few requests
+telemetry is off, on, or on with every tenth request in a trace (OTEL_TRACES_SAMPLER) and metrics as before. So other
+load on the machine, and how a process happens to lie in memory, fall on all alike. Asked for over Responses are
 
     whole      a reply of five words that comes whole
     answer     a stream of 300 pieces, about the length of an answer in a chat
     stream     a stream of 2,000 pieces, in which `bench.gateway` counts pieces a second
 
-Each figure is the CPU time of the gateway a request, in microseconds, its exporting threads among it; that is what
-bounds its throughput, and no other load on the machine moves it. The gateways take turns, so that all meet the same
-machine; the best of the turns counts. Behind it stands by how much throughput is lower than with telemetry off.
+Each figure is the CPU time of the process a request, in microseconds, with the encoding and sending of all spans;
+that is what bounds a gateway's throughput. Of all turns the tenth fastest in a hundred counts, since other load only
+ever adds. Behind it stands by how much throughput is lower than with telemetry off.
 
-On Linux with two cores or more the gateways have one core, all others another.
+On Linux with two cores or more the gateway has one core, backend and receiver another.
 """
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import sys
-from contextlib import ExitStack
-from functools import partial
+import time
 from typing import Any, NamedTuple
 
 import uvloop
 from bench.contenders import row, shown
 from bench.gateway import cores
-from bench.relays import FRONTS, RELAYS, Process, started
-from bench.relays.client import Connection
+from bench.relays import FRONTS, started
+from bench.relays.board import ask
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import DEFAULT_ON, ParentBased, TraceIdRatioBased
+from starlette.types import ASGIApp
 
-FRONT = FRONTS["chat"]
-MODES = {
-    "off": {},
-    "on": {"OTEL_BSP_MAX_QUEUE_SIZE": "100000"},
-    "on, every tenth": {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"},
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.app import application
+from callboard.telemetry import names, switch
+from callboard.telemetry.histograms import Histograms
+from callboard.telemetry.plain_spans import make_tracer
+from callboard.telemetry.recorder import Recorder
+from callboard.telemetry.span_encoder import FastSpanExporter
+
+
+class Load(NamedTuple):
+    """Requests of one kind, and how many follow one another before telemetry is switched."""
+
+    model: str
+    stream: bool
+    count: int
+    rounds: int
+
+
+LOADS = {
+    "whole": Load("text-5", False, 250, 40),
+    "answer": Load("text-300", True, 60, 40),
+    "stream": Load("text-2000", True, 12, 40),
 }
-LOADS = {"whole": ("text-5", False, 1), "answer": ("text-300", True, 2), "stream": ("text-2000", True, 6)}
-"""The model of the backend, whether it streams, and by how much fewer requests are made than of the first."""
+WARMING = 20
+"""Requests before anything is measured."""
 
 
-class Size(NamedTuple):
-    turns: int = 4
-    requests: int = 800
-    connections: int = 8
+class Mode:
+    """One way to tell what the gateway does; None as its sampler is telling nothing."""
+
+    def __init__(self, receiver: str, sampler: Any = None) -> None:
+        self._provider = TracerProvider(sampler, shutdown_on_exit=False)
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                FastSpanExporter(f"{receiver}/v1/traces"), max_queue_size=100_000, schedule_delay_millis=100_000
+            )
+        )
+        self._recorder = sampler and Recorder(make_tracer(self._provider, names.SCOPE, "1"), Histograms().add)
+
+    async def spend(self, app: ASGIApp, body: bytes, count: int) -> float:
+        """CPU microseconds of a request."""
+        switch.recorder = self._recorder
+        before = time.process_time()
+        for _ in range(count):
+            await ask(app, body)
+        self._provider.force_flush()
+        return (time.process_time() - before) / count * 1e6
+
+    def close(self) -> None:
+        switch.recorder = None
+        self._provider.shutdown()
 
 
-QUICK = Size(turns=1, requests=16, connections=2)
-
-
-async def load(process: Process, size: Size, model: str, stream: bool) -> float:
-    """CPU microseconds of a request."""
-
-    async def ask_in_turn(count: int) -> None:
-        connection = Connection(process.url)
-        request = connection.request(FRONT.path, FRONT.body(model, stream=stream))
-        try:
-            for _ in range(count):
-                reply = await connection.ask(request)
-                if reply.status != 200:
-                    raise OSError(reply.status)
-        finally:
-            connection.close()
-
-    each = size.requests // size.connections
-    await ask_in_turn(10)
-    spent = process.spent()
-    await asyncio.gather(*[ask_in_turn(each) for _ in range(size.connections)])
-    await asyncio.sleep(
-        0 if size.connections == QUICK.connections else 1.2
-    )  # until what was collected is sent, which is each second
-    return (process.spent() - spent) / (each * size.connections) * 1e6
-
-
-async def measure(gateways: dict[str, Process], size: Size) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {mode: {} for mode in gateways}
-    for _ in range(size.turns):
-        for name, (model, stream, fewer) in LOADS.items():
-            for mode, process in gateways.items():
-                cost = await load(process, size._replace(requests=size.requests // fewer), model, stream)
-                found[mode][name] = min(cost, found[mode].get(name, cost))
+async def measure(backend: str, receiver: str, *, quick: bool) -> dict[str, dict[str, float]]:
+    """For each mode and each load: CPU microseconds of a request."""
+    app = application(GatewaySettings(backends=(BackendSettings(url=f"{backend}/v1"),)))
+    modes = {
+        "off": Mode(receiver),
+        "on": Mode(receiver, DEFAULT_ON),
+        "on, every tenth": Mode(receiver, ParentBased(TraceIdRatioBased(0.1))),
+    }
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 1000)  # as the gateway's server does
+    found: dict[str, dict[str, float]] = {mode: {} for mode in modes}
+    async with app.router.lifespan_context(app):
+        for name, load in LOADS.items():
+            body = FRONTS["responses"].body(load.model, stream=load.stream)
+            count, rounds = (1, 1) if quick else (load.count, load.rounds)
+            costs: dict[str, list[float]] = {mode: [] for mode in modes}
+            for each in modes.values():
+                await each.spend(app, body, 1 if quick else WARMING)
+            for number in range(rounds):
+                for mode in sorted(modes, reverse=bool(number % 2)):
+                    costs[mode].append(await modes[mode].spend(app, body, count))
+            for mode, each in costs.items():
+                found[mode][name] = sorted(each)[len(each) // 10]
+    for each in modes.values():
+        each.close()
     return found
 
 
@@ -101,25 +134,16 @@ async def receive(port: int) -> None:
     await server.serve_forever()
 
 
-def command(backend: str, receiver: str, variables: dict[str, str], port: int, home: Any) -> list[str]:
-    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver, "OTEL_BSP_SCHEDULE_DELAY": "1000"}
-    given = [f"{name}={value}" for name, value in ({**endpoint, **variables} if variables else {}).items()]
-    return ["/usr/bin/env", *given, *RELAYS["callboard"].command(backend, port, home, [])]
-
-
-def figures(size: Size) -> dict[str, Any]:
+def figures(*, quick: bool) -> dict[str, Any]:
     theirs, ours = cores()
-    if ours:
-        os.sched_setaffinity(0, ours)
-    with ExitStack() as stack:
-        run = [sys.executable, "-m"]
-        backend = stack.enter_context(started(lambda port, _: [*run, "bench.relays.backend", str(port)], ours))
-        receiver = stack.enter_context(started(lambda port, _: [*run, "bench.telemetry", "--receive", str(port)], ours))
-        gateways = {
-            mode: stack.enter_context(started(partial(command, backend.url, receiver.url, variables), theirs))
-            for mode, variables in MODES.items()
-        }
-        costs = uvloop.run(measure(gateways, size))
+    run = [sys.executable, "-m"]
+    with (
+        started(lambda port, _: [*run, "bench.relays.backend", str(port)], ours) as backend,
+        started(lambda port, _: [*run, "bench.telemetry", "--receive", str(port)], ours) as receiver,
+    ):
+        if theirs:
+            os.sched_setaffinity(0, theirs)
+        costs = uvloop.run(measure(backend.url, receiver.url, quick=quick))
     loss = {
         mode: {name: (1 - costs["off"][name] / cost) * 100 for name, cost in each.items()}
         for mode, each in costs.items()
@@ -137,7 +161,7 @@ def main() -> int:
     if options.receive:
         asyncio.run(receive(options.receive))
         return 0
-    found = figures(QUICK if options.quick else Size())
+    found = figures(quick=options.quick)
     if options.json:
         print(json.dumps(found, indent=1))
         return 0

@@ -82,10 +82,12 @@ class InferenceSpan:
             self._first_chunk = self._span.seconds
 
     def feed(self, events: Sequence[Event]) -> None:
-        """Look at the reply's next events. Most are pieces, of which there is nothing to tell."""
+        """Look at the reply's next events."""
         if self._fold is not None:
             for event in events:
                 self._canisters += self._fold.feed(event)
+        if _OBSERVED.isdisjoint(map(type, events)):  # most batches are pieces, of which there is nothing to tell
+            return
         for event in events:
             if type(event) not in _OBSERVED:
                 continue
