@@ -49,7 +49,7 @@ def serve(
     ] = None,
     transport: Annotated[Literal["stdio", "http"], typer.Option(help="What clients reach it by.")] = "stdio",
     host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8283,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8284,  # not the board's
     key: Annotated[
         list[str] | None,
         typer.Option(
