@@ -1,11 +1,12 @@
 """Runs that commands make themselves: their list, one of them, and what its stream brings."""
 
+import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -257,11 +258,20 @@ def test_a_run_is_found_by_the_beginning_of_its_name(begin, browser):
 
 def test_what_a_run_handed_over_is_seen(begin, records, browser):
     identifier = begin(*TWO_ROUNDS)
-    output = JobOutput(summary="All done", branch="callboard/x", diff=DIFF, files=("calc.py",), tests="3 passed")
+    output = JobOutput(
+        summary="All done",
+        branch="callboard/x",
+        diff=DIFF,
+        files=("calc.py",),
+        tests="3 passed",
+        commits=("c0ffee", "c0de"),
+    )
     end(records, identifier, output=output)
     page = browser.get(f"/board/runs/{identifier}").text
-    for text in ("All done", "callboard/x", "calc.py", "3 passed"):
+    for text in ("All done", "callboard/x", "calc.py", "3 passed", "c0ffee\nc0de"):
         assert text in visible(page)
+    assert "Findings" not in page
+    assert "Missing" not in page
     assert page.count('<span class="line added">+    return a + b\n</span>') == 2
     assert "/cancel" not in page
 
@@ -478,6 +488,29 @@ def test_a_run_is_cancelled_by_its_form_alone(process, records, browser, token):
 
 def test_to_cancel_a_run_that_is_not_there_is_refused(browser, token):
     assert browser.post("/board/runs/nothing/cancel", data={"token": token}).status_code == 409
+
+
+def test_no_file_is_read_on_the_event_loop(begin, records, browser, follow, monkeypatch):
+    identifier = begin(*TWO_ROUNDS)
+    page = browser.get(f"/board/runs/{identifier}").text
+    opened = []
+
+    def watch(function):
+        def watched(path, *arguments, **fields):
+            with suppress(RuntimeError):
+                asyncio.get_running_loop()
+                opened.extend([path] if records.directory in path.parents else [])
+            return function(path, *arguments, **fields)
+
+        return watched
+
+    for name in ("open", "read_bytes", "stat"):
+        monkeypatch.setattr(Path, name, watch(getattr(Path, name)))
+    for path in ("", f"/{identifier}", f"/{identifier}/entries/3"):
+        assert browser.get(f"/board/runs{path}").status_code == 200
+    assert follow(position_of(page), lambda came: True)
+    assert follow("/board/runs/live", lambda came: True)
+    assert not opened
 
 
 def test_whoever_is_not_logged_in_sees_no_run(begin, visitor):

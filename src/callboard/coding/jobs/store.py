@@ -158,7 +158,7 @@ class JobStore:
         process = self._process(job.id)
         if process and _send_signal(process, signal.SIGTERM):
             waited = 0.0
-            while self._process(job.id) == process:
+            while await asyncio.to_thread(self._process, job.id) == process:
                 await asyncio.sleep(0.02)
                 waited += 0.02
                 if waited > PATIENCE:

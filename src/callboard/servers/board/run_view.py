@@ -6,11 +6,13 @@ All of this reads files, and is called in a thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from msgspec import structs, to_builtins
+from msgspec import json, structs
 
 from callboard.coding.jobs.job import Job, JobOutput
+from callboard.coding.jobs.json_encoding import encode_json
 from callboard.coding.jobs.store import DIED, JobStore
 from callboard.errors import CallerError
 from callboard.jobs.job import DurableJob, JobTemplate
@@ -65,14 +67,15 @@ def show_record(job: Job) -> DurableJob:
     ).make_job(job.id, job.created_at)
     output: dict[str, Any] | None = None
     if job.output != JobOutput():
-        fields = to_builtins(job.output)
+        fields = json.decode(encode_json(job.output))
         output = {"text": job.output.summary, **{name: fields[name] for name in fields if name not in _HIDDEN}}
     return structs.replace(made, output=output, **{name: getattr(job, name) for name in _SAME})
 
 
 def find_key(job: DurableJob) -> str:
     """Changes with what a page shows of a run."""
-    return f"{job.state} {job.phase} {job.rounds} {job.calls} {job.usage} {job.cost} {job.reason} {job.completed_at}"
+    shown = [getattr(job, name) for name in ("id", "title", "model", *_SAME)]
+    return sha256(repr(shown).encode()).hexdigest()[:16]
 
 
 def describe_run(job: DurableJob) -> str:
