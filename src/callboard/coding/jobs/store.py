@@ -246,4 +246,6 @@ def _send_signal(process: int, number: int) -> bool:
         os.kill(process, number)
     except ProcessLookupError:
         return False
+    except PermissionError:
+        raise CallerError("the process that runs the job is another user's", path=str(process)) from None
     return True
