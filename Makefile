@@ -19,8 +19,8 @@ EVALS := .venv-evals
 BFCL := .venv-bfcl
 BOARD := .venv-board
 LOCKER := .venv-lock
-# One more than there are processors: many a test waits for processes that it started.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 1)
+# Two more than there are processors: many a test waits for processes that it started.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 2)
 FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 100000
 INSTALLED := $(VENV)/.installed

@@ -171,9 +171,8 @@ def test_a_loop(loop, reply, serving):
     looped(loop, lambda: FakeBackend([REPLIES[reply], f"It is {PRODUCT}."]), serving, "some-model")
 
 
-@pytest.mark.parametrize("loop", ["openai, responses", "openai, chat", "anthropic", "agents, streamed"])
-def test_a_loop_on_the_embedded_model(loop, serving, monkeypatch):
-    """Each front, whole and streamed. It is loaded once in a process, and answers in seconds.
+def run_on_embedded_model(loop, serving, monkeypatch):
+    """It is loaded once in a process, and answers in seconds.
 
     On one processor: beside other tests llama.cpp's threads would wait for each other, spinning, for four times as long.
     """
@@ -185,3 +184,8 @@ def test_a_loop_on_the_embedded_model(loop, serving, monkeypatch):
         yield BackendSettings(local="qwen2.5-coder-0.5b")
 
     looped(loop, local, serving, "qwen2.5-coder-0.5b")
+
+
+def test_a_loop_on_the_embedded_model(serving, monkeypatch):
+    """The other fronts, whole and streamed, are in tests/clients."""
+    run_on_embedded_model("openai, responses", serving, monkeypatch)
