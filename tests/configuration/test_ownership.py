@@ -107,11 +107,12 @@ def test_what_a_group_may_write_to_is_read_if_the_group_is_the_users_alone(load,
 
     path = project / "callboard.toml"
     path.chmod(0o664)
-    group, user = path.stat().st_gid, pwd.getpwuid(os.getuid())
-    for name, members, rounds in ((user.pw_name, [], 3), (user.pw_name, ["eve"], 20), ("staff", [], 20)):
+    group = path.stat().st_gid
+    user = pwd.struct_passwd(("me", "x", os.getuid(), group, "", "/home/me", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: user)
+    for name, members, rounds in (("me", [], 3), ("me", ["eve"], 20), ("staff", [], 20)):
         about = grp.struct_group((name, "x", group, members))
         monkeypatch.setattr(grp, "getgrgid", lambda _, about=about: about)
-        monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((*user[:3], group, *user[4:])))
         assert load(project).max_rounds == rounds, (name, members)
         assert load(project, project).max_rounds == 3
 

@@ -4,9 +4,8 @@ import shutil
 from contextlib import contextmanager
 
 import psycopg
-import pytest
 from sqlalchemy import make_url
-from tests.postgresql import MISSING, PostgresServer, find_control
+from tests.postgresql import PostgresServer, require_control
 
 
 class CrashingServer:
@@ -34,9 +33,7 @@ class CrashingServer:
 @contextmanager
 def crashing_server():
     """A server that ends with the test, whether it stands or not."""
-    control = find_control()
-    if control is None:
-        pytest.fail(MISSING)
+    control = require_control()
     server = PostgresServer.make(control)
     try:
         crashing = CrashingServer(server)
