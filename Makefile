@@ -292,7 +292,7 @@ $(LOCKER)/.installed: .ci/uv.txt
 # make lock   write requirements.lock anew, for every system and Python: from the newest releases, or with LOCK= from those in it
 LOCK ?= --upgrade
 lock: $(LOCKER)/.installed
-	@$(LOCKER)/bin/uv pip compile --quiet $(LOCK) --universal --python-version 3.11 --generate-hashes --no-annotate \
+	@$(LOCKER)/bin/uv pip compile --quiet $(LOCK) --universal --python-version 3.11 --generate-hashes --no-annotate --no-strip-extras \
 		$(addprefix --extra ,$(EXTRAS)) --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
 # make clean  remove the virtual environments and the caches
