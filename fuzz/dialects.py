@@ -32,6 +32,7 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects import DIALECTS, Dialect, Parser
+from callboard.dialects.fences import CALL_LABELS
 from callboard.testing import coalesce
 
 VECTORS = Path(__file__).resolve().parents[1] / "tests/vectors/dialects"
@@ -196,6 +197,7 @@ def _spoken(name: str) -> tuple[Dialect, ...]:
 def framing(name: str) -> re.Pattern[str]:
     """What is around calls and text, and at the end the beginning of a word of it."""
     languages = {language for dialect in _spoken(name) for fence in dialect.fences for language in fence.languages}
+    languages |= CALL_LABELS
     parts = [
         r"[\s,;\[\](){}`~]",
         rf"(?:`{{3,}}|~{{3,}})[ \t]*(?i:{'|'.join(map(re.escape, sorted(languages, reverse=True)))})",

@@ -1,7 +1,7 @@
-"""Texts that only quote a call, and what stands around real ones.
+"""Texts that only quote a call, and the words around real ones.
 
-The vectors in `quotations.jsonl` are texts of twenty kinds; their `own_form` says that a text quotes a call in the very
-form in which its model calls, `echoes` that it repeats a page or a result: the call's text stands there word for word.
+The vectors in `quotations.jsonl` are quotations of twenty kinds. A call that is lost is worse than a quotation that runs,
+for that one still meets permissions and approvals. So only the kinds in `NEVER` may never run.
 """
 
 import json
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from callboard.core import InvocationEnded, InvocationStarted, Note, ReasoningPiece, TextPiece, ToolDeclaration
 from callboard.dialects import Parser, parse
-from callboard.dialects.text_buffer import MAX_HELD
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.testing import coalesce
@@ -49,23 +48,14 @@ def test_there_are_two_hundred_quotations_of_every_kind():
     assert len({each["text"] for each in QUOTATIONS}) == len(QUOTATIONS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_quotation_is_not_a_call(kind):
-    """Only what is spelled in the very form in which a model calls is one."""
-    for case in QUOTATIONS:
-        if case["kind"] == kind and not case.get("own_form"):
-            assert calls(case["text"]) == [], case["id"]
-            assert calls(case["text"], watched(case["model"])) == [], case["id"]
+NEVER = {"block quote"}
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_at_most_one_quotation_in_ten_is_taken_for_a_call(own):
+def test_at_most_one_quotation_in_three_is_taken_for_a_call(own):
     made = [case for case in QUOTATIONS if calls(case["text"], watched(case["model"]) if own else "auto")]
-    assert len(made) <= len(QUOTATIONS) / 10
-
-
-def test_no_text_that_repeats_a_source_is_a_call():
-    assert [case["id"] for case in QUOTATIONS if case.get("echoes") and calls(case["text"])] == []
+    assert len(made) <= len(QUOTATIONS) / 3
+    assert NEVER.isdisjoint(case["kind"] for case in made)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +70,7 @@ def test_a_quotation_is_said_as_it_stands_however_it_is_cut(kind, fuzzer):
                 assert coalesce([*events, *parser.finish()]) == whole, (case["id"], size)
             fuzzer.check_calls(whole)
             if not any(isinstance(event, InvocationStarted) for event in whole):
-                assert text_of(whole) == text
+                assert text_of(whole) in {text, text.replace("<|call|>", "")}  # a token that means nothing
 
 
 def test_no_real_call_of_the_vectors_is_lost():
@@ -106,10 +96,11 @@ def test_no_real_call_of_the_vectors_is_lost():
     assert found >= 200
 
 
-# What is around a call.
+# The words around a call.
 
-AROUND = {
+QUOTING = {
     "quotation marks": ('"', '"'),
+    "quotation marks around a sentence": ('It says "run ', ' now".'),
     "curly ones": ("\N{LEFT DOUBLE QUOTATION MARK}", "\N{RIGHT DOUBLE QUOTATION MARK} is there."),
     "those of German": ("\N{DOUBLE LOW-9 QUOTATION MARK}", "\N{LEFT DOUBLE QUOTATION MARK} steht da."),
     "those of French": ("\xab\xa0", "\xa0\xbb"),
@@ -117,90 +108,122 @@ AROUND = {
     "single ones": ("'", "'"),
     "an f-string": ('x = f"', '"'),
     "three quotation marks": ('"""\n', '\n"""'),
-    "a quotation of lines": ('It says: "Hello.\n\n', '\n\nBye."'),
-    "brackets": ("(", ")"),
-    "emphasis": ("**", "**"),
-    "a backtick over lines": ("`\n", "\n`"),
-    "a tag": ("<note>", "</note>"),
-    "a tag with attributes": ('<pre class="x">\n', "\n</pre>"),
-    "an escaped tag": ("&lt;note&gt;\n", "\n&lt;/note&gt;"),
-    "a comment": ("<!--\n", "\n-->"),
+    "inline code": ("It is `", "` there."),
+    "inline code of two": ("``", "``"),
+    "an element of HTML": ('<pre class="x">\n', "\n</pre>"),
+    "a result": ("<tool_result>\n", "\n</tool_result>"),
+    "a comment of HTML": ("<!--\n", "\n-->"),
     "a comment of C": ("/*\n", "\n*/"),
     "an environment": ("\\begin{verbatim}\n", "\n\\end{verbatim}"),
     "a here-document": ("cat <<'END'\n", "\nEND\n"),
-    "a sentence": ("The model writes ", " and waits."),
-    "the end of a sentence": ("What it wrote was ", "."),
-    "a sentence behind another": ("It is old. ", " is what it wrote then."),
-    "a list item that goes on": ("- ", " calls it"),
-    "a list item among others": ("1. ", "\n2. Then it waits."),
     "a table's row": ("| a | ", " |"),
+    "a table's first cell": ("| ", " | a |"),
     "a line of a log": ("12:00:01 got ", ""),
+    "a line of a log with a date": ("[2026-01-05T12:00:01Z] got ", ""),
+    "a line of a log with a level": ("[INFO] ", ""),
     "a line of a search": ("a/b.txt:3: ", ""),
     "a comment's line": ("// ", ""),
-    "a line of a diff": ("@@ -1 +1,2 @@\n a\n+", ""),
+    "an added line": ("@@ -1 +1,2 @@\n a\n+", ""),
+    "a line between": ("@@ -1 +1,2 @@\n a\n ", "\n+b"),
     "a block quote": ("> ", ""),
-    "what announces it, and words": ("So:\n\n", "\n\nThe server takes the name from it."),
-    "a sentence before, and words": ("Models call in tags.\n\n", "\n\nThe server takes the name from it."),
-    "brackets in a template": ("{{ ", " }}"),
-    "a scalar of YAML": ("reply: >\n  ", "\nother: 1"),
-    "code of another kind": ("reply: |\n  ", "\nnext: 1"),
+    "a block quote in a list": ("- > ", ""),
+    "a fence of code": ("```python\n", "\n```"),
+    "a fence of text": ("~~~ text\n", "\n~~~"),
+    "a fence in a fence": ("````markdown\n```\n", "\n```\n````"),
 }
 REAL = {
     "nothing": ("", ""),
     "words": ("I will look: ", ""),
+    "words behind": ("", " I will report back."),
+    "words on both sides": ("Let me look: ", " I will report back."),
+    "the middle of a sentence": ("I use ", " for it."),
+    "lines on both sides": ("Let me look at that.\n", "\nOne moment, please."),
+    "a colon and an explanation": ("So:\n\n", "\n\nThe server takes the name from it."),
     "a list item": ("1. ", ""),
+    "a list item with words": ("- First ", ", then I read."),
     "list items": ("1. ", f"\n2. {CALL}"),
     "a label": ("Action: ", "\n"),
-    "what announces it": ("Let me see:\n\n", "\n"),
-    "an apostrophe": ("I'll look, as that's what you're after.\n", "\nIt's done, isn't it?"),
-    "an inch": ('The 5" one it is.\n', '\nIs it "that"?'),
-    "a quotation before": ('You said "look".\n', ""),
+    "four spaces": ("I look:\n\n    ", "\n\nand then I read."),
+    "a tab": ("\t", "\n"),
+    "brackets": ("(", ")"),
+    "emphasis": ("**", "**"),
+    "emphasis of words": ("**Let me look:** ", ""),
+    "a heading": ("# Plan\n\nI look.\n", ""),
+    "an apostrophe": ("I'll look, as that's what you're after: ", "\nIt's done, isn't it?"),
+    "an inch": ('The 5" one it is: ', '\nIs it "that"?'),
+    "a quotation before": ('You said "look": ', ""),
+    "a quotation of another line": ('He said "go:\n', ""),
     "a bracket that is left open": ("(Let me look. ", ""),
     "a tag that is left open": ("List<String> is <b>it.\n", ""),
-    "a mark that is left open": ('He said "go:\n', ""),
-    "a text behind": ("Checking.", " Please wait."),
-    "a fence before": ("```python\nprint('<pre>\"')\n```\n", ' and "that".'),
-    "code before": ('The `<pre>` tag and `"`.\n', " </pre>"),
     "a wrapper": ("<response>\n", "\n</response>"),
-    "words on both sides": ("Let me look at that.\n", "\nOne moment, please."),
-    "a heading": ("# Plan\n\nI look.\n", ""),
+    "a wrapper in one line": ("<answer>", "</answer>"),
+    "a fence without a label": ("Look:\n```\n", "\n```\nI will report back."),
+    "a fence of XML": ("```xml\n", "\n```"),
+    "a fence of JSON": ("```json\n", "\n```"),
+    "a fence with words": ("```\nI look.\n", "\n```"),
+    "a fence before": ("```python\nprint('<pre>\"')\n```\n", ' and "that".'),
+    "code before": ('The `<pre>` tag and `"`: ', " </pre>"),
+    "a word in capitals": ("There is an ERROR at 12:00:01 in a.py:3. ", ""),
+    "a number of a step": ("Step 3: ", ""),
 }
 
 
 def flat(text, before):
     """The call in one line, where it is in the middle of one."""
-    return text if not before or before.endswith("\n") else text.replace("\n", " ")
+    return text if not before.rpartition("\n")[2].strip() else text.replace("\n", " ")
 
 
-@pytest.mark.parametrize("around", AROUND)
-def test_what_is_around_a_call_quotes_it(around):
-    before, behind = AROUND[around]
+@pytest.mark.parametrize("around", QUOTING)
+def test_a_call_that_is_shown_is_text(around):
+    before, behind = QUOTING[around]
     text = before + flat(CALL, before) + behind
     for dialect in ("auto", "hermes"):
-        assert calls(text, dialect) == []
-        assert text_of(parse(text, TOOLS, dialect)) == text
+        events = parse(text, TOOLS, dialect)
+        assert not [event for event in events if isinstance(event, InvocationStarted)]
+        assert text_of(events) == text
+        (note,) = [event for event in events if isinstance(event, Note)]
+        assert (note.kind, note.code) == ("alert", "missed_call")
+        assert "'<tool_call>'" in note.text or "'bash'" in note.text
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("around", QUOTING)
 def test_behind_a_quotation_a_call_is_one(around):
-    before, behind = AROUND[around]
+    before, behind = QUOTING[around]
     text = f"{before}{flat(CALL, before)}{behind}\n\nNow I call.\n{CALL}"
-    assert len(calls(text)) == 1
-    assert text_of(parse(text, TOOLS)).strip() == text.removesuffix(CALL).strip()
+    events = parse(text, TOOLS)
+    assert [event.name for event in events if isinstance(event, InvocationStarted)] == ["bash"]
+    assert text_of(events).strip() == text.removesuffix(CALL).strip()
+    assert not [event for event in events if isinstance(event, Note)]
 
 
+@pytest.mark.parametrize("dialect", ["auto", "hermes"])
 @pytest.mark.parametrize("around", REAL)
-def test_a_call_in_words_is_one(around):
+def test_a_call_in_words_is_one(around, dialect):
     before, behind = REAL[around]
-    assert calls(before + CALL + behind)[:1] == ["bash"]
+    assert calls(before + CALL + behind, dialect)[:1] == ["bash"]
 
 
-PIECES = [*sorted({part for pair in [*AROUND.values(), *REAL.values()] for part in pair}), CALL, OBJECT, "\n", " ", "x"]
+@pytest.mark.parametrize("label", ["", "json", "xml", "tool_call"])
+def test_the_lines_of_a_fence_around_a_call_are_no_text(label):
+    text = f"Look:\n```{label}\n{CALL}\n```\nDone."
+    assert text_of(parse(text, TOOLS, "hermes")).split() == ["Look:", "Done."]
+    assert text_of(parse(text.removesuffix("\nDone."), TOOLS, "hermes")).split() == ["Look:"]
+
+
+PIECES = [
+    *sorted({part for pair in [*QUOTING.values(), *REAL.values()] for part in pair}),
+    CALL,
+    OBJECT,
+    "\n",
+    " ",
+    "x",
+]
+PIECES += ["<think>", "</think>", "```", "`"]
 
 
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), max_size=8), st.lists(st.integers(1, 30), max_size=40), st.booleans())
-def test_what_is_around_a_call_means_the_same_however_it_is_cut(pieces, sizes, stopped):
+def test_the_words_around_a_call_mean_the_same_however_they_are_cut(pieces, sizes, stopped):
     text, why = "".join(pieces), "stop" if stopped else "length"
     parser, events, at = Parser(TOOLS), [], 0
     for size in sizes:
@@ -208,60 +231,87 @@ def test_what_is_around_a_call_means_the_same_however_it_is_cut(pieces, sizes, s
         at += size
     events += [*parser.feed(text[at:]), *parser.finish(why)]
     assert coalesce(events) == coalesce(parse(text, TOOLS, why=why))
-    spans = [event.offsets for event in events if isinstance(event, (TextPiece, Note, InvocationEnded, ReasoningPiece))]
+    spans = [event.offsets for event in events if isinstance(event, (TextPiece, InvocationEnded, ReasoningPiece))]
     assert spans == sorted(spans)
 
 
-# What is held, and for how long.
+# What is held, and what is noted.
 
 
-def test_a_call_that_nothing_announces_streams_as_it_arrives():
+@pytest.mark.parametrize("before", ["", "I look: ", "So:\n\n    ", "```\n"])
+def test_a_call_streams_as_it_arrives(before):
     parser = Parser(TOOLS)
-    parser.feed('I look.\n<tool_call>{"name": "bash", "arguments": {"command": "')
+    parser.feed(before + '<tool_call>{"name": "bash", "arguments": {"command": "')
     assert [event.json for event in parser.feed("ls")] == ["ls"]
 
 
-def test_what_only_words_could_make_a_quotation_is_a_call_when_it_is_too_long():
-    text = f'So:\n<tool_call>{{"name": "bash", "arguments": {{"command": "{"x" * 2 * MAX_HELD}"}}}}</tool_call>'
-    assert calls(text) == ["bash"]
-    assert calls(f'"{text}" it says.') == []
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>bash ls</tool_call>",
+        "The tag `<tool_call>` opens a call.",
+        "Never closed: <tool_call>",
+        '<tool_call>{"name": ',
+        '<tool_call>\n{"command": "ls"}\n</tool_call>',
+        "```python\nx = '<tool_call>'\n```",
+    ],
+)
+def test_a_marker_without_a_call_is_noted(text):
+    for dialect in ("hermes", "auto"):
+        (note,) = [event for event in parse(text, TOOLS, dialect) if isinstance(event, Note)]
+        assert (note.kind, note.code) == ("alert", "missed_call")
+        assert "'<tool_call>' at character" in note.text
 
 
-def test_a_quotation_that_is_cut_is_none_the_less_text():
-    assert calls(f'It says "{flat(CALL, "x")}', why="length") == []
-    assert calls(f'It says "{flat(CALL, "x")}') == ["bash"]
+def test_a_marker_beside_a_call_needs_no_note():
+    assert not [event for event in parse(f"A `<tool_call>`: {CALL}", TOOLS) if isinstance(event, Note)]
 
 
-@pytest.mark.parametrize("text", ['"' * 20_000, "<a>" * 10_000, f'"{CALL}" ' * 1_000, f"> {CALL}\n" * 1_000])
+@pytest.mark.parametrize(
+    "text",
+    ['"' * 20_000, "<a>" * 10_000, f'"{flat(CALL, "x")}" ' * 1_000, f"> {CALL}\n" * 1_000, "<tool_call>" * 9_000],
+)
 def test_texts_of_openers_and_quotations_end(text):
     assert text_of(parse(text, TOOLS)) == text
+
+
+def test_a_call_in_a_quotation_in_a_call_is_its_argument():
+    inner = f'He says "{flat(CALL, "x")}", and:\n> {CALL}\n'
+    call = json.dumps({"name": "write_file", "arguments": {"path": "a", "content": inner}})
+    (made,) = [
+        each for each in parse(f"<tool_call>{call}</tool_call>", TOOLS, "hermes") if isinstance(each, InvocationEnded)
+    ]
+    assert made.arguments == {"path": "a", "content": inner}
 
 
 # Objects without markers.
 
 OBJECTS = {
-    '{"name": "bash", "arguments": {"command": "ls"}}': True,
-    '{"id": "c1", "tool": "bash", "args": {"command": "ls"}}': True,
-    '{"type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}': True,
-    '{"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}': True,
-    '{"arguments": {"command": "ls"}, "name": "bash"}': True,
-    '{"name": "bash", "arguments": {"command": "ls"}, "ts": 1}': False,
-    '{"ts": 1, "name": "bash", "arguments": {"command": "ls"}}': False,
-    '{"type": "log", "name": "bash", "arguments": {"command": "ls"}}': False,
-    '{"type": "function", "function": {"name": "bash", "description": "", "parameters": {}}}': False,
-    '{"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}': False,
-    '{"name": "bash", "parameters": {"$ref": "#/x"}}': False,
-    '[{"ts": 1, "name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}]': False,
-    '{"past": [\n{"name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}\n]}': False,
-    'x = [\n{"name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}\n]': False,
+    '{"name": "bash", "arguments": {"command": "ls"}}': 1,
+    '{"id": "c1", "tool": "bash", "args": {"command": "ls"}}': 1,
+    '{"type": "function", "function": {"name": "bash", "arguments": {"command": "ls"}}}': 1,
+    '{"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}': 1,
+    '{"arguments": {"command": "ls"}, "name": "bash"}': 1,
+    '{"name": "bash", "arguments": {"command": "ls"}, "reason": "to see"}': 1,
+    '{"thought": "I look.", "name": "bash", "arguments": {"command": "ls"}}': 1,
+    '{"name": "bash", "arguments": {"command": 5}}': 1,
+    '{"name": "bash", "arguments": {"command": 5}, "exit": 0}': 0,
+    '{"name": "bash", "arguments": "ls", "exit": 0}': 0,
+    '{"name": "other", "arguments": {"command": "ls"}, "reason": "to see"}': 0,
+    '{"type": "log", "name": "bash", "arguments": {"command": "ls"}}': 0,
+    '{"type": "function", "function": {"name": "bash", "description": "", "parameters": {}}}': 0,
+    '{"name": "bash", "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}}': 0,
+    '{"name": "bash", "parameters": {"$ref": "#/x"}}': 0,
+    '[{"reason": "a", "name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}]': 2,
+    '{"past": [\n{"name": "bash", "arguments": {}},\n{"name": "bash", "arguments": {}}\n]}': 0,
 }
 
 
 @pytest.mark.parametrize("text", OBJECTS)
-def test_an_object_alone_is_a_call_by_all_its_members(text):
-    for each in (text, f"```json\n{text}\n```\n", f"Look.\n{text}\nDone."):
-        assert bool(calls(each)) is OBJECTS[text]
-        if not calls(each):
+def test_an_object_alone_is_a_call_if_it_names_a_tool_and_fits(text):
+    for each in (text, f"```json\n{text}\n```\n", f"Look.\n{text}\nDone.", f"Look.\n\n    {text}\n"):
+        assert len(calls(each)) == OBJECTS[text]
+        if not OBJECTS[text]:
             assert text_of(parse(each, TOOLS)) == each
 
 

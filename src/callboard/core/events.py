@@ -28,6 +28,7 @@ NoteCode = Literal[
     "hallucinated_result",
     "extra_call",
     "stopped_call",
+    "missed_call",
 ]
 Place = Literal["wire", "text", "reasoning"]
 RunState = Literal["completed", "incomplete", "pending", "failed", "cancelled"]

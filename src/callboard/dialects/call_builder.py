@@ -78,6 +78,21 @@ class CallBuilder:
         tool = self._declared.get(name) if self._declared else None
         return tool.schema if tool else {}
 
+    def fits(self, name: str, arguments: Mapping[str, Any] | None) -> bool:
+        """Whether the tool takes these arguments, once they are coerced."""
+        from callboard.errors import SchemaError  # noqa: PLC0415  # for objects that may be no calls
+        from callboard.schema import ArgumentsInvalid, compile_schema  # noqa: PLC0415  # as above
+
+        if arguments is None:
+            return False
+        try:
+            compile_schema(self.schema(name)).validate(arguments)
+        except ArgumentsInvalid:
+            return False
+        except SchemaError:
+            pass
+        return True
+
     def flags(self, name: str) -> Mapping[str, str]:
         """The flags of a tool as a command, and the arguments that they give."""
         tool = self._declared.get(name) if self._declared else None

@@ -22,7 +22,7 @@ SEPARATORS = f"{_BLANK},;"
 def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
     """A call may begin here. Whether a line begins behind what is read."""
     buffer = state.buffer
-    begin = buffer.offset
+    begin, count = buffer.offset, state.calls.count
     state.line_continues = False
     buffer.hold()
     if sign.is_opener:
@@ -35,9 +35,12 @@ def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
                 _drop_marker(state, token)
                 return False
             buffer.at += 1
+        _miss(state, sign, begin)
         buffer.emit()
         return False
     except EndOfText:
+        if state.calls.count == count:
+            _miss(state, sign, begin)
         if sign.is_opener and buffer.pending_words and (sign.is_control_token or state.why != "stop"):
             _drop_cut_call(state)
         raise
@@ -45,6 +48,11 @@ def open_frame(state: ParseState, sign: Marker) -> Reading[bool]:
         buffer.release()
     yield from _read_after_call(state, framed)
     return not state.line_continues
+
+
+def _miss(state: ParseState, sign: Marker, begin: int) -> None:
+    if any(char.isalpha() for char in sign.text):  # a bracket is a sign of any data
+        state.miss(sign.text, begin)
 
 
 def _drop_marker(state: ParseState, token: Marker) -> None:

@@ -39,8 +39,6 @@ class CallFrame(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The frame opens at the beginning of a line only."""
     declared_only: bool = False
     """Only the name of a declared tool makes a call; with any other name the text stays text."""
-    allows_explanation: bool = False
-    """Models explain such a call after it: words behind it do not make it a quotation."""
     drops_rest: bool = False
     """Text after a call inside the block is reported as a Note instead of being emitted as reply text."""
 

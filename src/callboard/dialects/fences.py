@@ -1,4 +1,4 @@
-"""Reads fences and code spans: they hold calls, or code in which nothing is searched for.
+"""Reads fences and code spans: they hold calls, or code that makes none.
 
 A fence ends as CommonMark says: at a line that holds nothing but a run at least as long as its opening one.
 """
@@ -9,56 +9,93 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from callboard.dialects.call_frames import SEPARATORS, read_body
-from callboard.dialects.markers import DialectFrame
-from callboard.dialects.parse_state import ParseState
+from callboard.dialects.call_frames import SEPARATORS, open_frame, read_body
+from callboard.dialects.markers import DialectFrame, MarkerKind
+from callboard.dialects.parse_state import ParseState, TextFence
 from callboard.dialects.text_buffer import MAX_RUN, EndOfText, NotACall, Reading, TextBuffer
 
 _INFO_END = re.compile(r"[\n`{\[]")
-_CODE = re.compile(r"[`\n]")
 _LINE_END = re.compile(r"\n")
 _FENCE = 3
+CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_use", "tools", "xml"})
+"""Labels of fences in which calls are looked for. Another label says that the fence holds code."""
 
 
 def read_fence(state: ParseState, char: str) -> Reading[bool]:
-    """Reads a fence, or what is none; whether a line begins behind it."""
+    """Reads the line of a fence, the call behind it, or what is no fence; whether a line begins behind it."""
     buffer = state.buffer
     buffer.hold()
-    run = yield from buffer.read_run(char, MAX_RUN + 1)
-    if not _FENCE <= run <= MAX_RUN:
+    try:
+        run = yield from buffer.read_run(char, MAX_RUN + 1)
+        if not _FENCE <= run <= MAX_RUN:
+            buffer.release()
+            if char == "`":
+                yield from read_code(state, run)
+            return False
+        if state.text_fence is not None:
+            yield from _read_closing_line(state, char * run)
+        else:
+            yield from _open_fence(state, char * run)
+    except NotACall:
+        pass
+    except EndOfText:
+        if state.text_fence is not None and state.text_fence.is_framing and not buffer.pending_words.strip(char):
+            buffer.at = len(buffer.text)
+            buffer.drop()
+        raise
+    finally:
         buffer.release()
-        if char == "`":
-            yield from read_code(state, run)
-        return False
-    language = yield from _read_language(state, char)
+    buffer.emit()
+    return not buffer.before.rpartition("\n")[2].strip()
+
+
+def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
+    """Reads the rest of a line that closes the text's fence. A line that closes nothing is text."""
+    buffer, fence = state.buffer, state.text_fence
+    if fence is None or not run.startswith(fence.run):
+        return
+    yield from buffer.read_run(" \t\r", MAX_RUN)
+    if buffer.text[buffer.at] != "\n":
+        return
+    state.text_fence = None
+    if fence.is_framing:
+        buffer.at += 1
+        buffer.drop()
+
+
+def _open_fence(state: ParseState, run: str) -> Reading[None]:
+    """Reads what a fence begins with, and the calls of a frame that such a fence has."""
+    buffer = state.buffer
+    language = yield from _read_language(state, run[0])
     if language is None:
-        buffer.release()
-        buffer.emit()
-        return False
+        return
+    holds_calls = language in CALL_LABELS
+    if holds_calls:
+        state.text_fence = fence = TextFence(run, holds_calls)
+        yield from buffer.skip_blank()
+        marker = yield from state.markers.anywhere.match_at(buffer)
+        if marker is not None and marker.kind is MarkerKind.CALL:
+            count = state.calls.count
+            try:
+                yield from open_frame(state, marker)
+            finally:
+                fence.is_framing = state.calls.count > count
+            return
     match = state.markers.fences.get(language)
     if match is not None:
-        dialect, fence = match
-        state.fence = char * run
+        dialect, own = match
+        state.text_fence, state.fence = None, run
         try:
-            yield from read_body(state, [(dialect, fence.frame)])
+            yield from read_body(state, [(dialect, own.frame)])
+            if state.fence:
+                yield from _read_after_call(state, (dialect, own.frame), run)
         except NotACall:
             pass
         else:
-            if state.fence:
-                yield from _read_after_call(state, (dialect, fence.frame), char * run)
-            return True
+            return
         finally:
             state.fence = ""
-            buffer.release()
-    buffer.release()
-    if state.trial_closers and not state.calls.count > state.calls_before_trial:
-        raise NotACall
-    buffer.emit()
-    state.text_before.muted = True
-    yield from _read_to_closing_line(state, char, run)
-    buffer.emit()
-    state.text_before.unmute()
-    return True
+    state.text_fence = TextFence(run, holds_calls)
 
 
 def _read_language(state: ParseState, char: str) -> Reading[str | None]:
@@ -156,15 +193,22 @@ def _note_rest(state: ParseState, fence: str) -> None:
 
 def read_code(state: ParseState, run: int) -> Reading[None]:
     """Reads a code span: to as many backticks as opened it, or to the end of the line."""
-    buffer = state.buffer
+    buffer, markers = state.buffer, state.markers
     while True:
-        match = _CODE.search(buffer.text, buffer.at)
+        match = markers.code_pattern.search(buffer.text, buffer.at)
         if match is None:
-            yield from state.emit_until(_CODE)
+            yield from state.emit_until(markers.code_pattern)
             continue
         buffer.at = match.start()
-        if match[0] == "\n" or (yield from buffer.read_run("`")) == run:
+        if match[0] == "\n":
             return
+        if match[0] == "`":
+            if (yield from buffer.read_run("`")) == run:
+                return
+            continue
+        if marker := (yield from markers.calls.match_at(buffer, emit=True)):
+            state.miss(marker.text, buffer.offset)
+        buffer.at += 1
 
 
 @lru_cache(maxsize=64)

@@ -93,9 +93,6 @@ def _longest_of(texts: list[str]) -> re.Pattern[str]:
 
 
 _FEW = 8
-_TAG = re.compile(r"</?([A-Za-z][\w.:-]*)")
-_WRAPPERS = frozenset({"answer", "response", "action", "actions", "tool_calls", "function_calls"})
-"""Tags that models put around what they say and do."""
 
 
 class DialectMarkers:
@@ -143,18 +140,15 @@ class DialectMarkers:
         self.in_reasoning = Markers(
             [*call_markers, *reasoning_ends, *(marker for marker in ignored if marker.text in answers)]
         )
+        self.calls = Markers(call_markers)
+        self.code_pattern = re.compile(f"[`\n{_char_class(self.calls.first_chars)}]")
+        """What may mean something in inline code."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
         self.prefilled_first_chars = _firsts(self.prefilled)
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
         self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
         self.reasoning_start_pattern = _starts(self.in_reasoning, self.line_first_chars)
-        heads = [head.prefix for _, frame in dialect.all_frames() for body in frame.grammars for head in body.heads]
-        marked = [text for _, frame in dialect.all_frames() for text in (*frame.openers, *frame.closers)]
-        self.tags = _WRAPPERS | {
-            tag[1].lower() for text in (*anywhere, *at_line_start, *heads, *marked) if (tag := _TAG.match(text))
-        }
-        """The tags that are the dialect's own."""
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
         for owner, fence in dialect.all_fences():
             for language in fence.languages:

@@ -68,8 +68,7 @@ class Parser:
     def _begin(self, offset: int) -> None:
         self._state = ParseState(self._row, self._calls)
         self._state.buffer.base = offset
-        if self._untouched:
-            self._state.buffer.on_text = None
+        self._count = self._calls.count
         self._reading = scan(self._state, thinking=self._thinking)
         next(self._reading)
 
@@ -101,6 +100,8 @@ class Parser:
                 self._reading.throw(EndOfText())
         except StopIteration:
             pass
+        if state.missed is not None and self._calls.count == self._count:
+            state.buffer.out.append(state.missed)
         self._begin(state.buffer.base + len(state.buffer.text))
         return state.take_events()
 
@@ -111,7 +112,7 @@ class Parser:
                 buffer.push(piece[:room])
                 self._reading.send(None)
                 piece = piece[room:]
-            if not buffer.room and not self._state.release_overdue():
+            if not buffer.room:
                 self._reading.throw(buffer.limit_error())
         buffer.push(piece)
         self._reading.send(None)

@@ -682,7 +682,7 @@ PYTHONIC = Dialect(
     "pythonic",
     summary="a Python list of calls with keyword arguments (Llama 3.2, ToolACE)",
     frames=(
-        CallFrame((_PYTHON_LIST,), section="[{calls}]", join=", ", opens=(), at_line_start=True, declared_only=True),
+        CallFrame((_PYTHON_LIST,), section="[{calls}]", join=", ", opens=(), declared_only=True),
         CallFrame((_PYTHON_LIST,), section="<|python_start|>[{calls}]<|python_end|>", join=", "),
     ),
     ignored=("<|eom_id|>", "<|eot_id|>", "<|eot|>"),
@@ -874,7 +874,7 @@ _NEVER_GUESS = "Never compute or guess what a tool can tell: call the tool."
 _JSON_WORDS = frozenset(
     {"", "json", "jsonc", "json5", "tool", "tools", "tool_call", "tool_calls", "tool_use", "function"}
 )
-_BARE = CallFrame((_OBJECT,), opens=(), closes=(), at_line_start=True, declared_only=True, allows_explanation=True)
+_BARE = CallFrame((_OBJECT,), opens=(), closes=(), at_line_start=True, declared_only=True)
 _FENCED = CallFrame((_OBJECT,), each="```json\n{call}\n```", opens=(), closes=(), declared_only=True, drops_rest=True)
 JSON = Dialect(
     "json",
@@ -973,7 +973,7 @@ _SPOKEN = (
     HUNYUAN_V4,
     IQUEST,
     K2_HORIZON,
-    PYTHONIC,
+    replace(PYTHONIC, frames=(replace(PYTHONIC.frames[0], at_line_start=True), *PYTHONIC.frames[1:])),
     OLMO3,
     LFM2,
     FUNCTIONGEMMA,
@@ -999,7 +999,8 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
         dialect.name: dialect
         for dialect in (
             AUTO,
-            *(dialect for dialect in _SPOKEN if dialect.name != REACT.name),
+            *(dialect for dialect in _SPOKEN if dialect.name not in {PYTHONIC.name, REACT.name}),
+            PYTHONIC,
             GRANITE4,
             MINIMAX_M1,
             MISTRAL_V3,

@@ -14,7 +14,7 @@ Law: each character is looked at a constant number of times.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from callboard.core import Event, Note, NoteKind, ReasoningPiece, TextPiece
@@ -25,6 +25,9 @@ MAX_HELD = 64 * 1024
 
 MAX_RUN = 64
 """Characters of a run that opens or closes a fence, of its language, and of white space around them."""
+
+MAX_BEFORE = 512
+"""Characters before a call that decide whether they quote it."""
 _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
 
@@ -58,8 +61,8 @@ class TextBuffer:
         "_record_limit",
         "at",
         "base",
+        "before",
         "discards",
-        "on_text",
         "out",
         "piece_type",
         "text",
@@ -72,8 +75,8 @@ class TextBuffer:
         self.out: list[Event] = []
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """The event class for emitted text: TextPiece or ReasoningPiece."""
-        self.on_text: Callable[[str, int], object] | None = None
-        """Called with each emitted text and the offset where it begins."""
+        self.before = ""
+        """The last MAX_BEFORE characters of emitted text since the last call."""
         self.discards = False
         """What is read need not be kept, since it goes into a call."""
         self._pending_at = 0
@@ -115,8 +118,7 @@ class TextBuffer:
         self.base = begin + len(text)
         self.text = ""
         self.at = self._pending_at = 0
-        if self.on_text is not None:
-            self.on_text(text, begin)
+        self.remember(text)
         return begin, self.base
 
     def unread(self, text: str) -> None:
@@ -159,6 +161,12 @@ class TextBuffer:
         """The text that is pending or not read yet."""
         return "".join(self._held_pieces) + self.text[self._pending_at :]
 
+    @property
+    def pending_lines(self) -> int:
+        """Newlines in what was read and is pending."""
+        held = sum(piece.count("\n") for piece in self._held_pieces)
+        return held + self.text.count("\n", self._pending_at, self.at)
+
     def drop(self) -> None:
         if self._held_pieces:
             self._held_pieces = []
@@ -170,8 +178,11 @@ class TextBuffer:
         if text:
             end = self.base + self.at
             self.out.append(self.piece_type(text, offsets=(end - len(text), end)))
-            if self.on_text is not None:
-                self.on_text(text, end - len(text))
+            self.remember(text)
+
+    def remember(self, text: str) -> None:
+        """The text was emitted."""
+        self.before = text[-MAX_BEFORE:] if len(text) >= MAX_BEFORE else (self.before + text)[-MAX_BEFORE:]
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
@@ -190,12 +201,6 @@ class TextBuffer:
         self._record = []
         self._record_from = self.at
         self._record_limit = self.offset + MAX_HELD
-
-    def record_from_pending(self) -> None:
-        """The same from the pending text on."""
-        self._record = [*self._held_pieces]
-        self._record_from = self._pending_at
-        self._record_limit = self.pending_offset + MAX_HELD
 
     def stop_recording(self) -> str:
         """End the recording and return it."""

@@ -126,7 +126,7 @@ class JsonObject:
                     return Token.MORE, at
                 if self._value.broken:
                     self._state = _State.OVER
-                    return Token.BROKEN, at - (text[at - 1] in "]}")
+                    return Token.BROKEN, at
                 self._state = _State.AFTER_VALUE
                 return Token.END, at
             if state is _State.SCALAR:

@@ -20,7 +20,7 @@ class Brackets:
     """`step(text, at)` goes on from `at` and gives whether the value is closed, with the position behind it.
 
     A bracket that closes what is not open ends it as well, and so does a marker such as `<|end|>` or `</tool_call>`
-    outside of strings, which is not read: it is then `broken`. A character that may begin a marker waits for the next.
+    outside of strings. Neither is read: the value is then `broken`. A character that may begin a marker waits for the next.
     """
 
     __slots__ = ("_escaped", "_in_string", "_open", "broken")
@@ -65,6 +65,6 @@ class Brackets:
                 self._open.append(char)
             elif self._open.pop() != _PARTNER[char]:
                 self.broken = True
-                return True, at
+                return True, at - 1
             elif not self._open:
                 return True, at

@@ -10,10 +10,10 @@ list of calls, answer ...); the role decides what becomes of its value (`_value`
 - *emitted* as text or reasoning (`_say`), *entered* (a wrapper), or read as a list of calls (`_calls`);
 - skipped, where the role is none of a call's.
 
-Where no marker says that an object is a call, it is judged *strictly*, by its members: those of a call and no others,
-and arguments that are no schema. Other objects in an answer (records of a log, descriptions of tools, past calls with
-their results) have more members. The last member may be any, so such an object is held until it closes, and one that
-fails is read to its end, so that nothing in it is taken for a call.
+If no marker says that an object is a call, the object is judged *strictly*: it names a declared tool, and has arguments
+that are no schema. With members that no call has (`reason`, `thought`, but also those of a record), the arguments have
+to fit the tool's schema. The last member may be any, so such an object is held until it closes, and one that fails is
+read to its end, so that nothing in it is taken for a call.
 
 Law: nothing is emitted before the object is decided; then nothing that was emitted changes.
 """
@@ -200,8 +200,12 @@ class _Object:
         self._from = self._to = 0
         """Where the arguments begin and end, or where it is known whose they are."""
         self._called = False
-        self._other = False
-        """Whether it has members that no call has."""
+        self._refused = False
+        """True if a member says that the object is no call."""
+        self._has_extras = False
+        """True if the object has members that no call has."""
+        self._is_described = False
+        """True if one of them is a description, as a tool has it."""
         self.closed = False
 
     @property
@@ -215,7 +219,7 @@ class _Object:
         buffer.at += 1
         try:
             while True:
-                if self._other:
+                if self._refused:
                     yield from self._leave()
                 token, buffer.at = members.step(buffer.text, buffer.at)
                 if self._has_emitted:
@@ -225,7 +229,8 @@ class _Object:
                         yield
                     case Token.KEY:
                         self._role = self._keys.get(members.key) if self._keys else Role.ONLY
-                        self._other = self._other or (self._role is None and self._strict)
+                        self._has_extras = self._has_extras or self._role is None
+                        self._is_described = self._is_described or members.key == "description"
                     case Token.BEGIN:
                         yield from self._value()
                     case Token.DONE:
@@ -270,11 +275,17 @@ class _Object:
 
     def _decide(self) -> None:
         """All members are known: opens the call if they make one."""
-        if self._other or self._name is None or self._arguments is None:
+        if self._refused or self._name is None or self._arguments is None:
             return
-        arguments = parse_object(self._arguments)
-        if arguments is None or not _is_schema(arguments, self._state.calls.schema(self._name)):
+        arguments, calls = parse_object(self._arguments), self._state.calls
+        if self._has_extras and not (calls.fits(self._name, arguments) and (arguments or not self._is_described)):
+            is_call = False
+        else:
+            is_call = arguments is None or not _is_schema(arguments, calls.schema(self._name))
+        if is_call:
             self._open(self._from).write(self._arguments, self._to)
+        else:
+            self._state.miss(self._name, self._from)
 
     def _cut(self) -> None:
         """The text ended inside the object."""
@@ -301,8 +312,6 @@ class _Object:
     def _value(self) -> Reading[None]:
         """Decides what to do with the value that begins here."""
         opener, role = self._members.opener, self._role
-        if self._other:
-            return
         if role is Role.WRAPPER and opener == "{":
             self._members.enter()
             self._buffer.at += 1
@@ -317,7 +326,7 @@ class _Object:
             yield from self._stream()
         elif role is Role.ARGUMENTS and not self._called and self._arguments is None:
             if opener not in '{"':
-                self._other = self._strict
+                self._refused = self._strict
             elif self._name is not None and opener == "{":
                 yield from self._hold() if self._strict or self._doubled else self._stream()
             else:
@@ -359,7 +368,7 @@ class _Object:
                 if text:
                     self._state.pending_reasoning.append(ReasoningPiece(text, offsets=(begin, self._buffer.offset)))
             case Role.KIND:
-                self._other = text not in CALL_KINDS
+                self._refused = text not in CALL_KINDS
             case _:
                 if text is None or (self._declared and not self._state.calls.is_declared(text)):
                     self._refuse()
@@ -377,7 +386,7 @@ class _Object:
         """It is no call. One that is read strictly is read to its end, so that nothing in it is taken for one."""
         if not self._strict:
             raise NotACall
-        self._other = True
+        self._refused = True
 
     def _hold(self) -> Reading[None]:
         """The arguments, which are given when the object is closed, or when more of them came than may be held."""
