@@ -171,10 +171,11 @@ $(PARSERS)/.installed: bench/parsers.txt bench/wheels.txt
 	@$(PARSERS)/bin/python -m bench.contenders.wheels
 	@touch $@
 
-# make bench-dialects  what finding calls in text costs, and the parsers of vLLM and SGLang beside it
+# make bench-dialects  which calls in text are found, what finding them costs, and the parsers of vLLM and SGLang beside it
 bench-dialects: $(INSTALLED)
 	@$(MAKE) --silent --no-print-directory $(PARSERS)/.installed || echo "[peers] they cannot be had: measured without them"
 	$(BIN)/python -m bench.dialects
+	$(BIN)/python -m bench.natural
 
 $(LITELLM)/.installed: bench/litellm.txt
 	@echo "[peers] $(LITELLM): litellm (about 300 MB the first time)"

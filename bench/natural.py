@@ -2,15 +2,14 @@
 
 usage: python -m bench.natural
 
-Reads the texts of tests/vectors/dialects:
+The texts are in tests/vectors/dialects:
 
-    natural.jsonl       replies with calls that their models intended: replies and calls that are found exactly, with the
-                        model's own dialect and, if `auto` reads the dialect, with `auto`; also by kind and by dialect
-    quotations.jsonl    texts that only quote calls: texts and calls that become calls
-    cases.jsonl, catalogue.jsonl, objects.jsonl
-                        the parser's cases: texts whose calls match, and their calls
+- `natural.jsonl` has replies with the calls that their models intended. Each is read with its model's own dialect, and
+  with `auto` if the row says so. A reply counts if its calls are exactly the expected ones, in their order.
+- `quotations.jsonl` has texts that only quote calls.
+- `cases.jsonl`, `catalogue.jsonl` and `objects.jsonl` are the parser's cases.
 
-It uses only `Parser`'s public functions, so it measures any commit: copy this file and natural.jsonl into its tree.
+This module uses only public functions, so it measures any commit: copy it and `natural.jsonl` into that commit's tree.
 """
 
 import json
@@ -35,14 +34,14 @@ class Count(NamedTuple):
     calls: int = 0
     found: int = 0
 
-    def add(self, wanted: Sequence[str], told: Sequence[str]) -> "Count":
-        rest = [*told]
+    def add(self, expected: Sequence[str], actual: Sequence[str]) -> "Count":
+        rest = [*actual]
         found = 0
-        for call in wanted:
+        for call in expected:
             if call in rest:
                 rest.remove(call)
                 found += 1
-        return Count(self.texts + 1, self.exact + (wanted == told), self.calls + len(wanted), self.found + found)
+        return Count(self.texts + 1, self.exact + (expected == actual), self.calls + len(expected), self.found + found)
 
     def __str__(self) -> str:
         return f"{self.exact:4} of {self.texts:4} {self.found:8} of {self.calls:4}" if self.texts else f"{'-':>12}"
@@ -72,7 +71,7 @@ def read(row: dict[str, Any], dialect: Dialect | str) -> list[str]:
     return [as_text(event.name, event.arguments) for event in events if isinstance(event, InvocationEnded)]
 
 
-def wanted_of(row: dict[str, Any]) -> list[str]:
+def expected_of(row: dict[str, Any]) -> list[str]:
     return [as_text(call["name"], call["arguments"]) for call in row.get("expected_calls", row.get("calls", []))]
 
 
@@ -80,14 +79,14 @@ def print_natural(rows: Iterable[dict[str, Any]]) -> None:
     counts: dict[tuple[str, str], list[Count]] = defaultdict(lambda: [Count(), Count()])
     lost: tuple[list[str], list[str]] = ([], [])
     for row in rows:
-        wanted = wanted_of(row)
+        expected = expected_of(row)
         for side, dialect in enumerate([row["dialect"], *(["auto"] if row["auto"] else [])]):
-            told = read(row, dialect)
-            if told != wanted:
+            actual = read(row, dialect)
+            if actual != expected:
                 lost[side].append(row["id"])
-            place = "in a line" if row.get("inline") else "at the beginning of a line"
+            place = "in a line" if row.get("inline") else "at a line's start"
             for group in (("", "all"), ("place", place), ("kind", row["kind"]), ("dialect", row["dialect"])):
-                counts[group][side] = counts[group][side].add(wanted, told)
+                counts[group][side] = counts[group][side].add(expected, actual)
     print("natural replies: replies read exactly, and calls found")
     print(f"{'':44}{'own dialect':>28}{'auto':>28}")
     for group, (own, auto) in sorted(counts.items(), key=lambda item: (item[0][0] != "", item[0])):
@@ -115,11 +114,11 @@ def print_cases() -> None:
     for name in ("cases", "catalogue", "objects"):
         count = Count()
         for row in rows_of(name):
-            wanted = wanted_of(row)
-            told = read(row, row["dialect"])
-            count, total = count.add(wanted, told), total.add(wanted, told)
-            if wanted:
-                with_calls = with_calls.add(wanted, told)
+            expected = expected_of(row)
+            actual = read(row, row["dialect"])
+            count, total = count.add(expected, actual), total.add(expected, actual)
+            if expected:
+                with_calls = with_calls.add(expected, actual)
         print(f"{name:28}{count!s:>28}")
     print(f"{'all':28}{total!s:>28}")
     print(f"{'texts with calls':28}{with_calls!s:>28}")

@@ -1,7 +1,7 @@
 """Natural replies with real calls: what models write around a call must not lose it.
 
 A row of `natural.jsonl` has the calls that its model intended. `auto` is true if `auto` must find them too, and
-`inline` is true if a call stands in the middle of a line.
+`inline` is true if a call is in the middle of a line.
 """
 
 import json
@@ -32,8 +32,8 @@ def calls_of(events):
 
 
 def is_found(row, dialect):
-    wanted = [json.dumps(call, sort_keys=True) for call in row["calls"]]
-    return calls_of(parse(row["text"], tools_of(row), dialect)) == wanted
+    expected = [json.dumps(call, sort_keys=True) for call in row["calls"]]
+    return calls_of(parse(row["text"], tools_of(row), dialect)) == expected
 
 
 def test_the_rows_are_many_and_varied():
