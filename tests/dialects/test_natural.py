@@ -19,7 +19,7 @@ ROWS = [json.loads(line) for line in (VECTORS / "natural.jsonl").read_text("utf-
 
 
 def tools_of(row):
-    return [ToolDeclaration(tool["name"], "", tool["parameters"]) for tool in row["tools"]]
+    return [ToolDeclaration(tool["name"], "", tool["parameters"], tool.get("cli", {})) for tool in row["tools"]]
 
 
 def calls_of(events):
