@@ -15,7 +15,7 @@ from callboard.core import (
     Usage,
     identify_in_turn,
 )
-from callboard.dialects import JSON
+from callboard.dialects import JSON, get_dialect
 from callboard.modes import Watcher
 from callboard.testing import coalesce
 
@@ -95,3 +95,36 @@ def test_opaque_reasoning_passes_untouched():
     watcher = Watcher(JSON, TOOLS, identify_in_turn(3, "r"), watched=ReasoningPiece)
     sealed = ReasoningPiece(CALL, "sealed")
     assert watcher.feed(sealed) == [sealed]
+
+
+HERMES = get_dialect("hermes")
+HERMES_CALL = f"<tool_call>{CALL}</tool_call>"
+
+
+def missed(events):
+    return [event.text for event in watch_hermes(events) if isinstance(event, Note) and event.code == "missed_call"]
+
+
+def watch_hermes(events):
+    watcher = Watcher(HERMES, TOOLS, identify_in_turn(3, "t"))
+    return [out for event in events for out in watcher.feed(event)]
+
+
+def test_a_marker_in_a_final_answer_is_noted_once_before_the_end():
+    events = coalesce(watch_hermes([TextPiece("A <tool_call> and a <tool_call>."), ReplyEnded("stop")]))
+    assert [type(event) for event in events] == [TextPiece, Note, ReplyEnded]
+    assert missed([TextPiece("A <tool_call>."), ReplyEnded("stop")]) == [
+        "the reply holds '<tool_call>' at character 2, and no call came of it"
+    ]
+    assert missed([TextPiece("A <tool_call>"), TextPiece(" is it."), ReplyEnded("length")])
+
+
+def test_a_marker_beside_a_call_is_not_noted():
+    native = [InvocationStarted(0, "n", "f"), ArgumentsPiece(0, "{}"), InvocationEnded(0, "n", "f", {}, "{}")]
+    assert missed([TextPiece("A <tool_call>."), *native, ReplyEnded("invocations")]) == []
+    assert missed([TextPiece(f"A `<tool_call>`: {HERMES_CALL}"), ReplyEnded("stop")]) == []
+
+
+def test_each_reply_is_noted_on_its_own():
+    one = [TextPiece("A <tool_call>."), ReplyEnded("stop")]
+    assert len(missed([*one, TextPiece(HERMES_CALL), ReplyEnded("stop"), *one])) == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from callboard.telemetry import Span
     from callboard.tools.search import ToolSearch
 
+_log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
@@ -567,6 +569,8 @@ class Run(Generic[OutputT_co]):
         if isinstance(event, ReplyFailed):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint", "retry_after")}
             self.failure = ProviderError(event.message, **about)
+        elif isinstance(event, Note) and event.code == "missed_call":
+            _log.warning("%s", event.text)
         self._active.output_check.follow(event)
         if actions := self._loop.feed(event, self._clock()):
             self._actions.extend(actions)

@@ -18,12 +18,12 @@ import re
 
 _LINE = re.compile(
     r"""
-    \s*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?>                                      # a block quote
-    | \s*[|│┃║] | .*[|│┃║]\s*\Z                                                # a table cell
+    \s*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?>(?!>)                                 # a block quote
+    | \s*[|│┃║] | .*\s[|│┃║]\s*\Z                                              # a table cell
     | -\Z | \+[ \t]?\Z                                                        # a line of a diff
-    | \s*(?:\#|//!?|--|;|%|\$|/?\*+)[ \t]*\Z(?<!\*\*)(?<!\*[ \t])             # a comment, a prompt
-    | \W?(?:[\w-]{1,12}[ T])?(?:\w{3}\s+\d+[ ])?\d\d:\d\d:\d\d                # a time
-    | \W?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL)\b               # a level of a log
+    | \s*(?:\#|//!?|--|;|%|\$|>>>|/?\*+)[ \t]*\Z(?<!\*\*)(?<!\*[ \t])             # a comment, a prompt
+    | \W?(?:\w?\d[\d-]{1,10}[ T]|\w{3}\s+\d+[ ])?\d\d:\d\d:\d\d                 # a time of a log
+    | \[(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL)\]                # a level of a log
     | .*\S:\d+:(?:\d+:)?\s?\Z | \s*\d+(?:\t|\s*│)                              # a place in a file
     """,
     re.VERBOSE | re.ASCII,
@@ -33,7 +33,7 @@ _DISPLAY = re.compile(
     <(?:blockquote|code|example|kbd|pre|q|samp|script|style|td|template|textarea|th|tool_re(?:sult|sponse))
         (?:\s[^<>]{0,200})?>\s*\Z
     | <!--\s*\Z | /\*[\s*]*\Z
-    | \\begin\{[^{}\n]{1,40}\}(?:\[[^\]\n]{0,100}\])?(?:\{[^{}\n]{0,40}\})?\s*\Z | \\[a-z]{2,20}\{\s*\Z
+    | \\begin\{[^{}\n]{1,40}\}(?:\[[^\]\n]{0,100}\])?(?:\{[^{}\n]{0,40}\})?\s*\Z | \\(?:[a-z]{2,20}\{\s*|verb\W)\Z
     | (?:\"{3}|'{3})\s*\Z | [\s=(]\"\s*\n\s*\Z
     | ^@@\ -\d[^\n]*\n(?:[ +\\-][^\n]*\n)*[ +-]?\s*\Z
     | <<[-~]?\s?["']?\w+["']?[^\n]*\n\s*\Z

@@ -74,6 +74,8 @@ class Watcher:
         self._count = 0
         self._is_cut = False
         """Whether a call in the text never became whole."""
+        self._missed: Note | None = None
+        """Tells of a marker that no call came of, if the reply has no calls at all."""
         self._native_indices: dict[int, int] = {}
         self._parsed_indices: dict[int, int] = {}
 
@@ -97,6 +99,8 @@ class Watcher:
         match event:
             case ReplyEnded(reason=reason):
                 flushed = self._flush("length" if reason == "length" else "stop")
+                if self._missed is not None and not self._count:
+                    flushed.append(self._missed)
                 if self._is_cut and reason in ("stop", "invocations"):
                     event = ReplyEnded("length")
                 elif reason == "stop" and self._parsed_indices:
@@ -118,6 +122,7 @@ class Watcher:
         """Another reply may follow in this one's place."""
         self._count = 0
         self._is_cut = False
+        self._missed = None
         self._native_indices = {}
         self._parsed_indices = {}
 
@@ -126,6 +131,8 @@ class Watcher:
             return []
         self._fed = False
         events = self._parser.finish(why)
+        if events and isinstance(events[-1], Note) and events[-1].code == "missed_call":
+            self._missed = self._missed or events.pop()
         if self._check is not None:
             events = [*self._check.feed(events), *self._check.finish()]
         return self._renumber(events, self._parsed_indices)

@@ -294,8 +294,8 @@ class ReplyEndpoint:
         record = exchange.record
         end = "left" if record.end is None else "failed" if isinstance(record.end, ReplyFailed) else record.end.reason
         self._metrics.end_request(front, record.backend_name, end, seconds, record.usage, cost=record.costs.total)
-        if record.quotations:
-            self._metrics.add_quotations(record.backend_name, len(record.quotations))
+        if quotations := record.told.get("quotation"):
+            self._metrics.add_quotations(record.backend_name, len(quotations))
         for collapse in self._gateway.cache_collapses(record):
             self._metrics.add_cache_collapse(record.backend_name, collapse.cause)
             log.warning("%s: %s", record.backend_name, collapse.text)

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callboard.gateway")
 
+_TOLD: Final = {
+    "quotation": "x-callboard-quoted",
+    "incomplete": "x-callboard-incomplete",
+    "missed_call": "x-callboard-missed",
+}
+"""Headers of notes: a call that repeats a source, what the reply lacks, a marker that no call came of."""
 _PASSED_HEADERS = ("x-request-id", "request-id")
 """Headers of a backend that its client gets."""
 _MAX_DROPPED = 2000
@@ -88,10 +94,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """Parts of the request that the backend does not get."""
     lost_fields: list[str] = []
     """Parts of the reply that the client's wire has no place for."""
-    quotations: list[str] = []
-    """Calls in text that repeated a source, and passed as text."""
-    incomplete: list[str] = []
-    """What the reply lacks without saying so itself."""
+    told: dict[str, list[str]] = {}
+    """The notes that the client is told in a header, by their codes."""
     completed: list[CompletedReply] = []
     retry_after: float | None = None
     usage: Usage = Usage()
@@ -144,8 +148,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     def _add_note(self, note: Note) -> None:
         if self.log_entry is not None:
             self.log_entry.add_note(note)
-        if note.code in ("quotation", "incomplete"):
-            (self.quotations if note.code == "quotation" else self.incomplete).append(note.text)
+        if note.code in _TOLD:
+            self.told.setdefault(note.code, []).append(note.text)
             log.warning("%s: %s", self.backend_name, note.text)
 
     def set_end(self, events: Sequence[Event]) -> None:
@@ -245,10 +249,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             headers["retry-after"] = str(round(min(max(1.0, record.retry_after), _MAX_RETRY_AFTER)))
         if names := [*record.dropped, *record.lost_fields]:
             headers["x-callboard-dropped"] = dropped_header(names)
-        if record.quotations:
-            headers["x-callboard-quoted"] = dropped_header(record.quotations)
-        if record.incomplete:
-            headers["x-callboard-incomplete"] = dropped_header(record.incomplete)
+        headers |= {_TOLD[code]: dropped_header(texts) for code, texts in record.told.items()}
         return headers
 
     def _reply_fields(self) -> dict[str, Any]:
