@@ -113,7 +113,8 @@ def _bodies(frames: tuple[DialectFrame, ...]) -> list[tuple[DialectFrame, Gramma
 def _pass_fence(state: ParseState, frames: Sequence[DialectFrame]) -> Reading[bool]:
     """Passes over a fence that some models put around the JSON inside their markers."""
     buffer = state.buffer
-    if state.fence or state.text_fence or buffer.text[buffer.at] != "`" or not any(frame.openers for _, frame in frames):
+    in_fence = state.fence or state.text_fence
+    if in_fence or buffer.text[buffer.at] != "`" or not any(frame.openers for _, frame in frames):
         return False
     match = yield from buffer.match_first(_FENCES)
     if match is None:

@@ -131,8 +131,10 @@ class Watcher:
             return []
         self._fed = False
         events = self._parser.finish(why)
-        if events and isinstance(events[-1], Note) and events[-1].code == "missed_call":
-            self._missed = self._missed or events.pop()
+        last = events[-1] if events else None
+        if isinstance(last, Note) and last.code == "missed_call":
+            self._missed = self._missed or last
+            events.pop()
         if self._check is not None:
             events = [*self._check.feed(events), *self._check.finish()]
         return self._renumber(events, self._parsed_indices)
