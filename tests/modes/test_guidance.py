@@ -15,9 +15,8 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.dialects import DIALECTS, parse
-from callboard.modes import Sources, lower_request, make_plan
+from callboard.modes import Sources, TextCall, lower_request, make_plan
 from callboard.modes.guidance import EXAMPLE_TOOL, REFUSAL_HINT, write_examples, write_guidance
-from callboard.modes.quotations import Quotation
 from callboard.profiles import resolve
 from callboard.testing import FakeBackend
 
@@ -103,7 +102,7 @@ def test_a_tool_of_the_examples_own_name_is_no_example():
 def test_an_example_is_no_source_of_a_quotation():
     """A call of the very words of the example would be held for a copy, if the instructions were a source."""
     lowered = lower_request(REQUEST, plan(examples=2))
-    call = Quotation("feeding_time", {"animal": "penguin"}, '{"animal":"penguin"}')
+    call = TextCall("feeding_time", {"animal": "penguin"}, '{"animal":"penguin"}')
     assert call.source(Sources(lowered.canisters)) == ""
     assert call.source(Sources((UserCanister(lowered.canisters[0].text),))) != ""
 

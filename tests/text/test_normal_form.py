@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.text.normal_form import may_hide, normal_form, squeeze, without_prefixes
+from callboard.text.normal_form import normal_form, spellings, without_prefixes
+
+
+def squeeze(text):
+    return "".join(text.split())
+
 
 TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provence"}}</tool_call>'
 
@@ -30,6 +35,8 @@ TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provenc
 )
 def test_a_disguise_is_taken_off(disguise):
     assert squeeze(normal_form(disguise(TEXT))).strip('"') == squeeze(normal_form(TEXT))
+    squeezed = ["".join(each.casefold().split()).strip('"') for each in spellings(disguise(TEXT))]
+    assert "".join(TEXT.casefold().split()) in squeezed
 
 
 def test_characters_beyond_the_first_plane():
@@ -46,10 +53,15 @@ def test_one_such_line_stays_as_it_is():
     assert without_prefixes("12: one\ntwo") == "12: one\ntwo"
 
 
-@given(st.text())
-def test_what_cannot_hide_says_what_it_says(text):
-    if not may_hide(text):
-        assert squeeze(normal_form(text)) == "".join(text.casefold().split())
+def test_spellings_keep_case_lines_and_white_space():
+    text = 'A  "B"\n  c'
+    assert spellings(text) == (text,)
+    assert text in spellings(json.dumps(text)[1:-1])
+
+
+def test_a_spelling_for_each_layer():
+    once = json.dumps(TEXT)[1:-1]
+    assert {TEXT, once} <= set(spellings(json.dumps(once)[1:-1]))
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])), st.integers(0, 2))

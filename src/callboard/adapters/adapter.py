@@ -272,11 +272,11 @@ def _kind(payload: Payload | None) -> str:
 
 
 def _is_quotation(payload: Payload, sources: Sources) -> bool:
-    from callboard.modes import Quotation  # noqa: PLC0415  # as above
+    from callboard.modes import TextCall  # noqa: PLC0415  # as above
 
     if "tool" not in payload:
         return False
-    call = Quotation(payload["tool"], payload["arguments"], str(payload.get("raw", "")))
+    call = TextCall(payload["tool"], payload["arguments"], str(payload.get("raw", "")))
     return bool(call.source(sources))
 
 

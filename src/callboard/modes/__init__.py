@@ -10,13 +10,12 @@ from callboard.modes.tool_choice import ToolChoiceCheck, create_choice_check, re
 
 if TYPE_CHECKING:
     from callboard.modes.duplicate_check import DuplicateCheck
-    from callboard.modes.quotations import Quotation
-    from callboard.modes.sources import Sources
+    from callboard.modes.echoes import Sources, TextCall
 
 _LAZY = {
     "DuplicateCheck": "callboard.modes.duplicate_check",
-    "Quotation": "callboard.modes.quotations",
-    "Sources": "callboard.modes.sources",
+    "Sources": "callboard.modes.echoes",
+    "TextCall": "callboard.modes.echoes",
 }
 
 __all__ = [
@@ -24,8 +23,8 @@ __all__ = [
     "DuplicateCheck",
     "Mode",
     "Plan",
-    "Quotation",
     "Sources",
+    "TextCall",
     "ToolChoiceCheck",
     "Watcher",
     "create_choice_check",

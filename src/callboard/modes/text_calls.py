@@ -6,6 +6,7 @@ Law: whatever passes, passes in order; native calls and calls found in text shar
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -32,8 +33,7 @@ from callboard.core import (
 from callboard.dialects import Dialect, Parser
 
 if TYPE_CHECKING:
-    from callboard.modes.quotation_check import QuotationCheck
-    from callboard.modes.sources import Sources
+    from callboard.modes.echoes import EchoCheck, Sources
 
 _BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
@@ -61,12 +61,14 @@ class Watcher:
     ) -> None:
         inside = starts_in_reasoning or watched is ReasoningPiece
         self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
-        self._check: QuotationCheck | None = None
+        self._check: EchoCheck | None = None
         if sources is not None:
-            from callboard.modes.quotation_check import QuotationCheck  # noqa: PLC0415  # not for an import
+            from callboard.modes.echoes import EchoCheck, TextCall  # noqa: PLC0415  # not for an import
 
             drops = [drop for each in (dialect, *dialect.alternatives) for drop in each.ignored]
-            self._check = QuotationCheck(sources, to_text=quoted_calls == "text", spoken=watched, drops=drops)
+            create_call = partial(TextCall, dialect=dialect, tools=None if tools is None else tuple(tools))
+            to_text = quoted_calls == "text"
+            self._check = EchoCheck(sources, create_call, to_text=to_text, piece_type=watched, drops=drops)
         self._watched = watched
         self._may_be_opaque = watched is ReasoningPiece
         self._place: Literal["text", "reasoning"] = "reasoning" if watched is ReasoningPiece else "text"
@@ -85,11 +87,9 @@ class Watcher:
             self._may_be_opaque and isinstance(event, ReasoningPiece) and event.opaque
         ):
             self._fed = True
-            if self._check is not None:
-                self._check.hear(event.text)
             events = self._parser.feed(event.text)
             if self._check is not None:
-                events = self._check.feed(events)
+                events = self._check.feed(event.text, events)
             # Most of what is fed is text and stays one piece of it.
             if len(events) == 1 and type(events[0]) is self._watched:
                 return events
@@ -136,7 +136,7 @@ class Watcher:
             self._missed = self._missed or last
             events.pop()
         if self._check is not None:
-            events = [*self._check.feed(events), *self._check.finish()]
+            events = self._check.feed("", events, over=True)
         return self._renumber(events, self._parsed_indices)
 
     def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:

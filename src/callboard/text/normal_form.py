@@ -1,8 +1,8 @@
-"""Text without its disguises.
+"""Text without its disguises, to compare texts by their words. A parser must not read a normal form.
 
-The same words come in many coats: with other white space, inside a JSON string (once or twice escaped), as HTML, in
-full-width letters, behind `> ` or a line's number. `normal_form` takes them off, so that two texts can be compared by
-what they say. It is for comparing only: what a text means to a parser does not survive it.
+The same words appear with other white space, in a JSON string (once or twice escaped), as HTML, in full-width letters,
+after `> ` or after a line's number. `normal_form` removes these disguises and the case. `spellings` removes one disguise
+after another and keeps everything else, so that a parser can read what a disguise hides.
 
 Law: linear in the text.
 """
@@ -21,11 +21,20 @@ _CODE_POINT: Final = re.compile(r"(?<!\\)\\+(?:u([0-9a-f]{4})|u\{([0-9a-f]{1,6})
 _LINE_BREAK: Final = re.compile(r"(?<!\\)\\+[nr]")
 _TAB: Final = re.compile(r"(?<!\\)\\+t")
 _BACKSLASHES: Final = re.compile(r"\\+")
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _INVISIBLE: Final = frozenset({"Cf", "Cc", "Cs", "Mn"})
 """Categories of characters that do not show, or only change the one before them."""
-_PREFIX: Final = re.compile(r"^(?:[>|+#*-] ?|(?:[\w./-]{1,200}[:-])?\d{1,9} ?[:|\u2192 -] ?)+", re.MULTILINE)
-"""What stands before each line of a quotation, a comment, a difference, a listing, or what a search found."""
-_SQUEEZED: Final = str.maketrans("", "", " \n")
+_PREFIX: Final = re.compile(r"^(?:[>|+#*-] ?|[ \t]*(?:[\w./-]{1,200}[:-])?\d{1,9} ?[:|\u2192\t -] ?)+", re.MULTILINE)
+"""The beginning of each line of a quotation, a comment, a difference, a listing, or a search result."""
+_TAG: Final = re.compile(r"<[^<>]{0,200}>")
+_NOT_BARE: Final = re.compile(r"\\+(?:u[0-9a-fA-F]{4}|[nrtbf])?|[^A-Za-z0-9\\]+")
+_CODE: Final = re.compile(
+    r"(?<![`~])(`{3,9}|~{3,9})(?![`~])[^\n`]{0,200}\n(?P<fenced>.*?)(?:\1(?!\w)|\Z)"
+    r"|<pre\b[^>]{0,200}>(?P<pre>.*?)(?:</pre>|\Z)|^(?P<line>[$%>] .+?)$",
+    re.DOTALL | re.MULTILINE,
+)
+_PROMPT: Final = re.compile(r"^[$%>] ?", re.MULTILINE)
 
 
 def normal_form(text: str) -> str:
@@ -37,26 +46,49 @@ def normal_form(text: str) -> str:
         text = undone
     if "\\" in text:
         text = _BACKSLASHES.sub("", _TAB.sub(" ", _LINE_BREAK.sub("\n", text)))
-    if not text.isascii():
-        text = _visible(unicodedata.normalize("NFKC", text))
-    lines = [" ".join(line.split()) for line in text.casefold().splitlines()]
+    lines = [" ".join(line.split()) for line in visible(text).casefold().splitlines()]
     return "\n".join([line for line in lines if line])
 
 
-def without_prefixes(form: str) -> str:
-    """A normal form without what stands before its lines; the same where that is not several of them."""
-    stripped, count = _PREFIX.subn("", form)
-    return stripped if count > 1 else form
+def spellings(text: str) -> tuple[str, ...]:
+    """The text, then the text without one, two, three ... of its disguises; each one once."""
+    layers = [text]
+    for _ in range(_LAYERS):
+        undone = html.unescape(layers[-1])
+        decoded = _ESCAPE.sub(_unescape, _undo(undone)) if "\\" in undone else undone
+        if decoded == layers[-1]:
+            break
+        layers += [undone, decoded]
+    layers = list(dict.fromkeys(layers))
+    layers += [shown for each in layers if (shown := visible(each)) != each]
+    bare = [without_prefixes(each) for each in layers] + [_TAG.sub("", each) for each in layers if "</" in each]
+    return tuple(dict.fromkeys([*layers, *bare]))
 
 
-def squeeze(form: str) -> str:
-    """A normal form without white space."""
-    return form.translate(_SQUEEZED)
+def bare(text: str) -> str:
+    """The text's letters and digits, which escapes do not change."""
+    return _NOT_BARE.sub("", text)
 
 
-def may_hide(text: str) -> bool:
-    """Whether a text may say something in its normal form that it does not say as it is, but for case and blanks."""
-    return "\\" in text or "&" in text or not text.isascii()
+def code_blocks(text: str) -> list[str]:
+    """The code in the text's fences and `<pre>` elements, and the lines with a prompt, all without prompts."""
+    codes = [match["fenced"] or match["line"] or _TAG.sub("", match["pre"] or "") for match in _CODE.finditer(text)]
+    return [_PROMPT.sub("", code).strip() for code in codes]
+
+
+def without_prefixes(text: str) -> str:
+    """The text without what begins its lines, if several lines begin so."""
+    stripped, count = _PREFIX.subn("", text)
+    return stripped if count > 1 else text
+
+
+def visible(text: str) -> str:
+    """The text in plain letters, without the characters that do not show."""
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKC", text)
+    hidden = {ord(each): None for each in set(text) if unicodedata.category(each) in _INVISIBLE and not each.isspace()}
+    return text.translate(hidden) if hidden else text
 
 
 def _undo(text: str) -> str:
@@ -67,6 +99,10 @@ def _undo(text: str) -> str:
     return text
 
 
+def _unescape(escape: re.Match[str]) -> str:
+    return _ESCAPED.get(escape[1], escape[1])
+
+
 def _astral(pair: re.Match[str]) -> str:
     high, low = int(pair[1], 16), int(pair[2], 16)
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
@@ -75,10 +111,3 @@ def _astral(pair: re.Match[str]) -> str:
 def _character(match: re.Match[str]) -> str:
     code = int(match[1] or match[2] or match[3], 16)
     return chr(code) if code <= 0x10FFFF else ""
-
-
-def _visible(text: str) -> str:
-    if text.isascii():
-        return text
-    hidden = {ord(each): None for each in set(text) if unicodedata.category(each) in _INVISIBLE and not each.isspace()}
-    return text.translate(hidden) if hidden else text

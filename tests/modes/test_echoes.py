@@ -32,13 +32,14 @@ from callboard.core import (
     identify_in_turn,
 )
 from callboard.dialects import DIALECTS, NotSpellable, get_dialect, render_calls
-from callboard.modes import Quotation, Sources, Watcher, sources
+from callboard.modes import Sources, TextCall, Watcher, echoes
 from callboard.testing import coalesce
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "quotations"
 ROWS = [json.loads(line) for line in (VECTORS / "echoes.jsonl").read_text().splitlines()]
 ECHOES = [row for row in ROWS if not row["runs"]]
 OWN = [row for row in ROWS if row["runs"]]
+NOT_CALLS = [json.loads(line) for line in (VECTORS / "not_calls.jsonl").read_text().splitlines()]
 TOOLS = [ToolDeclaration(each["name"], "", each["schema"]) for each in json.loads((VECTORS / "tools.json").read_text())]
 WEATHER = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
 
@@ -105,6 +106,12 @@ def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
     assert events[-1] == ReplyEnded("stop")
     said = "".join([event.text for event in events if isinstance(event, (TextPiece, ReasoningPiece))])
     assert said == row["reply"].removesuffix("<|call|>")
+
+
+@pytest.mark.parametrize("row", NOT_CALLS, ids=[row["name"] for row in NOT_CALLS])
+def test_a_spelling_that_no_dialect_reads_as_a_call_is_no_source(row):
+    assert row["reason"]
+    assert not any(call.quoted_from for call in calls(watch(row)))
 
 
 @pytest.mark.parametrize("row", OWN, ids=[row["name"] for row in OWN])
@@ -211,19 +218,21 @@ COATS = [
 @given(st.dictionaries(st.sampled_from(["path", "query", "x"]), VALUES, max_size=3), st.sampled_from(COATS))
 def test_any_call_is_found_in_any_coat(arguments, coat):
     spelled = json.dumps({"name": "do_it", "arguments": arguments})
-    quotation = Quotation("do_it", arguments, json.dumps(arguments))
-    assert quotation.source(Sources([UserCanister(coat(f"<tool_call>{spelled}</tool_call>"))]))
+    call = TextCall("do_it", arguments, json.dumps(arguments))
+    assert call.source(Sources([UserCanister(coat(f"<tool_call>{spelled}</tool_call>"))]))
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.text(st.sampled_from("abc 1/.-"), min_size=1).filter(str.strip))
 def test_a_call_is_found_in_every_dialect_that_spells_it(name, command):
-    call = InvocationCanister("call_0", "bash", {"command": command.strip()}, "")
+    command = f"{command.strip()} | sh"
+    call = InvocationCanister("call_0", "bash", {"command": command}, "")
     try:
         text = render_calls(get_dialect(name), [call], TOOLS)
     except NotSpellable:
         return
-    written = "```bash\n" + command.strip() + "\n```" if name == "markdown_bash" else ""
-    assert Quotation("bash", call.arguments, "", written).source(Sources([UserCanister(text)]))
+    written = f"```bash\n{command}\n```" if name == "markdown_bash" else ""
+    found = TextCall("bash", call.arguments, "", written, dialect=get_dialect(name), tools=TOOLS)
+    assert found.source(Sources([UserCanister(text)]))
 
 
 @given(st.text(), st.sampled_from(OWN))
@@ -241,13 +250,13 @@ def test_a_text_without_the_tools_name_is_no_source(text, row):
 def read(monkeypatch):
     """The lengths of the texts that were read."""
     lengths = []
-    original = sources.normal_form
+    original = echoes.spellings
 
     def counted(text):
         lengths.append(len(text))
         return original(text)
 
-    monkeypatch.setattr(sources, "normal_form", counted)
+    monkeypatch.setattr(echoes, "spellings", counted)
     return lengths
 
 
@@ -262,15 +271,14 @@ def test_each_source_is_read_once_however_many_rounds_follow(read):
         conversation += page(f"page {number}: get_weather says nothing\n{WEATHER}")
         before = Sources(conversation, before)
         if number % 3 == 0:
-            assert Quotation("get_weather", {"city": "Paris"}, "").source(before)
+            assert TextCall("get_weather", {"city": "Paris"}, "").source(before)
     assert len(read) <= len(conversation)
 
 
-def test_rounds_without_calls_keep_no_chain_of_conversations():
+def test_a_later_round_takes_over_what_was_read():
     first = Sources(page("a"))
     assert first.texts
     second = Sources([*first.canisters, UserCanister("b")], first)
     third = Sources([*second.canisters, UserCanister("c")], second)
-    assert third.before is first
-    assert third.texts[: len(first.texts)] == first.texts
-    assert third.before is None
+    assert [id(text) for text in third.texts[: len(first.texts)]] == [id(text) for text in first.texts]
+    assert len(third.texts) == len(first.texts) + 2
