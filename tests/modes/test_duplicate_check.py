@@ -4,6 +4,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from callboard.core import (
     ArgumentsPiece,
@@ -70,6 +71,18 @@ def test_other_arguments_are_another_call(one, other):
     assert given_calls(check([*call(0, "text", one), *call(1, "wire", other), ENDED])) == [0, 1]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_indices_of_later_calls_close_the_gap(size):
+    first = [begin(0, "wire"), *[ArgumentsPiece(0, piece) for piece in ('{"n"', ": 1}")[:size]], end(0, {"n": 1})]
+    replies = [*first, *call(1, "text", {"n": 1}), *call(2, "text", {"n": 2}), *call(3, "wire", {}, "g")]
+    events = check([*replies, ENDED, *replies, ENDED])
+    indexed = [event.index for event in events if hasattr(event, "index")]
+    assert [event.index for event in events if isinstance(event, InvocationStarted)] == [0, 1, 2, 0, 1, 2]
+    assert sorted(set(indexed)) == [0, 1, 2]
+    by_index = [(event.index, event.identifier) for event in events if isinstance(event, InvocationEnded)]
+    assert by_index[:3] == [(0, "call_0"), (1, "call_2"), (2, "call_3")]
+
+
 def test_a_call_of_another_tool_is_another_call():
     assert given_calls(check([*call(0, "text", {"n": 1}), *call(1, "wire", {"n": 1}, "g"), ENDED])) == [0, 1]
 
@@ -103,7 +116,7 @@ def test_a_call_that_was_repeated_once_holds_no_other():
     stage = DuplicateCheck(TOOLS)
     for event in [*call(0, "text", {"n": 1}), *call(1, "wire", {"n": 1})]:
         stage.feed(event)
-    assert stage.feed(begin(2, "wire")) == [begin(2, "wire")]
+    assert stage.feed(begin(2, "wire")) == [InvocationStarted(1, "call_2", "f", found_in="wire")]
 
 
 @pytest.mark.parametrize("terminal", [ReplyEnded("length"), ReplyFailed("provider", "cut", "gone")])
@@ -153,8 +166,11 @@ def test_a_call_is_given_as_often_as_the_place_that_says_it_most_often(reply):
     most = Counter()
     for place in ("wire", "text", "reasoning"):
         most |= Counter(n for at, n in calls if at == place)
-    assert Counter(calls[index][1] for index in given_calls(out)) == most
-    given_ones = set(given_calls(out))
-    passed = [event for event in events if getattr(event, "index", None) in {None, *given_ones}]
-    assert [event for event in out if not isinstance(event, Note)] == passed
-    assert len([event for event in out if isinstance(event, Note)]) == len(calls) - len(given_ones)
+    starts = [event for event in out if isinstance(event, InvocationStarted)]
+    came_as = [int(event.identifier.removeprefix("call_")) for event in starts]
+    assert Counter(calls[index][1] for index in came_as) == most
+    assert [event.index for event in starts] == [*range(len(starts))], "later indices close the gap"
+    passed = [event for event in events if getattr(event, "index", None) in {None, *came_as}]
+    came = [replace(event, index=came_as[event.index]) if hasattr(event, "index") else event for event in out]
+    assert [event for event in came if not isinstance(event, Note)] == passed
+    assert len([event for event in out if isinstance(event, Note)]) == len(calls) - len(came_as)

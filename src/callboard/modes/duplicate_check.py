@@ -11,7 +11,7 @@ says it that says it most often.
 A call is held only while that is open: another place has given a call of the same tool that this place has not yet
 repeated. What arrives meanwhile waits behind it. Arguments are compared only then.
 
-Laws: what passes, passes in order; no two places of a reply add up; constant work an event, arguments are read twice at
+Laws: what passes, passes in order, and its indices have no gap; no two places of a reply add up; constant work an event, arguments are read twice at
 the most.
 """
 
@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.core import (
     ArgumentsPiece,
@@ -39,6 +40,7 @@ from callboard.text.display import replace_invisible
 
 _PLACES: Final = {"wire": "the wire's field", "text": "the text", "reasoning": "the reasoning"}
 _MAX_NAME: Final = 80
+_INDEXED: Final = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
 
 
 class DuplicateCheck:
@@ -61,7 +63,7 @@ class DuplicateCheck:
             case InvocationStarted():
                 pass
             case _ if not self._queue:
-                return [] if isinstance(event, ArgumentsPiece) and event.index in self._dropped else [event]
+                return self._pass(event)
             case _:
                 pass
         self._queue.append(event)
@@ -78,6 +80,7 @@ class DuplicateCheck:
         self._callees: dict[str, _Callee] = {}
         self._open_calls: dict[int, _Callee] = {}
         self._dropped: set[int] = set()
+        self._indices: dict[int, int] = {}
 
     def _advance(self, *, over: bool = False) -> list[Event]:
         """Gives what is decided; with `over` nothing more arrives that could decide."""
@@ -94,9 +97,17 @@ class DuplicateCheck:
                 else:
                     self._give(event)
             self._queue.popleft()
-            if getattr(event, "index", None) not in self._dropped:
-                events.append(event)
+            events += self._pass(event)
         return events
+
+    def _pass(self, event: Event) -> list[Event]:
+        """The event, without the gap that dropped calls leave in the indices."""
+        if not isinstance(event, _INDEXED):
+            return [event]
+        if event.index in self._dropped:
+            return []
+        index = self._indices.setdefault(event.index, len(self._indices))
+        return [event if index == event.index else replace(event, index=index)]
 
     def _is_duplicate(self, call: InvocationStarted) -> bool | None:
         """None where it is not known yet."""
