@@ -150,7 +150,8 @@ class EventUnescaper:
     def __init__(self, tokens: ControlTokens, *, json_text: bool = False) -> None:
         self._tokens = tokens
         self._json_text = json_text
-        self._speech: tuple[type[_Speech], Unescaper] | None = None
+        self._speech: tuple[_Speech, Unescaper] | None = None
+        """The last piece of what is said, and what reads it."""
         self._arguments: dict[int, Unescaper] = {}
 
     def feed(self, event: Event, /) -> list[Event]:
@@ -175,17 +176,17 @@ class EventUnescaper:
     def finish(self, why: Why = "stop", /) -> list[Event]:
         if self._speech is None:
             return []
-        kind, unescaper = self._speech
+        piece, unescaper = self._speech
         self._speech = None
         rest = unescaper.finish()
-        return [kind(rest)] if rest else []
+        return [replace(piece, text=rest, offsets=None)] if rest else []
 
     def _unescape_piece(self, event: _Speech) -> list[Event]:
         before: list[Event] = []
-        if self._speech is None or self._speech[0] is not type(event):
+        if self._speech is None or type(self._speech[0]) is not type(event):
             before = self.finish()
             in_json = self._json_text and isinstance(event, TextPiece)
-            self._speech = (type(event), Unescaper(self._tokens, in_json=in_json))
+            self._speech = (event, Unescaper(self._tokens, in_json=in_json))
         return [*before, *_piece(event, event.text, self._speech[1].feed(event.text), "text")]
 
     def _end_call(self, call: _Call) -> list[Event]:
