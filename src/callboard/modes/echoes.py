@@ -32,7 +32,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from io import SEEK_END, StringIO
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -222,7 +221,9 @@ class EchoCheck(msgspec.Struct, eq=False):
     to_text: bool
     piece_type: type[TextPiece | ReasoningPiece]
     drops: Sequence[str] = ()
-    text: StringIO = msgspec.field(default_factory=lambda: StringIO(newline=""))
+    text: list[str] = []
+    begin: int = 0
+    """The offset of `text`."""
     held: list[Event] | None = None
     written: str = ""
     """The last call's text: a block of commands makes several calls."""
@@ -231,7 +232,7 @@ class EchoCheck(msgspec.Struct, eq=False):
 
     def feed(self, text: str, events: list[Event], *, over: bool = False) -> list[Event]:
         """The parser's events from this text. If `over`, the text has ended."""
-        self.text.write(text)
+        self.text.append(text)
         if self.held is None and self.rest is None and len(events) == 1 and type(events[0]) is self.piece_type:
             return events
         outputs: list[Event] = []
@@ -250,12 +251,13 @@ class EchoCheck(msgspec.Struct, eq=False):
                     outputs += self.held
                     self.held = None
         if over:
-            outputs += [*(self.held or []), *self._pass_text(self.text.tell())]
-            self.held = None
+            end = self.begin + sum(map(len, self.text))
+            outputs += [*(self.held or []), *self._pass_text(end)]
+            self.held, self.text, self.begin = None, [], end
         return outputs
 
     def _may_echo(self, call: InvocationStarted) -> bool:
-        fenced = _FENCE.match(self._text_at(call.offsets or (0, 0))) is not None
+        fenced = _FENCE.match(self._text_at(call.offsets)) is not None
         texts = [text for text in self.sources.texts if text.label]
         return any((fenced and text.commands) or any(call.name in each for each, _ in text.spellings) for text in texts)
 
@@ -270,15 +272,14 @@ class EchoCheck(msgspec.Struct, eq=False):
 
     def _end_call(self, call: InvocationEnded) -> list[Event]:
         held, self.held = self.held or [], None
-        span = call.offsets or (0, 0)
-        self.written = self._text_at(span) or self.written
+        self.written = self._text_at(call.offsets) or self.written
         source = self.create_call(call.name, call.arguments, call.raw, self.written).source(self.sources)
         if not source:
             return [*held, call]
         text = f"a call of {shorten(call.name)} stands word for word in {source}"
         if not self.to_text:
             return [Note("alert", text, call.offsets, "quotation"), replace(call, quoted_from=source)]
-        self.rest = span[0]
+        self.rest = self.begin
         return [Note("alert", f"{text}: it passes as text", call.offsets, "quotation")]
 
     def _pass_text(self, end: int) -> list[Event]:
@@ -291,11 +292,13 @@ class EchoCheck(msgspec.Struct, eq=False):
             text = text.replace(each, "")
         return [self.piece_type(text, offsets=span)] if text else []
 
-    def _text_at(self, span: tuple[int, int]) -> str:
-        self.text.seek(span[0])
-        text = self.text.read(span[1] - span[0])
-        self.text.seek(0, SEEK_END)
-        return text
+    def _text_at(self, span: tuple[int, int] | None) -> str:
+        """The text there. What is before it is not asked for again."""
+        if span is None:
+            return ""
+        text = "".join(self.text)[span[0] - self.begin :]
+        self.text, self.begin = [text], span[0]
+        return text[: span[1] - span[0]]
 
 
 def shorten(name: str) -> str:
