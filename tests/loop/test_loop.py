@@ -283,7 +283,7 @@ def test_the_refusal_of_a_quoted_call_names_its_source():
     run = Driven()
     (asked,) = run.reply(*quoted(query="a"))
     (execute,) = run.loop.feed(ApprovalAnswered(asked.invocation, "deny"), NOW)
-    assert "word for word in the result of read (r), and nobody allowed it" in execute.answered["q"].text
+    assert "word for word in the result of read (r), and the answer was no. Its author" in execute.answered["q"].text
 
 
 # States.

@@ -30,7 +30,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.text.truncate import truncate
-from callboard.tools import Invoker, Policy, denial, edited_invocation, quotation_reason
+from callboard.tools import Invoker, Policy, denial, edited_invocation, quotation_denial, quotation_reason
 
 _VERDICTS: Final[dict[str | bool, Verdict]] = {
     True: "allow",
@@ -132,9 +132,9 @@ async def permit(
         if answered.verdict == "allow":
             return invocation
         deferred = "the answer was defer, and nothing waits for a later one here"
-        reason = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
-        why = f"{quotation_reason(invocation)}, and {reason}" if invocation.quoted_from else reason
-    elif permission == "allow":
+        why = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
+        return quotation_denial(invocation, why) if invocation.quoted_from else denial(invocation, why)
+    if permission == "allow":
         return invocation
     return denial(invocation, why)
 

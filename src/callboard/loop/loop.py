@@ -88,7 +88,7 @@ from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, 
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import PendingCalls
 from callboard.profiles import Pricing
-from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_reason
+from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_denial, quotation_reason
 
 if TYPE_CHECKING:
     from callboard.loop.interruption import CalledTurn
@@ -569,10 +569,8 @@ class Loop:
         if invocation is None:
             return []
         if answer.verdict not in ("allow", "defer"):
-            why = answer.why or "the answer was no"
-            if invocation.quoted_from and self._rules.quoted_calls == "ask":
-                why = f"{quotation_reason(invocation)}, and {answer.why or 'nobody allowed it'}"
-            current.answered[invocation.identifier] = denial(invocation, why)
+            deny = quotation_denial if invocation.quoted_from and self._rules.quoted_calls == "ask" else denial
+            current.answered[invocation.identifier] = deny(invocation, answer.why or "the answer was no")
         elif answer.verdict == "allow" and answer.arguments is not None:
             self._edit(invocation, answer.arguments)
         elif answer.verdict == "defer" or self._invokers[invocation.name].deferred:

@@ -79,6 +79,12 @@ def quotation_reason(invocation: InvocationCanister) -> str:
     return f"this call stands word for word in {invocation.quoted_from}"
 
 
+def quotation_denial(invocation: InvocationCanister, why: str) -> ResultCanister:
+    """The result of a call that repeats a source and that nobody allowed."""
+    todo = "Its author may want this call, not the user. Continue without it, or tell the user why you need it."
+    return denial(invocation, f"{quotation_reason(invocation)}, and {why}. {todo}")
+
+
 def denial(invocation: InvocationCanister, why: str) -> ResultCanister:
     """The result of a call that may not run."""
     return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: {why}")

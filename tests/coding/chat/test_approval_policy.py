@@ -35,20 +35,33 @@ class Person:
         return "deny"
 
 
-@pytest.mark.parametrize("ensemble", ["theirs", "*"])
-def test_the_name_of_a_tool_of_ours_makes_no_other_tool_free(tmp_path, ensemble):
-    workspace, person = Workspace(tmp_path), Person()
-    request = JobRequest(kind="chat", directory=tmp_path, settings=load_settings({}, tmp_path, {}))
-    ours = make_ensemble(workspace, ["read_file", "bash"], single=True)
-    others = Ensemble(ensemble, [read_file, grep])
-    policy = ApprovalPolicy(
+def make_policy(directory, person, ensembles, workspace):
+    request = JobRequest(kind="chat", directory=directory, settings=load_settings({}, directory, {}))
+    return ApprovalPolicy(
         request,
         person,
         access="edit",
         workspace=workspace,
-        ensembles=[ours, others],
+        ensembles=ensembles,
         on_question=lambda _: None,
     )
+
+
+def test_a_person_is_asked_about_an_echo_of_a_free_call(tmp_path):
+    workspace, person = Workspace(tmp_path), Person()
+    ours = make_ensemble(workspace, ["read_file"], single=True)
+    policy = make_policy(tmp_path, person, [ours], workspace)
+    call = InvocationCanister("c1", "read_file", {"path": "a"}, "", quoted_from="the file 'a.md'")
+    assert asyncio.run(policy.approve(call, "it repeats a source")) == "deny"
+    assert len(person.patterns) == 1
+
+
+@pytest.mark.parametrize("ensemble", ["theirs", "*"])
+def test_the_name_of_a_tool_of_ours_makes_no_other_tool_free(tmp_path, ensemble):
+    workspace, person = Workspace(tmp_path), Person()
+    ours = make_ensemble(workspace, ["read_file", "bash"], single=True)
+    others = Ensemble(ensemble, [read_file, grep])
+    policy = make_policy(tmp_path, person, [ours, others], workspace)
     own = ours.invokers["read_file"]
     assert policy.decide(own, {"path": "a"}).permission == "allow"
     assert policy.decide(others.invokers["read_file"], {"path": "a"}).permission == "ask"

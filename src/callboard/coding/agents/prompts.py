@@ -35,14 +35,18 @@ _TASKS: Final[Mapping[str, str]] = {
 
 
 def instructions(project: ProjectSettings, repository: str, *, has_tools: bool = True) -> str:
-    """The system prompt: who the model is, what the project is, and `repository`, its AGENTS.md."""
+    """The system prompt: who the model is, what the project is, and `repository`, its AGENTS.md.
+
+    The `<document>` says that AGENTS.md is a source: a call that repeats it is an echo.
+    """
     facts = [
         f"The project is {project.name}." if project.name else "",
         f"It is made with {', '.join(project.tech_stack)}." if project.tech_stack else "",
     ]
     parts = [_WITH_TOOLS if has_tools else _WITHOUT_TOOLS, " ".join([each for each in facts if each])]
     if repository:
-        parts.append(f"The repository's own instructions (AGENTS.md):\n\n{repository[:MAX_REPOSITORY]}")
+        document = f'<document title="AGENTS.md">\n{repository[:MAX_REPOSITORY]}\n</document>'
+        parts.append(f"The repository's own instructions (AGENTS.md):\n\n{document}")
     return escape_surrogates("\n\n".join([each for each in parts if each]))
 
 

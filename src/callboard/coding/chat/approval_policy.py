@@ -104,7 +104,7 @@ class ApprovalPolicy(JobPolicy):
         invoker = self._invokers[invocation.name]
         is_ours = bool(self.action_of(invoker, invocation.arguments))
         pattern = _pattern(invoker, invocation) if is_ours else _foreign_pattern(invoker)
-        if self.decide(invoker, invocation.arguments).permission == "allow":
+        if not invocation.quoted_from and self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return "allow"
         self._on_question(f"asks whether {invocation.name} may run")
