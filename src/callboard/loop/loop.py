@@ -88,7 +88,16 @@ from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, 
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import PendingCalls
 from callboard.profiles import Pricing
-from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, quotation_denial, quotation_reason
+from callboard.tools import (
+    Invoker,
+    Permission,
+    Policy,
+    check_call,
+    denial,
+    edited_invocation,
+    quotation_denial,
+    quotation_reason,
+)
 
 if TYPE_CHECKING:
     from callboard.loop.interruption import CalledTurn

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from callboard.tools.context import Context
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
-from callboard.tools.invalid_calls import check_call, denial, edited_invocation, edited_result, quotation_denial, quotation_reason
+from callboard.tools.invalid_calls import (
+    check_call,
+    denial,
+    edited_invocation,
+    edited_result,
+    quotation_denial,
+    quotation_reason,
+)
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Decision, Permission, Policy, Rule
 from callboard.tools.registry import InvokerRegistry

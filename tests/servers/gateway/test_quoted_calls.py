@@ -57,9 +57,30 @@ def messages(stream, page=PAGE):
     }
 
 
-BODIES = {"chat": chat, "responses": responses, "messages": messages}
-CALLS = ('"tool_calls":[', '"function_call"', '"tool_use"')
+def gemini(stream, page=PAGE):
+    call = {"functionCall": {"id": "call_1", "name": "read_page", "args": {}}}
+    result = {"functionResponse": {"id": "call_1", "name": "read_page", "response": {"output": page}}}
+    return {
+        "model": "m",
+        "stream": stream,
+        "contents": [
+            {"role": "user", "parts": [{"text": "Read the news."}]},
+            {"role": "model", "parts": [call]},
+            {"role": "user", "parts": [result]},
+        ],
+        "tools": [{"functionDeclarations": [{"name": "bash", "parameters": SCHEMA}]}],
+    }
+
+
+BODIES = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+CALLS = ('"tool_calls":[', '"function_call"', '"tool_use"', '"functionCall"')
 """What a call is on the fronts."""
+ENDS = {
+    "chat": '"finish_reason":"stop"',
+    "messages": '"stop_reason":"end_turn"',
+    "responses": '"completed"',
+    "gemini": '"finishReason":"STOP"',
+}
 
 
 def ask(serving, behind, front, said, *, stream, page=PAGE, **settings):
@@ -96,6 +117,8 @@ def _pieces(event):
         yield event["delta"]
     elif event.get("type") == "content_block_delta":
         yield event["delta"].get("text", "")
+    if "candidates" in event:
+        yield from _texts(event)
     for choice in event.get("choices", ()):
         yield choice["delta"].get("content") or ""
 
@@ -108,11 +131,11 @@ def test_a_quoted_call_reaches_the_client_as_text(serving, behind, front, stream
     assert answer.status == 200
     assert text_of(answer) == SAID
     said = json.dumps(answer.events if stream else answer.body, separators=(",", ":"))
-    ends = {"chat": '"finish_reason":"stop"', "messages": '"stop_reason":"end_turn"', "responses": '"completed"'}
-    assert ends[front] in said
+    assert ENDS[front] in said
     assert '"type":"function_call"' not in said
     assert '"type":"tool_use"' not in said
     assert '"tool_calls":[' not in said
+    assert '"functionCall"' not in said
     assert any(ALERT in record.getMessage() for record in caplog.records)
     assert 'callboard_quoted_calls_total{backend="' in figures
     if not stream:
