@@ -5,8 +5,9 @@ Law: whatever passes, passes in order; native calls and calls found in text shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
 _INDEXED = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+_NAMED = (InvocationStarted, InvocationEnded, InvocationIncomplete)
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Watcher:
@@ -45,7 +48,8 @@ class Watcher:
 
     That is its text, or the reasoning which an endpoint tells apart. Offsets of what comes from there count
     all its pieces in the reply, in order. A call that stands in one of the `sources` is marked as a quotation, or with
-    `quoted_calls` "text" stays text; without sources none is looked for.
+    `quoted_calls` "text" stays text; without sources none is looked for. `names` leads from the names that the model was
+    sent to the declared ones, where they differ: a call may have either name, and is given under the declared one.
     """
 
     def __init__(
@@ -58,8 +62,14 @@ class Watcher:
         starts_in_reasoning: bool = False,
         sources: Sources | None = None,
         quoted_calls: Literal["marked", "text"] = "marked",
+        names: Mapping[str, str] = _NO_NAMES,
     ) -> None:
         inside = starts_in_reasoning or watched is ReasoningPiece
+        if names and tools is not None:
+            tools = tuple(tools)
+            declared = {tool.name: tool for tool in tools}
+            tools += tuple([replace(declared[own], name=sent) for sent, own in names.items() if own in declared])
+        self._names = names
         self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
         self._check: EchoCheck | None = None
         if sources is not None:
@@ -140,6 +150,11 @@ class Watcher:
         return self._renumber(events, self._parsed_indices)
 
     def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:
+        if self._names and indices is self._parsed_indices:
+            events = [
+                replace(event, name=self._names.get(event.name, event.name)) if isinstance(event, _NAMED) else event
+                for event in events
+            ]
         for at, event in enumerate(events):
             if isinstance(event, _INDEXED):
                 self._is_cut = self._is_cut or type(event) is InvocationIncomplete

@@ -391,7 +391,7 @@ class HttpModel:
     ) -> tuple[Stage[Event, Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
-        stages = self._watchers(request, plan)
+        stages = self._watchers(request, plan, prepared.encoded.names)
         if plan.thinks_first and request.tools:
             from callboard.modes.thought import ThoughtFilter  # noqa: PLC0415  # for few models
 
@@ -414,13 +414,13 @@ class HttpModel:
         # Behind what restores arguments: they are compared as the tool takes them.
         return (*stages, DuplicateCheck(request.tools))
 
-    def _watchers(self, request: Request, plan: Plan) -> tuple[Stage[Event, Event], ...]:
+    def _watchers(self, request: Request, plan: Plan, names: Mapping[str, str]) -> tuple[Stage[Event, Event], ...]:
         tools = request.tools
         dialect = select_dialect(request, plan)
         if dialect is None:
             return ()
         inside = plan.starts_in_reasoning
-        quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls}
+        quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls, "names": names}
         text = Watcher(dialect, tools, _identify(request, "t"), starts_in_reasoning=inside, **quoted)
         if plan.mode.declares == "constraint" and request.constraint is None:
             from callboard.modes.format_check import FormatCheck  # noqa: PLC0415  # for structured mode only

@@ -20,7 +20,6 @@ from callboard.core import Canister, InvocationCanister, NamedTool, Request, Too
 if TYPE_CHECKING:
     from callboard.schema.provider_limits import Fitted
 
-LONGEST = 64
 _SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 _LETTERED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -43,6 +42,7 @@ class ToolNames:
     """
 
     safe: ClassVar = _SAFE
+    longest: ClassVar = 64
 
     def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
         self._wire: dict[str, str] = {}
@@ -74,11 +74,18 @@ class ToolNames:
     def _unused_name(self, name: str) -> str:
         safe = self._safe_name(name)
         wire, salt = safe, 0
-        while wire in self._used or not 0 < len(wire) <= LONGEST:
+        while wire in self._used or not 0 < len(wire) <= self.longest:
             digest = hashlib.sha256(f"{name}\0{salt}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-            wire = f"{safe[: LONGEST - 9]}_{digest}"
+            wire = f"{safe[: self.longest - 9]}_{digest}"
             salt += 1
         return wire
+
+
+class LongToolNames(ToolNames):
+    """Names of up to 128 characters, as Anthropic's API takes them."""
+
+    safe: ClassVar = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+    longest: ClassVar = 128
 
 
 class LetteredToolNames(ToolNames):

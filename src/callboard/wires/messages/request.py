@@ -24,7 +24,13 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
-from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
+from callboard.wires.common.tool_declarations import (
+    NO_SCHEMA,
+    LongToolNames,
+    StrictTools,
+    ToolNames,
+    dropped_descriptions,
+)
 from callboard.wires.messages import schema
 from callboard.wires.messages.decode_messages import decode_messages
 from callboard.wires.messages.encode_messages import (
@@ -50,7 +56,7 @@ _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"
 
 def encode_request(request: Request) -> EncodedRequest:
     """The request as a body of this wire."""
-    names = ToolNames(request)
+    names = LongToolNames(request)
     encoder = MessageEncoder(request.canisters, model=request.model, on_wire=names.on_wire)
     return _encode_body(EncodedMessages(encoder.body, encoder.dropped, system=encoder.system), request, names)
 
@@ -63,7 +69,7 @@ class RequestEncoder(ConversationEncoder[ToolNames]):
     """
 
     def __init__(self, max_cached: int = MAX_CACHED, *, breakpoints: bool = False) -> None:
-        super().__init__(ToolNames, encode_messages, partial(_encode_body, breakpoints=breakpoints), max_cached)
+        super().__init__(LongToolNames, encode_messages, partial(_encode_body, breakpoints=breakpoints), max_cached)
 
 
 def _encode_body(
