@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from callboard.core import ReplyStarted, TextPiece
 from callboard.servers.gateway.auth import digest
 from callboard.testing import Cut, FakeBackend, StatusReply
 
@@ -133,6 +134,27 @@ def test_a_backend_that_is_dead_is_left_alone_though_one_client_alone_asks(servi
     assert codes[asked:] == ["backend_unavailable_circuit_open"] * (12 - asked)
     assert "backend_unavailable_circuit_open" not in codes[:asked]
     assert (health.status, health.body["status"]) == (503, "unhealthy")
+
+
+@pytest.mark.parametrize("front", HI)
+def test_broken_streams_of_one_model_close_no_other_model(serving, front):
+    def reply(body):
+        return Cut([ReplyStarted(), TextPiece("Hel")]) if body["model"] == "broken" else "Hello"
+
+    async def scenario():
+        async with FakeBackend(reply) as backend, serving(backend) as served:
+            ask = {**HI[front], "stream": True}
+            broken = [await served.post(front, {**ask, "model": "broken"}) for _ in range(7)]
+            posted = posts(backend)
+            other = await served.post(front, {**ask, "model": "whole"})
+            again = await served.post(front, {**ask, "model": "broken"})
+            return broken, posted, other, again, await served.get("/health"), posts(backend)
+
+    broken, posted, other, again, health, posted_at_last = asyncio.run(scenario())
+    assert (posted, posted_at_last) == (5, 6)
+    assert ["failed too often" in each.text for each in (*broken, again)] == [False] * 5 + [True] * 3
+    assert (other.status, health.status) == (200, 200)
+    assert "failed too often" not in other.text
 
 
 def test_a_backend_that_is_dead_for_several_keys_is_left_alone_by_all(serving):

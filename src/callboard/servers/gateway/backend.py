@@ -115,7 +115,7 @@ class _List(msgspec.Struct):
 
 
 class Backend:
-    """One backend. Its `transport` is shared; callers record the outcome of a request in `breaker`.
+    """One backend. Its `transport` is shared. Callers ask `seconds_to_wait`, and record the outcome of each request.
 
     Where clients' own keys are forwarded, each owner has a list of models of its own: a key may be for models that no
     other client should see.
@@ -137,6 +137,8 @@ class Backend:
         self.redactor = redactor or Redactor()
         self.name = settings.label
         self.breaker = breaker
+        self._model_breakers: dict[str, SharedCircuitBreaker] = {}
+        """Of the models whose replies broke off since the last whole one: the backend may serve its other models."""
         self._wire = get_wire(settings.wire)
         self._transport = transport
         self._models: dict[tuple[str, str, bytes], BatchModel] = {}
@@ -189,6 +191,32 @@ class Backend:
         )
         other.reasoning_memory, other.forwards_client_key = self.reasoning_memory, self.forwards_client_key
         return other
+
+    def seconds_to_wait(self, name: str, now: float, owner: str) -> float:
+        """Seconds until this client may ask the model. On 0 the caller asks, and then records the outcome."""
+        model_breaker = self._model_breakers.get(name)
+        wait = 0.0 if model_breaker is None else model_breaker.seconds_to_wait(now, owner)
+        if not wait and (wait := self.breaker.seconds_to_wait(now, owner)) and model_breaker is not None:
+            model_breaker.release(owner)
+        return wait
+
+    def record_success(self, name: str) -> None:
+        self.breaker.record_success()
+        self._model_breakers.pop(name, None)
+
+    def model_breaker(self, name: str) -> SharedCircuitBreaker:
+        """The breaker of one model, for a reply that began and did not end."""
+        breaker = self._model_breakers.pop(name, None) or self.breaker.make_another()
+        while len(self._model_breakers) >= _MAX_MODELS:
+            del self._model_breakers[next(iter(self._model_breakers))]
+        self._model_breakers[name] = breaker
+        return breaker
+
+    def release(self, name: str, owner: str) -> None:
+        """The request ended without an outcome: the client left, or the fault was the client's."""
+        self.breaker.release(owner)
+        if name in self._model_breakers:
+            self._model_breakers[name].release(owner)
 
     def learn_from(self, end: Event, name: str, owner: str, facts: Mapping[str, Any]) -> None:
         """Where the model replied only when it was asked with these facts, ask it so for this owner for a while."""

@@ -102,6 +102,10 @@ class SharedCircuitBreaker:
         self._owners: dict[str, _Owner] = {}
         """Those who saw it fail since its last reply."""
 
+    def make_another(self) -> SharedCircuitBreaker:
+        """A closed breaker with the same limits."""
+        return SharedCircuitBreaker(self._threshold, self._recovery_seconds, shared=self._shared)
+
     @property
     def failures(self) -> int:
         """Failures in a row, of all clients."""

@@ -77,7 +77,7 @@ def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) 
         nonlocal wait
         while rest:
             backend, name = rest.pop(0)
-            if seconds := backend.breaker.seconds_to_wait(monotonic(), record.owner):
+            if seconds := backend.seconds_to_wait(name, monotonic(), record.owner):
                 wait = seconds if wait is None else min(wait, seconds)
                 continue
             yield _ask_backend(backend, name, request, record)
@@ -145,7 +145,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                         break
                     if isinstance(end, (ReplyEnded, ReplyFailed)):
                         is_over = True
-                        _update_breaker(backend, end, record)
+                        _update_breaker(backend, name, end, record)
                         record.set_end(events)
                         record.add_completed(sent, f"{backend.name} {name}", model.plan.cache_seconds)
                         backend.learn_from(end, name, record.owner, facts)
@@ -155,14 +155,14 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
             facts |= more
     except CallboardError as error:
         is_over = True
-        backend.breaker.release(record.owner)
+        backend.release(name, record.owner)
         party = "caller" if error.party == "caller" else "provider"
         failed = ReplyFailed(party, "invalid_request", backend.redactor.error(str(error)))
         record.set_end([failed])
         yield [failed]
     finally:
         if not is_over:
-            backend.breaker.release(record.owner)
+            backend.release(name, record.owner)
             record.costs.end_reply()
 
 
@@ -240,14 +240,14 @@ def _refuses_tools(failed: ReplyFailed, model: BatchModel, request: Request, rec
     return refuses and _INSIDE_ONE_TOOL.search(text) is None
 
 
-def _update_breaker(backend: Backend, end: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:
-    """Only the backend's own faults count against it."""
+def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:
+    """Only the backend's own faults count against it, and a reply that breaks off against its model."""
     if isinstance(end, ReplyEnded):
-        backend.breaker.record_success()
+        backend.record_success(name)
         return
+    backend.release(name, record.owner)
     is_theirs = end.party == "provider" and (record.status in (0, 200) or record.status >= 500)
     if is_theirs and end.code not in {"cancelled", "rate_limit_exceeded", "insufficient_quota"}:
         is_down = record.status in _DOWN_STATUSES or (record.status in (0, 200) and end.code in _NO_REPLY_CODES)
-        backend.breaker.record_failure(monotonic(), record.owner, record.retry_after, doubtful=not is_down)
-    else:
-        backend.breaker.release(record.owner)
+        breaker = backend.model_breaker(name) if record.status == 200 else backend.breaker
+        breaker.record_failure(monotonic(), record.owner, record.retry_after, doubtful=not is_down)
