@@ -52,6 +52,8 @@ _MAX_DROPPED = 2000
 _MAX_RETRY_AFTER = 86_400.0
 _BACKEND_STATUSES = {"timeout": 504, "too_large": 502}
 """Statuses of failures that mean another one where the client caused them."""
+_OVERLOADED = 529
+"""Anthropic's own status, after which other clients do not ask again."""
 _MAX_NAME = 100
 """Characters of a field's name in the log."""
 
@@ -231,7 +233,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The status and body of a reply that did not begin."""
         status, _ = self.front.wire.encode_error(failed)
         # Some servers answer a request that cannot be with 500: clients would ask again for ever.
-        if self.record.status >= 400 and (failed.party != "caller" or self.record.status < 500):
+        if self.record.status == _OVERLOADED and self.front.name != "messages":
+            status = 429 if failed.code == "rate_limit_exceeded" else 503
+        elif self.record.status >= 400 and (failed.party != "caller" or self.record.status < 500):
             status = self.record.status
         elif failed.party == "provider" and failed.code in _BACKEND_STATUSES:
             status = _BACKEND_STATUSES[failed.code]

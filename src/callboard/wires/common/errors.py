@@ -32,6 +32,10 @@ _CODES = {
 }
 _NAMES = {"exceed_context_size_error": "context_length_exceeded"}
 """Other servers' words for OpenAI's codes (llama.cpp). Codex and others shorten a conversation when they see the code."""
+_RATE_LIMITED = re.compile(r"rate_?limit|too_?many_?requests|resource_?exhausted", re.IGNORECASE)
+_NO_MONEY = re.compile("quota|billing|credit", re.IGNORECASE)
+"""Codes of a 429 that no waiting cures."""
+_LIMIT_CODE = "rate_limit_exceeded"
 _REFUSALS = re.compile(
     r"\b(?:image|audio|video) input is not supported|\bunsupported content(?: part type|\[\]\.type)"
     r"|\bfailed to parse messages\b|\bjinja exception\b|\bat row \d+, column \d+|\bat line \d+, column \d+ in source",
@@ -54,14 +58,17 @@ _TOO_LONG_CODE = "context_length_exceeded"
 _MAY_BE_TOO_LONG = frozenset({0, 400, 413, 422, 500})
 _PASSING = frozenset({408, 409, 425, 429})
 _FAILED = 500
+_TOO_MANY = 429
 _CALLERS_TYPE = "invalid_request_error"
+_LIMIT_TYPES = {_LIMIT_CODE: "rate_limit_error", "insufficient_quota": "insufficient_quota"}
+"""OpenAI's types of codes that have one of their own."""
 
 
 def decode_error(status: int, body: bytes) -> ReplyFailed:
     """The failure that an HTTP status other than 2xx and its body describe.
 
-    The code is the body's own, else its type, else one that the status stands for. A status of 4xx is the caller's
-    fault except where trying again helps.
+    The code is the body's own, else its type, else one that the status stands for. Every provider's code for a rate
+    limit is `rate_limit_exceeded`. A status of 4xx is the caller's fault except where trying again helps.
     """
     text = body[: 4 * EXCERPT].decode("utf-8", "replace").strip()[:EXCERPT]
     try:
@@ -96,6 +103,8 @@ def read_error(error: Any, status: int, excerpt: str) -> ReplyFailed:
     named = next((name for name in (code, kind) if isinstance(name, str) and name), None)
     party = _party(status) if status else "caller" if kind == _CALLERS_TYPE else "provider"
     named = _NAMES.get(named or "", named) or _code(status)
+    if (status == _TOO_MANY or _RATE_LIMITED.search(named)) and not _NO_MONEY.search(named):
+        named = _LIMIT_CODE
     return ReplyFailed(party, named, message[:EXCERPT], excerpt)
 
 
@@ -113,7 +122,7 @@ def excerpt_of(body: Any) -> str:
 
 def openai_error_body(failure: ReplyFailed) -> dict[str, Any]:
     """The failure as OpenAI writes it."""
-    kind = _CALLERS_TYPE if failure.party == "caller" else "server_error"
+    kind = _LIMIT_TYPES.get(failure.code, _CALLERS_TYPE if failure.party == "caller" else "server_error")
     error: Mapping[str, Any] = {"message": failure.message, "type": kind, "param": None, "code": failure.code or None}
     return {"error": error}
 

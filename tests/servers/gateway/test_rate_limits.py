@@ -1,0 +1,84 @@
+"""A backend's rate limit reaches every client as a rate limit, with the seconds to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from callboard.testing import FakeBackend, Raw, StatusReply
+
+ASKING = {
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "responses": {"model": "m", "input": "Hi"},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
+LIMITS = {
+    "Anthropic": (429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}),
+    "Anthropic, overloaded": (529, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}),
+    "OpenAI": (429, {"error": {"message": "slow", "type": "tokens", "code": "rate_limit_exceeded"}}),
+    "Google": (429, {"error": {"code": 429, "message": "slow", "status": "RESOURCE_EXHAUSTED"}}),
+    "Mistral": (429, {"object": "error", "message": "slow", "type": "rate_limited", "code": "1300"}),
+    "vLLM": (429, {"object": "error", "message": "slow", "type": "TooManyRequests", "code": 429}),
+    "Azure": (429, {"error": {"message": "slow", "code": "429"}}),
+}
+SAID = {
+    "chat": {"type": "rate_limit_error", "code": "rate_limit_exceeded"},
+    "responses": {"code": "rate_limit_exceeded"},
+    "messages": {"type": "rate_limit_error"},
+    "gemini": {"code": 429, "status": "RESOURCE_EXHAUSTED"},
+}
+
+
+def error_of(answer):
+    """The error of an answer, whole or in the last event of a stream."""
+    said = answer.events[-1] if answer.streamed else answer.body
+    error = said.get("error") or said["response"]["error"]
+    return {name: value for name, value in error.items() if name in {"type", "code", "status"}}
+
+
+def ask(serving, behind, wire, reply):
+    """The answers of every front, whole and streamed."""
+
+    async def scenario():
+        async with (
+            FakeBackend(lambda _: reply) as backend,
+            serving(behind(backend, wire=wire), failure_threshold=99) as served,
+        ):
+            asked = [(front, stream) for front in ASKING for stream in (True, False)]
+            return [(each[0], await served.post(each[0], {**ASKING[each[0]], "stream": each[1]})) for each in asked]
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
+@pytest.mark.parametrize(("status", "body"), LIMITS.values(), ids=LIMITS)
+def test_a_rate_limit_is_one_for_every_client(serving, behind, wire, status, body):
+    for front, answer in ask(serving, behind, wire, StatusReply(status, body, {"retry-after": "7"})):
+        assert answer.headers["retry-after"] == "7", front
+        assert SAID[front].items() <= error_of(answer).items(), front
+        expected = {429, 529} if front == "messages" else {429}
+        assert answer.status in expected or (answer.status == 200 and answer.streamed), front
+
+
+def test_a_rate_limit_in_the_middle_of_a_stream(serving, behind):
+    error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}
+    for front, answer in ask(serving, behind, "messages", Raw([json.dumps(error)])):
+        assert SAID[front].items() <= error_of(answer).items(), front
+
+
+def test_an_overloaded_backend(serving, behind):
+    body = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
+    said = {"messages": {"type": "overloaded_error"}, "gemini": {"code": 503, "status": "UNAVAILABLE"}}
+    for front, answer in ask(serving, behind, "messages", StatusReply(529, body, {"retry-after": "7"})):
+        assert answer.headers["retry-after"] == "7", front
+        assert said.get(front, {"code": "overloaded_error"}).items() <= error_of(answer).items(), front
+
+
+def test_an_empty_account_is_no_rate_limit(serving, behind):
+    body = {"error": {"message": "pay", "type": "insufficient_quota", "code": "insufficient_quota"}}
+    said = {"messages": {"type": "billing_error"}, "gemini": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}
+    for front, answer in ask(serving, behind, "chat", StatusReply(429, body)):
+        assert said.get(front, {"code": "insufficient_quota"}).items() <= error_of(answer).items(), front
