@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -20,7 +21,7 @@ from callboard.core import (
     UserCanister,
     reply_events,
 )
-from callboard.providers.lessons import MAX_TRIALS, suggest_facts
+from callboard.providers.lessons import MAX_TRIALS, refuses_tools, suggest_facts
 from callboard.testing import FakeBackend, StatusReply
 
 SAID = (
@@ -142,3 +143,104 @@ def test_a_refusal_that_names_everything_costs_few_requests():
 )
 def test_the_words_of_servers(said, facts):
     assert next(suggest_facts(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # Ollama
+        "registry.ollama.ai/library/gemma:2b does not support tools",
+        '"gemma3:12b" does not support tools',
+        # Anthropic, Bedrock
+        "This model doesn't support tool use.",
+        "This model doesn't support tool use in streaming mode.",
+        # vLLM, SGLang, llama.cpp
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        'tool_choice="required" requires --tool-call-parser to be set',
+        "Please set --tool-call-parser to use tools",
+        "tools param requires --jinja flag",
+        "Cannot use tools with stream",
+        # OpenRouter
+        "No endpoints found that support tool use. To learn more about provider routing, visit: https://openrouter.ai/docs",
+        # OpenAI, Azure
+        "Unsupported parameter: 'tools' is not supported with this model.",
+        "Unrecognized request argument supplied: tools",
+        "Unrecognized request arguments supplied: tool_choice, tools",
+        "tools is not supported in this model. For a list of supported models, refer to https://go.microsoft.com/fwlink",
+        "functions are not supported with this model",
+        # Groq, Together, Fireworks, Mistral, DeepSeek, Cerebras, NVIDIA, xAI, SiliconFlow, DashScope, Novita
+        "`tool calling` is not supported with this model",
+        "`tools` is not supported for this model",
+        "Function calling is not supported for this model",
+        "This model does not support function calling",
+        "Extra inputs are not permitted, field: 'tools', value: [{'type': 'function'}]",
+        "Function calling is not enabled for this model",
+        "deepseek-reasoner does not support Function Calling",
+        "Tools are not currently supported for this model",
+        "Tool use is currently not available for model llama3.1-8b",
+        "Tool use has not been enabled, because it is unsupported by microsoft/phi-3-mini-4k-instruct.",
+        "Client side tools are not supported for this model.",
+        "Function call is not supported for this model.",
+        "<400> InternalError.Algo.InvalidParameter: The tool call is not supported.",
+        "model features function calling not support",
+        # Gemini, and Google's parser of JSON
+        "Function calling is not enabled for models/gemma-3-27b-it",
+        "Tool use with function calling is unsupported by the model.",
+        'Invalid JSON payload received. Unknown name "tools": Cannot find field.',
+        # LM Studio, TGI, litellm, Perplexity, Cohere
+        "Model does not support tools.",
+        "Template error: template does not support tools",
+        "litellm.UnsupportedParamsError: together_ai does not support parameters: ['tools'], for model=x/y.",
+        '["At body -> tools: Extra inputs are not permitted"]',
+        '[{"type":"extra_forbidden","loc":["body","tools"],"msg":"Extra inputs are not permitted"}]',
+        "tools are not supported by this model",
+        # servers of one's own
+        'json: unknown field "tools"',
+        "Additional properties are not allowed ('tools' was unexpected)",
+        "got an unexpected keyword argument 'tools'",
+        "Model m is not compatible with tool use",
+        "The model has no tool calling support",
+        "this model lacks support for tool calls",
+        "Tool calling is disabled",
+        "tools are only supported by larger models",
+    ],
+)
+def test_the_words_of_servers_without_tools(said):
+    assert refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid schema for function 'find': In context=('properties', 'a'), 'oneOf' is not permitted.",
+        "Invalid schema for function 'find': 'oneOf' is not permitted.",
+        "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches the pattern",
+        "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+        "tools.3.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+        "tools.0.function.strict: Extra inputs are not permitted",
+        '[{"loc":["body","tools",0,"function","strict"],"msg":"Extra inputs are not permitted"}]',
+        "Invalid JSON payload received. Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters'",
+        "* GenerateContentRequest.tools[0].function_declarations[0].parameters.properties[x].items: missing field.",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
+        "messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
+        "No tool output found for function call call_1.",
+        "No tool call found for function call output with call_id call_1.",
+        "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: toolu_1.",
+        "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_1.",
+        "tools: Tool names must be unique.",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 200.",
+        "image input is not supported",
+        "The model `m` does not exist or you do not have access to it.",
+        "This model does not support streaming",
+        "temperature is not supported with this model",
+        "roles must alternate user/assistant/user/assistant/...",
+        "Rate limit reached for requests",
+    ],
+)
+def test_words_that_are_not_about_tools(said):
+    assert not refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
+
+
+def test_a_template_without_a_place_for_results():
+    failed = ReplyFailed("caller", "invalid_request_error", "roles must alternate user/assistant/user/assistant/...")
+    assert refuses_tools(failed, has_results=True)

@@ -27,6 +27,28 @@ _NOT_TAKEN: Final = (
 _ALTERNATE: Final = (
     r"roles? must alternate|alternate user|consecutive (?:user|assistant)|alternating roles|unexpected role"
 )
+_TOOLS: Final = r"['\"`\[]*\b(?:tools?|functions?|function_calls?)\b(?:[ _-](?:us(?:e|age)|calls?|calling|choice)\b|_choice\b)?['\"`\]]*"
+_TAKEN: Final = r"(?:support|enabl|allow|permit|accept|implement|availab|compatib|capab)"
+_TOOL_REFUSAL: Final = re.compile(
+    # "does not support tools", "cannot use tools", "not compatible with tool use"
+    rf"(?:\bnot|n't|\bunable to|\bcannot)\W(?:\w+\W){{0,2}}?(?:{_TAKEN}\w*|used?|call|handle)[\W_]+(?:\w+[\W_]+){{0,3}}?{_TOOLS}"
+    # "tool use is currently not available", "functions are unsupported", ["body", "tools"] "Extra inputs are not permitted"
+    rf"|{_TOOLS}\W+(?:\w+\W+){{0,4}}?(?:(?:not|n't|only)\W(?:\w+\W){{0,2}}?{_TAKEN}|unsupported|disabled|forbidden)"
+    # "unrecognized request argument supplied: tools", "unknown field: tools"
+    r"|\b(?:unknown|unexpected|unrecogni[sz]ed|unsupported|extra|additional)\W+(?:\w+\W+){0,5}?"
+    r"(?:tools|functions|tool_choice|function_call)\b"
+    # "no endpoints found that support tool use", "lacks support for tool calls"
+    r"|\b(?:no|lacks?|without) (?=[^.]{0,50}\b(?:tool|function))(?:[\w-]+ ){0,4}support"
+    # servers that have to be started with a flag
+    r"|\btools?\b.{0,60}\brequires? --|--jinja\b|--enable-auto-tool-choice|--tool-call-parser",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Words in which servers say that a model takes no tools. `refuses_tools` reads them."""
+_ONE_TOOL: Final = re.compile(
+    r"(?:tools|declarations)['\"]?\s*[\[.,]\s*\d|\b(?:invalid|input_|json |in |the )schema\b|\bschema (?:for|of)\b",
+    re.IGNORECASE,
+)
+"""Words about a place within one tool, which another mode would not cure."""
 
 
 class Lesson(NamedTuple):
@@ -107,6 +129,20 @@ def suggest_facts(failed: ReplyFailed, known: Mapping[str, Any]) -> Iterator[Map
             free |= lesson.facts.keys()
         elif lesson.facts.keys() <= free and all(_pattern(words).search(text) for words in lesson.words):
             yield lesson.facts
+
+
+def refuses_tools(failed: ReplyFailed, *, has_results: bool = False) -> bool:
+    """Whether a refusal suggests that the model takes no tools on the wire.
+
+    Args:
+        failed: The refusal.
+        has_results: Whether the conversation has results of calls. Some templates have no place for these and say that
+            the roles do not alternate.
+    """
+    text = f"{failed.message} {failed.excerpt}"
+    if has_results and _pattern(_ALTERNATE).search(text):
+        return True
+    return _TOOL_REFUSAL.search(text) is not None and _ONE_TOOL.search(text) is None
 
 
 def _pattern(words: str) -> re.Pattern[str]:

@@ -9,7 +9,6 @@ Laws: another backend is asked only while nothing of a reply was given; one term
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from time import monotonic
@@ -32,7 +31,7 @@ from callboard.core import (
 from callboard.errors import CallboardError
 from callboard.providers.fallback import first_reply
 from callboard.providers.http_model import HttpModel
-from callboard.providers.lessons import MAX_TRIALS
+from callboard.providers.lessons import MAX_TRIALS, STATUSES, refuses_tools
 from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
@@ -50,21 +49,6 @@ _DOWN_STATUSES = frozenset({502, 503, 504, *range(520, 528), 529, 530})
 """Statuses of a backend that is not there, or not able to answer, and Cloudflare's of the same."""
 _NO_REPLY_CODES = frozenset({"backend_unavailable", "timeout", "cut", "malformed"})
 """Codes of a connection that gave no reply. Any other failure is an answer, to what was asked perhaps."""
-_ABOUT_TOOLS = re.compile(r"\b(?:tool|function)s?\b|\btool_choice\b", re.IGNORECASE)
-_UNSUPPORTED = re.compile(
-    r"\b(?:not|n't)\s+(?:currently\s+)?(?:support|enabl|allow|permit|available|implement)|\bunsupported\b|\brequires? --|--jinja"
-    r"|\bno endpoints found\b|\b(?:unknown|unexpected|unrecogni[sz]ed)\s+(?:request\s+)?(?:argument|field|key|parameter|property)",
-    re.IGNORECASE,
-)
-_ABOUT_ROLES = re.compile(r"\broles? must alternate", re.IGNORECASE)
-"""What a template says that has no place for results, when all else was tried."""
-_INSIDE_ONE_TOOL = re.compile(r"tools['\"]?\s*[\[.,]\s*\d")
-"""What backends say of tools that they do not take: both of these, and not of a place within one tool.
-
-Backends also repeat what a client sent, so these words are only a reason to ask once without tools. Something is
-learned if that succeeds, and for the client's own key alone.
-"""
-_TOOL_REFUSAL_STATUSES = frozenset({400, 404, 405, 422, 500, 501})
 
 
 def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
@@ -231,13 +215,9 @@ def _facts_to_try(
 
 
 def _refuses_tools(failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord) -> bool:
-    if not request.tools or model.plan.mode.declares != "wire" or record.status not in _TOOL_REFUSAL_STATUSES:
+    if not request.tools or model.plan.mode.declares != "wire" or record.status not in STATUSES:
         return False
-    text = f"{failed.message} {failed.excerpt}"
-    if _ABOUT_ROLES.search(text) is not None and any(isinstance(each, ResultCanister) for each in request.canisters):
-        return True
-    refuses = _ABOUT_TOOLS.search(text) is not None and _UNSUPPORTED.search(text) is not None
-    return refuses and _INSIDE_ONE_TOOL.search(text) is None
+    return refuses_tools(failed, has_results=any(isinstance(each, ResultCanister) for each in request.canisters))
 
 
 def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:
