@@ -67,9 +67,13 @@ class RawCheck(msgspec.Struct, frozen=True):
 
 # How much it reads.
 
+_COUNT: Final = (
+    r"(\d{1,3}(?:[,.'\u2019_ \u00a0\u2009\u202f]\d{2,3})*[,.'\u2019_ \u00a0\u2009\u202f]\d{3}|\d{3,9})(?![\dkKmM])"
+)
+"""A number, with whatever separates its thousands."""
 _CONTEXT_WORDS: Final = re.compile(
-    r"(?:context (?:length|window|size)|max_model_len|n_ctx)[^\d]{0,40}?(\d{3,9})"
-    r"|(?<![\d,.])(\d{3,9})(?=[^\d]{0,12}context)",
+    rf"(?:context (?:length|window|size)|max_model_len|n_ctx)[^\d]{{0,40}}?(?<!\d){_COUNT}"
+    rf"|(?<![\d,.]){_COUNT}(?=[^\d:]{{0,12}}context)",
     re.IGNORECASE,
 )
 
@@ -83,7 +87,8 @@ def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     if info.context_tokens:
         detail = f"{info.context_tokens} tokens, by {info.context_source}"
         return Conclusion("yes", detail, {"context_tokens": info.context_tokens})
-    counts = [int(match[1] or match[2]) for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
+    found = [match[1] or match[2] for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
+    counts = [int("".join(filter(str.isdecimal, each))) for each in found]
     # A refusal repeats what was asked for as well.
     tokens = next((count for count in counts if count < raw_bodies.TOO_MANY_TOKENS), 0)
     if not tokens:
