@@ -319,6 +319,19 @@ def test_prices_of_the_longest_pattern_are_a_fact_of_the_model(load, own):
     assert settings.profile("openai:o3") == {}
 
 
+def test_prices_may_be_those_of_one_provider_or_of_a_whole_name(load, own):
+    gguf = "unsloth/Qwen3-Coder-30B-GGUF:Q4_K_M"
+    own.write_text(
+        '[prices."gpt-5"]\ninput = 1\noutput = 1\n[prices."openai:gpt-5"]\ninput = 2\noutput = 2\n'
+        f'[prices."{gguf}"]\ninput = 3\noutput = 3'
+    )
+    settings = load()
+    names = ("gpt-5", "openrouter:gpt-5", "openai:gpt-5", "openai:gpt-5-2026-01-01", "OpenAI:gpt-5", gguf)
+    inputs = [settings.profile(name).get("prices", Prices(input=0, output=0)).input for name in names]
+    assert inputs == [1, 1, 2, 2, 2, 3]
+    assert settings.profile("openai:o3") == {}
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [("input = -1\noutput = 2", "prices"), ("input = 1", "output"), ("input = 1\noutput = 2\ninptu = 3", "inptu")],

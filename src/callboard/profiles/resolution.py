@@ -110,13 +110,18 @@ def resolve(name: str, user: Mapping[str, Any] | None = None) -> Resolution:
 
 
 def facts_for(model: str, profiles: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of all patterns that match the model's name; those of a longer pattern win."""
+    """The facts of all patterns that match the model's name; those of a longer pattern win.
+
+    A pattern may name the provider too, as in `openai:gpt-4o`, or be the whole name as it was given.
+    """
     if not profiles:
         return {}
-    plain = normalise(split_provider(model, providers())[1])
+    provider, name = split_provider(model, providers())
+    plain = normalise(name)
     facts: dict[str, Any] = {}
     for pattern in sorted(profiles, key=len):
-        if matches(pattern.lower(), plain):
+        lower = pattern.lower()
+        if lower == model.lower() or matches(lower.removeprefix(f"{provider}:"), plain):
             facts = merge_rows(facts, profiles[pattern])
     return facts
 
