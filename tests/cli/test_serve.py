@@ -180,6 +180,22 @@ def test_what_cannot_be_served(invoke, arguments, said):
     assert "sk-1234567890123" not in told
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model-map", "a=b"], "--model-map: it does not say which backend it is for"),
+        (["--backend-wire", "messages"], "--backend-wire: it does not say which backend it is for"),
+        (["--profile", "speed=3"], "no fact 'speed'"),
+    ],
+)
+def test_flags_beside_a_file_are_for_its_backends(invoke, tmp_path, arguments, said):
+    path = tmp_path / "gateway.toml"
+    path.write_text('[[backends]]\nurl = "http://127.0.0.1:9/v1"\n[[backends]]\nurl = "http://127.0.0.1:8/v1"\n')
+    ended = invoke("serve", "--config", str(path), *arguments)
+    assert isinstance(ended.exception, CallerError)
+    assert said in str(ended.exception)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize(
     ("store", "said"),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -32,7 +32,9 @@ class BackendOptions:
     backend: Annotated[
         str, typer.Option(help="The backend's URL, such as http://127.0.0.1:8080/v1.", show_default=False)
     ] = ""
-    backend_wire: Annotated[str, typer.Option(help="What it speaks: chat, responses, messages or gemini.")] = "chat"
+    backend_wire: Annotated[
+        str, typer.Option(help="What it speaks: chat, responses, messages or gemini.", show_default="chat")
+    ] = ""
     backend_key: Annotated[str, typer.Option(help="The environment variable with its key.", show_default=False)] = ""
     local: Annotated[
         str,
@@ -65,22 +67,25 @@ class BackendOptions:
 
     def settings(self, **more: object) -> BackendSettings | None:
         """The settings of this backend; None where neither a URL nor a local model is given. Raises CallerError."""
+        from callboard.servers.gateway import BackendSettings  # noqa: PLC0415  # not for --help
+
+        fields: Any = self.fields(**more)
+        return BackendSettings(url=self.backend, local=self.local, **fields) if self.backend or self.local else None
+
+    def fields(self, **more: object) -> dict[str, object]:
+        """The fields of a backend that the other options set. Raises CallerError."""
         from callboard.cli.dialects import read_facts  # noqa: PLC0415  # not for --help
-        from callboard.servers.gateway import BackendSettings  # noqa: PLC0415
 
         self._check()
-        if not (self.backend or self.local):
-            return None
-        return BackendSettings(
-            url=self.backend,
-            local=self.local,
-            wire=self.backend_wire,
-            key_variable=self.backend_key,
-            mode=self.mode,
-            dialect="" if self.dialect.endswith(".json") else self.dialect,
-            profile={**read_facts(self.dialect), **parse_facts(self.profile or ())},
-            **more,  # type: ignore[arg-type]
-        )
+        fields = {
+            "wire": self.backend_wire,
+            "key_variable": self.backend_key,
+            "mode": self.mode,
+            "dialect": "" if self.dialect.endswith(".json") else self.dialect,
+            "profile": {**read_facts(self.dialect), **parse_facts(self.profile or ())},
+            **more,
+        }
+        return {name: value for name, value in fields.items() if value not in ("", {}, None)}
 
     def _check(self) -> None:
         from callboard.cli.dialects import find_dialect  # noqa: PLC0415  # not for --help
@@ -176,6 +181,10 @@ def serve(options: ServeOptions) -> None:
 
     level = read_log_level(options.log_level)
     here = settings_here()
+    more = {
+        "model_map": dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
+        "forward_client_key": options.forward_client_key,
+    }
     settings = load_gateway_settings(
         options.config,
         {
@@ -193,10 +202,8 @@ def serve(options: ServeOptions) -> None:
             "profiles": here.profiles,
             "prices": here.prices,
         },
-        options.settings(
-            model_map=dict([_split_pair(each, "--model-map") for each in options.model_map or ()]),
-            forward_client_key=options.forward_client_key,
-        ),
+        options.settings(**more),
+        {} if options.backend or options.local else options.fields(**more),
     )
     if settings.store:
         require_extra("store")

@@ -188,3 +188,32 @@ def test_keys_that_cannot_be(key, said):
     message = wrong("", {"keys": {"a": key}}, ONE)
     assert said in message
     assert key not in message
+
+
+TWO = """
+[[backends]]
+url = "http://one/v1"
+mode = "native"
+profile = {temperature = 0.5, max_tokens = 9}
+
+[[backends]]
+url = "http://two/v1"
+"""
+FIRST = TWO.rpartition("[[backends]]")[0]
+
+
+def test_flags_are_above_the_files_backends(written):
+    fields = {"mode": "validated", "dialect": "hermes", "profile": {"temperature": 0.1}}
+    one, two = load_gateway_settings(written(TWO), {}, None, fields).backends
+    assert (one.mode, one.dialect, one.profile) == ("validated", "hermes", {"temperature": 0.1, "max_tokens": 9})
+    assert (two.mode, two.dialect, two.profile) == ("validated", "hermes", {"temperature": 0.1})
+
+
+def test_flags_of_one_backend_are_for_a_file_with_one(written, monkeypatch):
+    monkeypatch.setenv("UPSTREAM", "secret")
+    fields = {"wire": "messages", "key_variable": "UPSTREAM", "model_map": {"a": "b"}}
+    (backend,) = load_gateway_settings(written(FIRST), {}, None, fields).backends
+    assert (backend.wire, backend.key, backend.model_map, backend.mode) == ("messages", "secret", {"a": "b"}, "native")
+    for name, flag in [("wire", "--backend-wire"), ("key_variable", "--backend-key"), ("model_map", "--model-map")]:
+        said = wrong(written(TWO), {}, None, {name: fields[name]})
+        assert said.startswith(f"{flag}: it does not say which backend it is for")

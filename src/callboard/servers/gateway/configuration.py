@@ -24,12 +24,24 @@ from callboard.tools.descriptors import Where, below, convert, convert_table, do
 from callboard.wires import get_wire
 
 _DIGEST = "sha256:"
+_OF_ALL = frozenset({"mode", "dialect", "profile"})
+"""Fields that flags set for all backends of a file."""
+_FLAGS = {
+    "wire": "--backend-wire",
+    "key_variable": "--backend-key",
+    "model_map": "--model-map",
+    "forward_client_key": "--forward-client-key",
+}
+"""The flags of the others, which are one backend's."""
 
 
-def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendSettings | None) -> GatewaySettings:
+def load_gateway_settings(
+    path: str, flags: Mapping[str, Any], backend: BackendSettings | None, fields: Mapping[str, Any] | None = None
+) -> GatewaySettings:
     """The settings of a file ("" for none) with `flags` above it; a flag that is None or empty is not set.
 
-    Prices alone are below the file's: they are those of the user's callboard.toml.
+    Prices alone are below the file's: they are those of the user's callboard.toml. `fields` override those of the
+    file's backends.
 
     Raises:
         CallerError: A setting is wrong; the path has file, line and key.
@@ -41,10 +53,8 @@ def load_gateway_settings(path: str, flags: Mapping[str, Any], backend: BackendS
         where = document.where
         refuse_unknown(document.values, GatewaySettings.__struct_fields__, where, CallerError)
         values = dict(document.values)
-    backends = [
-        *_backend_tables(values.pop("backends", []), below(where, "backends")),
-        *([] if backend is None else [backend]),
-    ]
+    tables = _backend_tables(values.pop("backends", []), below(where, "backends"))
+    backends = [*_override(tables, fields or {}), *([] if backend is None else [backend])]
     if not backends:
         raise CallerError(
             "no backend", path="--backend", hint="give its URL, or --local NAME, or a file with [[backends]]"
@@ -92,6 +102,19 @@ def _backend_tables(value: Any, where: Where) -> list[BackendSettings]:
     if not isinstance(value, list):
         raise CallerError("not a list of tables", path=where(()), hint="write [[backends]]")
     return [convert_table(BackendSettings, each, below(where, place), CallerError) for place, each in enumerate(value)]
+
+
+def _override(backends: Sequence[BackendSettings], fields: Mapping[str, Any]) -> list[BackendSettings]:
+    """The backends with these fields instead. Raises CallerError for a field that is one backend's alone."""
+    if own := [name for name in fields if name not in _OF_ALL] if len(backends) > 1 else []:
+        hint = f"write it into its [[backends]], of which there are {len(backends)}"
+        raise CallerError("it does not say which backend it is for", path=_FLAGS[own[0]], hint=hint)
+    return [
+        replace(
+            each, **{**fields, **({"profile": {**each.profile, **fields["profile"]}} if "profile" in fields else {})}
+        )
+        for each in backends
+    ]
 
 
 def _digest_of(key: str) -> str:
