@@ -31,6 +31,7 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.wires.common.contents import content_kind, message_fields, original_item
+from callboard.wires.common.tool_declarations import NAMESPACE_TEXT
 
 LONGEST_USER = 64
 """Characters that OpenAI takes for a user; Claude Code's has about 150."""
@@ -147,6 +148,33 @@ IGNORED_FIELDS = frozenset(
     }
 )
 """Fields that mean nothing to a backend: they are between the gateway and its client."""
+
+HINTS = frozenset(
+    {
+        "client_metadata",
+        "context_management",
+        "generationConfig.topK",
+        "metadata",
+        "metadata.user_id",
+        "prompt_cache_key",
+        "prompt_cache_options.mode",
+        "prompt_cache_options.ttl",
+        "prompt_cache_retention",
+        "reasoning.context",
+        "safety_identifier",
+        "thinking.budget_tokens",  # the effort says about the same
+        "tools.defer_loading",  # the tool is declared at once
+        "top_k",
+        "user",
+    }
+)
+"""Fields that may be lost without a change of what is asked: they are about the client, its provider's cache and work."""
+
+
+def loses_meaning(dropped: str) -> bool:
+    """Whether a model is asked for something else without this part of a request."""
+    return dropped not in HINTS and not dropped.startswith(NAMESPACE_TEXT)
+
 
 DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "background": (False,),

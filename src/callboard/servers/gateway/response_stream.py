@@ -18,6 +18,7 @@ from callboard.core import Event, Note, ReplyFailed
 from callboard.servers.gateway.exchange import Exchange, dropped_header
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.text.sse import Payload
+from callboard.wires.field_mapping import loses_meaning
 
 log = logging.getLogger("callboard.gateway")
 
@@ -108,8 +109,8 @@ def take_notes(exchange: Exchange, events: list[Event]) -> list[Event]:
 
 def refuse_loss(exchange: Exchange) -> None:
     """Raises an HttpError for a loss that is not allowed."""
-    if exchange.strict and exchange.record.dropped:
-        raise HttpError("would_lose", f"this would be lost on the way: {dropped_header(exchange.record.dropped)}")
+    if exchange.strict and (lost := [each for each in exchange.record.dropped if loses_meaning(each)]):
+        raise HttpError("would_lose", f"this would be lost on the way: {dropped_header(lost)}")
 
 
 class _Stream:

@@ -31,6 +31,7 @@ _STRICT = {"chat": "OPENAI", "responses": "OPENAI", "messages": "ANTHROPIC"}
 _MOST = 8 * 1024
 """Bytes of a schema whose forms are cached."""
 _MAX_CACHED = 512
+NAMESPACE_TEXT = "description of the namespace "
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -104,7 +105,7 @@ def called_names(canisters: Iterable[Canister]) -> Iterable[str]:
 
 def dropped_descriptions(namespaces: Iterable[str]) -> list[str]:
     """The names of descriptions that are lost because tools go by their whole names."""
-    return [f"description of the namespace {name}" for name in namespaces]
+    return [f"{NAMESPACE_TEXT}{name}" for name in namespaces]
 
 
 def dedupe_tools(tools: Iterable[ToolDeclaration]) -> tuple[tuple[ToolDeclaration, ...], tuple[str, ...]]:
