@@ -379,6 +379,19 @@ def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("ending", ["", "/v1", "/v1/"])
+def test_the_version_in_a_base_url_is_not_said_twice(ending):
+    async def scenario():
+        async with FakeBackend(["Hi."]) as backend:
+            url = backend.url.removesuffix("/v1") + ending
+            async with aclosing(open_model("m", base_url=url, profile={"wire": "messages"})) as model:
+                events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
+            return events, backend.requests[0].path
+
+    events, path = asyncio.run(scenario())
+    assert (type(events[-1]), path) == (ReplyEnded, "/v1/messages")
+
+
 def test_blanks_around_a_base_url_are_no_part_of_it():
     async def scenario():
         async with FakeBackend(["Hi."]) as backend, aclosing(open_model("m", base_url=f" {backend.url}/ ")) as model:

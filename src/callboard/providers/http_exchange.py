@@ -222,7 +222,7 @@ class HttpExchange:
     async def _explain(self, failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
         """The failure with a hint. The owner of `on_headers` passes on the provider's own words: a gateway."""
         if self._on_headers is not None:
-            return failed
+            return replace(failed, path=f"{response.where} answered {response.status}")
         from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # of failures only
 
         model = self._current

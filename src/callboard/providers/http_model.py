@@ -63,7 +63,7 @@ _PATHS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _check_base_url(url: Any, wire: str) -> str:
-    """The base URL without a slash at its end."""
+    """The base URL without a slash at its end, and without the version that the wire's own path begins with."""
     if not isinstance(url, str):
         raise CallerError(f"a {type(url).__name__} is no URL", path="base_url", hint="give it as text")
     text: str = url.strip().rstrip("/")
@@ -76,7 +76,7 @@ def _check_base_url(url: Any, wire: str) -> str:
         raise CallerError(
             f"it ends with {ending}, which is added to it", path="base_url", hint=f"leave that out{other}"
         )
-    return text
+    return text.removesuffix("/v1") if wire == "messages" else text
 
 
 class PreparedRequest(NamedTuple):

@@ -49,6 +49,31 @@ class ByKey:
         return web.json_response({"data": [{"id": name} for name in names or ()]}, status=200 if names else 401)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("front", "wire", "headers", "sent"),
+    [
+        ("messages", "messages", {}, "a-2025-01-01,b-2025-02-02"),
+        ("messages", "messages", {"Anthropic-Beta": "c-2025-03-03"}, "c-2025-03-03,a-2025-01-01,b-2025-02-02"),
+        ("messages", "chat", {}, None),
+        ("chat", "messages", {}, None),
+    ],
+)
+def test_betas_go_from_messages_to_messages(serving, behind, front, wire, headers, sent, stream):  # noqa: PLR0917
+    async def scenario():
+        async with (
+            FakeBackend(["Hello"]) as backend,
+            serving(behind(backend, wire=wire, headers=headers)) as served,
+        ):
+            body = {**ASK, "max_tokens": 9, "stream": stream}
+            answer = await served.post(front, body, {"anthropic-beta": "a-2025-01-01,b-2025-02-02"})
+            return answer, next(each for each in backend.requests if each.method == "POST")
+
+    answer, asked = asyncio.run(scenario())
+    assert answer.status == 200
+    assert asked.headers.getall("anthropic-beta", [None]) == [sent]
+
+
 def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behind):
     """Neither when models are listed, nor with a request, nor where another backend failed."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import msgspec
 import pytest
 
-from callboard.testing import FakeBackend
+from callboard.testing import FakeBackend, StatusReply
 
 KEY = "AIza-upstream-key-0123456789"
 HOSTILE = [
@@ -137,3 +138,39 @@ def test_names_that_cannot_be_asked_for_are_not_listed(serving):
             return await served.get("/v1/models")
 
     assert [each["id"] for each in asyncio.run(scenario()).body["data"]] == ["good"]
+
+
+MADE = {
+    "data": [{"id": "old", "created": 1700000000}, {"id": "new", "created_at": "2026-01-02T00:00:00Z"}, {"id": "m"}]
+}
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+def test_models_have_the_date_that_the_backend_says_or_that_of_the_start(serving, behind, wire):
+    async def scenario():
+        async with FakeBackend([], pages={"/v1/models": MADE}) as backend:
+            settings = behind(backend, wire=wire, url=backend.url)
+            async with serving(settings) as served:
+                asked = [await served.get("/v1/models"), await served.get("/v1/models/m")]
+                return [*asked, await served.get("/v1/models", **{"anthropic-version": "2023-06-01"})]
+
+    before = int(time.time())
+    listed, one, theirs = asyncio.run(scenario())
+    created = {each["id"]: each["created"] for each in listed.body["data"]}
+    assert (created["old"], created["new"]) == (1700000000, 1767312000)
+    assert before <= created["m"] == one.body["created"] <= time.time()
+    assert [each["created_at"] for each in theirs.body["data"]][:2] == ["2023-11-14T22:13:20Z", "2026-01-02T00:00:00Z"]
+
+
+def test_the_log_of_a_404_has_the_url(serving, behind, caplog):
+    async def scenario():
+        async with FakeBackend([StatusReply(404)]) as backend:
+            settings = behind(backend, url=backend.url.replace("//", "//user:secret@") + "/v2")
+            async with serving(settings) as served:
+                return await served.post("chat", {"model": "m", **FRONTS["chat"]}), backend.url
+
+    answer, url = asyncio.run(scenario())
+    assert answer.status == 404
+    lines = [each.getMessage() for each in caplog.records]
+    assert any(f"{url}/v2/chat/completions answered 404" in line for line in lines), lines
+    assert not any("secret" in line for line in lines)

@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import endpoints, stored_responses, websocket
-from callboard.servers.gateway.auth import mask_key, read_token
+from callboard.servers.gateway.auth import read_token, short_owner
 from callboard.servers.gateway.background import BackgroundResponses
 from callboard.servers.gateway.background_jobs import BackgroundJobs
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
@@ -222,12 +222,11 @@ class ReplyEndpoint:
 
         self._metrics.begin_request()
         token = read_token(headers)
+        owner = ""
         try:
-            with (
-                (caller := gateway.authenticator.authenticate(headers, token)),
-                BudgetShare(gateway.request_budget) as share,
-            ):
-                owner = gateway.authenticator.owner(caller, token)
+            caller = gateway.authenticator.authenticate(headers, token)
+            owner = gateway.authenticator.owner(caller, token)
+            with caller, BudgetShare(gateway.request_budget) as share:
                 if requests is not None:  # not before: whoever has no key would push the others' requests out
                     entry = requests.begin(front.name, headers.get("user-agent", ""), owner)
                 body, data = await read(share)
@@ -241,6 +240,7 @@ class ReplyEndpoint:
                     owner=owner,
                     size=size,
                     token="" if gateway.settings.keys else token,
+                    beta=",".join(headers.getlist("anthropic-beta")) if front.name == "messages" else "",
                     compat_events=headers.get("x-callboard-compat-events") == "1",
                     budget=share,
                     memory=memory,
@@ -262,7 +262,7 @@ class ReplyEndpoint:
         finally:
             # The answer leaves first, for it is written at the end of the loop's turn.
             asyncio.get_running_loop().call_soon(
-                self._report, span, exchange, entry, token, status, monotonic() - began
+                self._report, span, exchange, entry, token, owner, status, monotonic() - began
             )
 
     async def refuse(self, error: HttpError, send: Send) -> None:
@@ -278,18 +278,20 @@ class ReplyEndpoint:
         exchange: Exchange | None,
         entry: LoggedRequest | None,
         token: str,
+        owner: str,
         status: int,
         seconds: float,
     ) -> None:
         """Add a request that has ended to the logs and the metrics."""
         front = self._front.name
+        key = short_owner(owner) or ("unknown" if token else "none")
         if span is not NO_SPAN:
             end_request_span(span, exchange, status)
         if entry is not None:
             entry.finish(status, seconds, "" if self._gateway.settings.keys else token)
         if exchange is None:
             self._metrics.end_request(front, "", str(status), seconds, Usage())
-            log.info("%s %d in %.3f s, key %s", front, status, seconds, mask_key(token))
+            log.info("%s %d in %.3f s, key %s", front, status, seconds, key)
             return
         record = exchange.record
         end = "left" if record.end is None else "failed" if isinstance(record.end, ReplyFailed) else record.end.reason
@@ -304,7 +306,7 @@ class ReplyEndpoint:
             log.info(
                 "%s %s by %s: %d %s in %.3f s, %d tokens in, %d out, %s, key %s",
                 front, model, record.backend_name, status, end, seconds, usage.input, usage.output,
-                describe_cost(record.costs.total), mask_key(token),
+                describe_cost(record.costs.total), key,
             )  # fmt: skip
 
 

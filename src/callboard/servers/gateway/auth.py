@@ -5,6 +5,7 @@ Laws: of keys only digests are kept; no key is in an error or a log line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -15,8 +16,8 @@ from callboard.servers.gateway.settings import GatewaySettings
 
 MIN_KEY_LENGTH = 16
 """The least characters of a gateway's key: a shorter one could be guessed."""
-_MIN_SHOWN_LENGTH = 24
-"""From this length on, ten characters of a key are shown."""
+_REST_OF_DIGEST = re.compile(r"(?<=-[0-9a-f]{8})[0-9a-f]{56}\Z")
+"""The end of a digest that is a name."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
@@ -25,9 +26,9 @@ def digest(key: str) -> str:
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
-def mask_key(key: str) -> str:
-    """A key for a log line: `abcdef...wxyz`, and nothing of a short one."""
-    return f"{key[:6]}...{key[-4:]}" if len(key) >= _MIN_SHOWN_LENGTH else "***" if key else "none"
+def short_owner(owner: str) -> str:
+    """An owner for people: the name of the gateway's key. A key without a name has the beginning of its digest."""
+    return _REST_OF_DIGEST.sub("", owner)
 
 
 class TokenBucket:

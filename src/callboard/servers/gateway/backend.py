@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import datetime
 from functools import cache
 from time import monotonic
 from types import MappingProxyType
@@ -40,6 +41,8 @@ _LIST_TIMEOUT = 10.0
 _MAX_MODELS = 256
 _MAX_LISTED = 10_000
 _MAX_LISTS = 64
+_MAX_SECONDS = 2**33
+_BETA = "anthropic-beta"
 WITHOUT_TOOLS = "validated"
 """The mode that needs none of the wire's fields for tools."""
 _MAX_LIST_BYTES = 8 * 1024 * 1024
@@ -85,6 +88,20 @@ class BatchModel(Protocol):
 class _Entry(msgspec.Struct):
     id: str = ""
     name: str = ""
+    created: Any = None
+    """Seconds since 1970, as OpenAI says it."""
+    created_at: Any = None
+    """A date and time, as Anthropic says it."""
+
+    @property
+    def seconds(self) -> int:
+        """When the model was made, in seconds since 1970; 0 if the backend does not say it."""
+        if type(self.created) is int and 0 <= self.created < _MAX_SECONDS:
+            return self.created
+        try:
+            return int(datetime.fromisoformat(self.created_at).timestamp())
+        except (TypeError, ValueError, OverflowError):
+            return 0
 
 
 class _Answer(msgspec.Struct):
@@ -96,15 +113,16 @@ _read_list = msgspec.json.Decoder(_Answer).decode
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """The names that a list has, and the same by their lower case."""
+    """The names that a list has, the same by their lower case, and when the models were made."""
 
     listed: tuple[str, ...] = ()
     by_lower_case: Mapping[str, str] = {}
+    created: Mapping[str, int] = {}
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> _Names:
-        listed = tuple(dict.fromkeys([name for name in names if name]))[:_MAX_LISTED]
-        return cls(listed, {name.lower(): name for name in listed})
+    def of(cls, names: Mapping[str, int]) -> _Names:
+        listed = tuple([name for name in names if name])[:_MAX_LISTED]
+        return cls(listed, {name.lower(): name for name in listed}, {name: names[name] for name in listed})
 
 
 class _List(msgspec.Struct):
@@ -148,15 +166,22 @@ class Backend:
         self.forwards_client_key = settings.forward_client_key is not False and not (
             settings.local or settings.has_own_key
         )
-        self._lists: dict[str, _List] = {"": _List(_Names.of([settings.local]))}
+        self._lists: dict[str, _List] = {"": _List(_Names.of({settings.local: 0}))}
         """By owner; "" is the list that was asked for without a client's key."""
         self._complaint = ""
 
-    def headers(self, key: str) -> Mapping[str, str]:
-        """What carries a key: the backend's own, or the client's where it is forwarded."""
+    def headers(self, key: str, beta: str = "") -> Mapping[str, str]:
+        """The headers with the backend's own key, or the client's if it is forwarded.
+
+        A backend that speaks Messages also gets the betas that the client asks for, after those of its settings.
+        """
         if self.settings.local:
             return NO_HEADERS
-        return self._wire.headers(self.settings.key or (key if self.forwards_client_key else ""))
+        headers = self._wire.headers(self.settings.key or (key if self.forwards_client_key else ""))
+        if not beta or self.settings.wire != "messages":
+            return headers
+        name = next((each for each in self.settings.headers if each.lower() == _BETA), _BETA)
+        return {**headers, name: ",".join([*filter(None, [self.settings.headers.get(name)]), beta])}
 
     def model(self, name: str, owner: str = "", tried_facts: Mapping[str, Any] = _NO_FACTS) -> BatchModel:
         """The model of that name, as this owner asks it.
@@ -233,6 +258,10 @@ class Backend:
         """The names of its models, as far as this owner may know them."""
         return self._names(owner).listed
 
+    def created(self, name: str, owner: str = "") -> int:
+        """When the model was made, in seconds since 1970; 0 if the backend does not say it."""
+        return self._names(owner).created.get(name, 0)
+
     def correct_name(self, name: str, owner: str = "") -> str:
         """The name as the backend spells it, where only the case differs."""
         names = self._names(owner)
@@ -255,12 +284,14 @@ class Backend:
         """
         model_list = self._use_list(self._list_owner(owner))
         model_list.asked_at = now
-        path = "/v1/models" if self.settings.wire == "messages" else "/models"
+        is_messages = self.settings.wire == "messages"
+        url = self.settings.url.rstrip("/")
+        url = f"{url.removesuffix('/v1')}/v1/models" if is_messages else f"{url}/models"
         headers = {**self.settings.headers, **self.headers(key)}
         try:
             async with (
                 asyncio.timeout(_LIST_TIMEOUT),
-                self._transport.get(self.settings.url.rstrip("/") + path, headers=headers) as answer,
+                self._transport.get(url, headers=headers) as answer,
             ):
                 if answer.status != 200:
                     self._log_once(f"status {answer.status}")
@@ -269,9 +300,8 @@ class Backend:
         except (CallboardError, TimeoutError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             self._log_once(str(error))
             return
-        names = _Names.of(
-            [each.id or each.name.removeprefix("models/") for each in (*answer_body.data, *answer_body.models)]
-        )
+        entries = (*answer_body.data, *answer_body.models)
+        names = _Names.of({each.id or each.name.removeprefix("models/"): each.seconds for each in entries})
         # Most keys see the same models: those lists are one in memory.
         model_list.names = next((each.names for each in self._lists.values() if each.names == names), names)
 

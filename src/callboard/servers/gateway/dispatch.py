@@ -106,7 +106,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
             more: Mapping[str, Any] = {}
             reply = model.batches(
                 sent,
-                headers=backend.headers(record.token),
+                headers=backend.headers(record.token, record.beta),
                 on_headers=record.on_headers,
                 on_frame=on_frame,
                 on_answer=record.on_answer,
@@ -187,6 +187,8 @@ def _set_failure_code(events: list[Event], backend: Backend, record: ReplyRecord
     if last.party != "caller":
         # The backend may repeat the client's own key; the settings' secrets no log line has.
         log.warning("%s failed: %r", backend.name, Redactor([record.token]).text(last.message))
+    elif record.status == 404:
+        log.warning("%s failed: %s: %r", backend.name, last.path, Redactor([record.token]).text(last.message))
     if last.code == "unreachable":
         last = replace(last, code="backend_unavailable")
     elif 300 <= record.status < 400:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from time import monotonic
+from time import gmtime, monotonic, strftime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode
@@ -201,33 +201,34 @@ def client_format(scope: Scope) -> str:
     return "messages" if "anthropic-version" in headers else "chat"
 
 
-def _openai_model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "callboard"}
+def _openai_model(name: str, created: int) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": created, "owned_by": "callboard"}
 
 
-def _anthropic_model(name: str) -> dict[str, Any]:
-    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+def _anthropic_model(name: str, created: int) -> dict[str, Any]:
+    created_at = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(created))
+    return {"type": "model", "id": name, "display_name": name, "created_at": created_at}
 
 
-def _google_model(name: str) -> dict[str, Any]:
+def _google_model(name: str, created: int) -> dict[str, Any]:
     methods = ["generateContent", "streamGenerateContent", "countTokens"]
     return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
 
 
-def _openai_list(names: Sequence[str]) -> dict[str, Any]:
-    return {"object": "list", "data": [_openai_model(name) for name in names]}
+def _openai_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {"object": "list", "data": models}
 
 
-def _anthropic_list(names: Sequence[str]) -> dict[str, Any]:
-    ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
-    return {"data": [_anthropic_model(name) for name in names], "has_more": False, **ends}
+def _anthropic_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    ends = {"first_id": models[0]["id"] if models else None, "last_id": models[-1]["id"] if models else None}
+    return {"data": models, "has_more": False, **ends}
 
 
-def _google_list(names: Sequence[str]) -> dict[str, Any]:
-    return {"models": [_google_model(name) for name in names]}
+def _google_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {"models": models}
 
 
-_MODEL_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]], Any]]] = MappingProxyType(
+_MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[Any]], Any]]] = MappingProxyType(
     {
         "chat": (_openai_model, _openai_list),
         "messages": (_anthropic_model, _anthropic_list),
@@ -237,15 +238,18 @@ _MODEL_FORMS: Mapping[str, tuple[Callable[[str], Any], Callable[[Sequence[str]],
 
 
 async def list_models(request: ApiRequest) -> Response:
-    names = await request.services.gateway.models(request.owner, request.token)
-    return json_response(_MODEL_FORMS[client_format(request.scope)][1](names))
+    gateway = request.services.gateway
+    make_model, make_list = _MODEL_FORMS[client_format(request.scope)]
+    names = await gateway.models(request.owner, request.token)
+    return json_response(make_list([make_model(name, gateway.created(name, request.owner)) for name in names]))
 
 
 async def get_model(request: ApiRequest) -> Response:
     name = request.path_params["name"]
-    if not await request.services.gateway.has_model(name, request.owner, request.token):
+    gateway = request.services.gateway
+    if not await gateway.has_model(name, request.owner, request.token):
         raise HttpError("model_not_found", f"there is no model {name[:_MAX_SHOWN]!r} here", path="model")
-    return json_response(_MODEL_FORMS[client_format(request.scope)][0](name))
+    return json_response(_MODEL_FORMS[client_format(request.scope)][0](name, gateway.created(name, request.owner)))
 
 
 class _TokenCounter(msgspec.Struct, frozen=True):

@@ -85,6 +85,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     owner: str = ""
     token: str = ""
     """The key that the client sent."""
+    beta: str = ""
+    """The client's `anthropic-beta` header, without which Anthropic refuses some fields of a request."""
     journal: ReplyJournal | None = None
     """Of a reply that goes on after its process died; only rounds of tools need one."""
     redactor: Redactor = _NO_SECRETS
@@ -176,6 +178,8 @@ class ReplyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """About the bytes of the body."""
     token: str = ""
     """The client's key, where it may be passed on to a backend."""
+    beta: str = ""
+    """The client's `anthropic-beta` header."""
     compat_events: bool = False
     budget: BudgetShare | None = None
     """Pays for what is read besides the body, such as a stored conversation."""

@@ -11,7 +11,7 @@ import random
 import secrets
 from collections.abc import Mapping
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,6 +53,7 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
+        self._started = int(time())
         self.authenticator = Authenticator(settings, monotonic)
         self.request_budget = ByteBudget(settings.limits.held)
         self._cache_watch = CacheWatch()
@@ -125,6 +126,7 @@ class Gateway:
                 front=front.name,
                 owner=request.owner,
                 token=request.token,
+                beta=request.beta,
                 dropped=[*dropped],
                 costs=ReplyCosts(request.owner, spending, request.size),
             ),
@@ -206,6 +208,10 @@ class Gateway:
         listed = [name for backend in self.backends for name in backend.model_names(owner)]
         routed = [name for name in listed if self._routes.backends_for(name) and self._is_allowed_name(name)]
         return list(dict.fromkeys([*self._routes.mapped_names(), *routed]))
+
+    def created(self, model: str, owner: str = "") -> int:
+        """When the model was made, as a backend says it, else when this gateway started; in seconds since 1970."""
+        return max([each.created(model, owner) for each in self.backends]) or self._started
 
     async def has_model(self, model: str, owner: str = "", token: str = "") -> bool:
         """Whether this owner may ask for the model, as far as the backends tell: one that lists none may have any."""

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from callboard.core import Note, ReplyEnded, ReplyFailed, Request, Usage
 from callboard.modes import Plan
+from callboard.servers.gateway.auth import short_owner
 from callboard.servers.gateway.client_credentials import select_declarations
 from callboard.servers.gateway.redaction import Redactor, is_placeholder
 
@@ -38,8 +39,6 @@ MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of one request's body that are kept, and of one reply, in each direction."""
 _MAX_NAME: Final = 200
 """Characters of a name that a client chose."""
-_MAX_OWNER: Final = len("client-") + 8
-"""Characters of an owner without a name: enough to tell clients apart."""
 _BODY_FACTOR: Final = 4
 """What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
 _MAX_NOTES: Final = 100
@@ -167,7 +166,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     @property
     def key(self) -> str:
         """The name of the gateway's key; of a client without one, the beginning of a digest."""
-        return self.owner[:_MAX_OWNER] if self.owner.startswith("client-") else self.owner
+        return short_owner(self.owner)
 
     def set_body(self, data: bytes) -> None:
         """The client's body has been read."""
