@@ -255,8 +255,9 @@ def test_it_starts_answers_and_ends(running):
 
     code, told = asyncio.run(scenario())
     assert code == 0
-    assert "sk-abc...wxyz" in told
-    assert "defghijkl" not in told
+    assert re.search(r"key client-[0-9a-f]{8}\n", told)
+    assert "sk-abc" not in told
+    assert "wxyz" not in told
     assert "Traceback" not in told
 
 
