@@ -44,7 +44,7 @@ from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
 from callboard.wires.common.contents import message_fields
-from callboard.wires.common.request_encoder import EncodedRequest
+from callboard.wires.common.request_encoder import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
     from callboard.modes import Sources
@@ -295,7 +295,12 @@ class HttpModel:
 
     def _encode(self, request: Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile
-        adapted, dropped = adapt_request(self._constrain(self._lower(request, plan), request, plan), facts)
+        spelled, names = request, NO_NAMES
+        if plan.mode.declares == "prompt" and request.tools:
+            from callboard.providers.spellable_names import spell_names  # noqa: PLC0415  # not for native calls
+
+            spelled, names = spell_names(request, plan.dialect)
+        adapted, dropped = adapt_request(self._constrain(self._lower(spelled, plan), spelled, plan), facts)
         if adapted.canisters is not request.canisters:
             wire = self.wire.name
             unsent = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
@@ -303,7 +308,10 @@ class HttpModel:
         # What a mode rewrites is new in each request, so there is nothing to keep.
         reuses = self._reuse_encoding and adapted.canisters is request.canisters
         encode = (self._encoder if reuses else create_encoder(self.wire, facts)).encode
-        return PreparedRequest(request, adapted, encode(adapted), dropped)
+        encoded = encode(adapted)
+        if names:
+            encoded = msgspec.structs.replace(encoded, names={**encoded.names, **names})
+        return PreparedRequest(request, adapted, encoded, dropped)
 
     def _body(self, encoded: EncodedRequest) -> bytes:
         return msgspec.json.encode(adapt_body(encoded.body, self.resolution.profile))

@@ -7,7 +7,15 @@ import json
 
 import pytest
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
+from callboard.core import (
+    InvocationCanister,
+    InvocationEnded,
+    InvocationStarted,
+    ReplyEnded,
+    ReplyStarted,
+    ToolDeclaration,
+)
+from callboard.dialects import DIALECTS, render_calls
 from callboard.testing import FakeBackend
 
 FRONTS = ["chat", "responses", "messages", "gemini"]
@@ -184,6 +192,28 @@ def test_a_call_comes_back_from_every_wire(serving, behind, wire, name, spoken):
     assert past == declared[:1]
     if wire == "messages" and name.startswith("mcp__"):
         assert declared[0] == name
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("dialect", ["qwen3_coder", "glm45", "pythonic", "deepseek_v31"])
+def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_own(serving, behind, dialect, stream):
+    name = NAMES["spaces"]
+    call = InvocationCanister("c1", "read_a_file", ARGUMENTS)
+    said = render_calls(DIALECTS[dialect], [call], [ToolDeclaration("read_a_file", "", SCHEMA)])
+
+    async def scenario():
+        async with (
+            FakeBackend([said, "Done."], chunk_size=9) as backend,
+            serving(behind(backend, mode="validated", dialect=dialect)) as served,
+        ):
+            answer = await served.post("chat", body_of("chat", name, stream=stream))
+            await served.post("chat", body_of("chat", name, stream=stream, called=name))
+            return calls_of("chat", answer), [each.body for each in backend.requests if each.method == "POST"]
+
+    calls, (first, second) = asyncio.run(scenario())
+    assert calls == [(name, ARGUMENTS)]
+    assert name not in str(first)
+    assert said.strip() in second["messages"][2]["content"]
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
