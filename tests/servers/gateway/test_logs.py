@@ -200,3 +200,26 @@ def test_a_refused_request_tells_no_key_and_no_line(serving, written):
 
     asyncio.run(scenario())
     records(written)
+
+
+@pytest.mark.parametrize("front", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("arguments", ['{"token": "hunter2"', '{"token": hunter2}', '["hunter2"]'])
+def test_malformed_arguments_are_logged_once_without_what_they_hold(serving, behind, written, front, arguments):
+    call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": arguments}}
+    ending = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    reply = Raw([{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}, ending, "[DONE]"])
+    tools = {
+        "chat": {"tools": [TOOL]},
+        "responses": {"tools": [FLAT], "input": "Hi"},
+        "messages": {"tools": [{"name": "get_weather", "input_schema": {"type": "object"}}]},
+    }
+
+    async def scenario():
+        async with FakeBackend([reply]) as backend, serving(behind(backend)) as served:
+            await served.post(front, {**BODIES[front], **tools[front], "model": "m", "stream": True})
+
+    asyncio.run(scenario())
+    lines = records(written)
+    (told,) = [line for line in lines if line.startswith("RECORD WARNING")]
+    assert "a call of get_weather are not a JSON object" in told
+    assert not any("hunter2" in line for line in lines)

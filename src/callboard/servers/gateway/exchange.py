@@ -19,11 +19,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.core import Canister, Event, Journal, Note, ReplyEnded, ReplyFailed, Request, Stage, Usage
+from callboard.core import (
+    Canister,
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    Journal,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    Stage,
+    Usage,
+)
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import STATUSES
+from callboard.servers.gateway.logs import log_malformed_arguments
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.text.display import display
@@ -148,6 +161,8 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         for event in events:
             if type(event) is Note:
                 self._add_note(event)
+            elif (type(event) is InvocationEnded and event.arguments is None) or type(event) is InvocationIncomplete:
+                log_malformed_arguments(self.backend_name, event)
 
     def _add_note(self, note: Note) -> None:
         if self.log_entry is not None:

@@ -11,12 +11,31 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.core import Event, InvocationCanister, InvocationEnded, InvocationStarted, Request, ResultCanister
+from callboard.core import (
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Request,
+    ResultCanister,
+)
 from callboard.text.display import display
 
 log = logging.getLogger("callboard.gateway")
 
 _MAX_NAME: Final = 100
+
+
+def log_malformed_arguments(backend_name: str, call: InvocationEnded | InvocationIncomplete) -> None:
+    """Log that arguments are not a JSON object: where the fault is, and not what stands there."""
+    try:
+        msgspec.json.decode(call.raw)
+        fault = "it is another JSON value"
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        fault = str(error) if isinstance(error, msgspec.DecodeError) else "it cannot be read"
+    what = "%s: the arguments of a call of %s are not a JSON object, and are passed on as they are: %s"
+    log.warning(what, backend_name, display(call.name, _MAX_NAME), fault)
 
 
 def describe_cost(cost: float | None) -> str:
