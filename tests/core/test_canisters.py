@@ -1,5 +1,9 @@
+import copy
+import json
+import pickle
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from callboard.core import (
@@ -94,3 +98,24 @@ def test_what_is_no_content_is_refused(given):
 )
 def test_every_canister_has_a_text_a_call_in_a_line(arguments, raw, text):
     assert InvocationCanister("call_1", "add", arguments, raw).text == text
+
+
+def test_the_arguments_of_an_invocation_cannot_be_changed():
+    given = {"a": {"b": 1}}
+    call = InvocationCanister("1", "f", given)
+    given["a"] = 2
+    assert call.arguments == {"a": {"b": 1}}
+    for change in (
+        lambda: call.arguments.__setitem__("a", 2),
+        lambda: call.arguments.update(a=2),
+        lambda: call.arguments.pop("a"),
+        call.arguments.clear,
+        lambda: call.arguments.setdefault("z", 1),
+    ):
+        with pytest.raises(TypeError, match="cannot be changed"):
+            change()
+    assert msgspec.json.encode(call.arguments) == b'{"a":{"b":1}}'
+    assert json.dumps(call.arguments) == '{"a": {"b": 1}}'
+    for copied in (copy.deepcopy(call), pickle.loads(pickle.dumps(call)), msgspec.structs.replace(call, name="g")):
+        assert copied.arguments == call.arguments
+        assert type(copied.arguments) is type(call.arguments)

@@ -222,3 +222,25 @@ def test_a_schema_cannot_be_changed_behind_its_validator():
     with pytest.raises(TypeError):
         invoker.arguments_schema["type"] = "array"
     assert invoker.declare().schema == {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+def test_what_a_model_is_told_and_what_is_validated_stay_the_same():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    invoker = Invoker("f", lambda context, arguments: arguments["n"], schema)
+    for shown in (schema, invoker.arguments_schema, invoker.declare().schema):
+        shown["properties"]["n"]["type"] = "string"
+    assert invoker.declare().schema["properties"]["n"]["type"] == "integer"
+    assert invoker.find_mistake({"n": "x"})
+
+
+def test_the_name_of_an_invoker_is_read_only():
+    invoker = Invoker("f", lambda context, arguments: None, {"type": "object"})
+    with pytest.raises(AttributeError):
+        invoker.name = "g"
+    assert (invoker.replace(name="g").name, invoker.name) == ("g", "f")
+
+
+def test_auxdata_is_read_only_outside_of_a_run_too():
+    for context in (Context(), Context(auxdata={"user": "ada"}), Context({"user": "ada"}, {})):
+        with pytest.raises(TypeError):
+            context.auxdata["user"] = "eve"

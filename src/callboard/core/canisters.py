@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias
 
 import msgspec
 
@@ -167,6 +167,18 @@ class DocumentCanister(_Spoken, frozen=True, eq=False, tag="document"):
         ) -> None: ...
 
 
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that refuses changes. JSON encoders take it as a dict."""
+
+    def _refuse(self, *_: object, **__: object) -> Never:
+        raise TypeError("the arguments of an invocation cannot be changed: make a dict of them first")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[ReadOnlyDict], tuple[dict[str, Any]]]:
+        return ReadOnlyDict, ({**self},)
+
+
 class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
     """A call that a model asks for.
 
@@ -179,6 +191,10 @@ class InvocationCanister(_Canister, frozen=True, eq=False, tag="invocation"):
     arguments: Mapping[str, Any] | None = None
     raw: str = ""
     quoted_from: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arguments, Mapping) and type(self.arguments) is not ReadOnlyDict:
+            msgspec.structs.force_setattr(self, "arguments", ReadOnlyDict(self.arguments))
 
     @property
     def text(self) -> str:

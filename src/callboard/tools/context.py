@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -56,3 +57,7 @@ class Context:
     permits: Permits = everything
     run: object | None = None
     call_key: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.auxdata, MappingProxyType):
+            object.__setattr__(self, "auxdata", MappingProxyType(self.auxdata))

@@ -85,7 +85,7 @@ class Invoker:
             cache=cache,
         )
         check_cache(name, cache, can_repeat=idempotent or repeatable is not None)
-        self.name = name
+        self._name = name
         self.invocable = invocable
         # First of all, for it bounds what the schema is: its depth, too.
         self._validator: ArgumentsValidator = validator or compile_schema(arguments_schema, path=name)
@@ -110,8 +110,13 @@ class Invoker:
 
     @property
     def arguments_schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments; read-only."""
-        return MappingProxyType(self._schema)
+        """A copy of the JSON Schema of the arguments: the validator is made of the original."""
+        return MappingProxyType(_copy(self._schema))
+
+    @property
+    def name(self) -> str:
+        """The tool's name; `replace` gives a copy with another one."""
+        return self._name
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
@@ -220,15 +225,16 @@ class Invoker:
         check_options(**{"name": self.name, **changes})
         copied = copy(self)
         for name, value in {"ensemble": None, **changes}.items():
-            if name not in vars(self) or name in ("_schema", "dropped", "_validator"):
+            attribute = "_name" if name == "name" else name
+            if attribute not in vars(self) or name in ("_name", "_schema", "dropped", "_validator"):
                 raise TypeError(f"{name!r} of an invoker cannot be replaced")
-            setattr(copied, name, value)
+            setattr(copied, attribute, value)
         check_cache(copied.name, copied.cache, can_repeat=copied.idempotent or copied.repeatable is not None)
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:
         """What a model is told of it, under the name it has on the wire."""
-        return ToolDeclaration(name or self.name, self.description, self._schema, self.cli, strict=self.strict)
+        return ToolDeclaration(name or self.name, self.description, _copy(self._schema), self.cli, strict=self.strict)
 
 
 def _copy(schema: Any) -> Any:
