@@ -8,7 +8,13 @@ from types import ModuleType
 import pytest
 
 from callboard import Ensemble
-from callboard.configuration import disconnect_ensembles, load_configuration, load_directory, prepare_ensembles
+from callboard.configuration import (
+    create_ensemble_from_configuration,
+    disconnect_ensembles,
+    load_configuration,
+    load_directory,
+    prepare_ensembles,
+)
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolExecutionFailure
 
 # Seed 000, verbatim; write_file as its list of tools names it.
@@ -464,3 +470,11 @@ def test_results_that_answer_later_runs(tmp_path):
     (tmp_path / "io.toml").write_text(f'{CACHED}cache = {{ttl = "1h"}}\n')
     with pytest.raises(DescriptorError, match=r"io.toml:9: invokers\[1\]: write_file: it is not idempotent, so its"):
         asyncio.run(prepare_ensembles(load_directory(tmp_path)))
+
+
+def test_one_ensemble_of_a_descriptor():
+    described = {"name": "io", "invokers": []}
+    ensemble = asyncio.run(create_ensemble_from_configuration(described))
+    assert (ensemble.name, dict(ensemble.invokers)) == ("io", {})
+    with pytest.raises(DescriptorError):
+        asyncio.run(create_ensemble_from_configuration({"nme": "io"}))

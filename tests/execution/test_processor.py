@@ -237,7 +237,7 @@ def test_tools_get_the_auxdata_and_keep_their_state_from_call_to_call():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"wire": "anthropic"}, "no processor for the wire 'anthropic'; there are chat, messages, responses, gemini"),
+        ({"wire": "claude"}, "no processor for the wire 'claude'; there are chat, messages, responses, gemini"),
         ({"wire": ["chat"]}, "no processor for the wire ['chat']; there are chat"),
         ({"on_error": "failfast"}, "on_error: no 'failfast'; there are fail_fast, feedback"),
         ({"policy": [("*", "deny")]}, "policy: a list is no Policy; give Policy([...])"),
@@ -266,3 +266,28 @@ def test_a_name_that_the_provider_refuses_is_sent_as_another_and_comes_back():
     calls = processor.normalize_invocations(message)
     (result,) = asyncio.run(processor.execute_invocations(calls, ensembles))
     assert result.text == "Hi Ann"
+
+
+@pytest.mark.parametrize(("provider", "wire"), [("openai", "chat"), ("anthropic", "messages")])
+def test_a_provider_s_name_is_its_wire(provider, wire):
+    _, message, sent = WIRES[wire]
+    processor = InvocationsProcessor(provider)
+    invocations = processor.normalize_invocations(message)
+    results = asyncio.run(processor.execute_invocations(invocations, ENSEMBLES))
+    assert processor.nativize_results(results) == sent
+
+
+def test_calls_without_identifiers_are_numbered_across_the_messages_of_a_conversation():
+    call = {"function": {"name": "get_weather", "arguments": '{"location": "Oslo"}'}}
+    processor = InvocationsProcessor()
+    messages = [{"role": "assistant", "tool_calls": [call, call]}, {"role": "assistant", "tool_calls": [call]}]
+    invocations = [call for each in messages for call in processor.normalize_invocations(each)]
+    assert len({each.identifier for each in invocations}) == 3
+    results = asyncio.run(processor.execute_invocations(invocations, ENSEMBLES))
+    assert [each.invocation_id for each in results] == [each.identifier for each in invocations]
+
+
+def test_two_invocations_of_one_identifier_are_the_caller_s_mistake():
+    invocation = InvocationCanister("call_0_0", "get_weather", {"location": "Oslo"})
+    with pytest.raises(CallerError, match="one identifier; read all messages of a conversation with one processor"):
+        asyncio.run(InvocationsProcessor().execute_invocations([invocation, invocation], ENSEMBLES))

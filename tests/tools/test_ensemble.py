@@ -228,3 +228,9 @@ def test_tools_that_are_no_list_are_refused(tools):
 def test_one_ensemble_is_not_the_tools_of_another():
     with pytest.raises(ToolDefinitionError, match=r"stands alone; give a list of functions"):
         Ensemble("io", Ensemble("inner"))
+
+
+def test_config_is_another_name_of_configuration():
+    assert Ensemble("weather", {}, config={"timeout": 5}).configuration == {"timeout": 5}
+    with pytest.raises(DescriptorError, match="not both"):
+        Ensemble("weather", configuration={}, config={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from callboard.configuration.ensembles import (
+    create_ensemble_from_configuration,
     disconnect_ensembles,
     load_configuration,
     load_directory,
@@ -15,6 +16,7 @@ from callboard.configuration.settings import Settings, load_settings, user_file
 __all__ = [
     "DescribedServer",
     "Settings",
+    "create_ensemble_from_configuration",
     "disconnect_ensembles",
     "load_configuration",
     "load_directory",

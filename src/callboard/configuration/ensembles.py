@@ -96,6 +96,13 @@ async def prepare_ensembles(
     return connected
 
 
+async def create_ensemble_from_configuration(configuration: Mapping[str, Any] | EnsembleDescriptor) -> Ensemble:
+    """Create one ensemble of a descriptor, as of `prepare_ensembles`, without connecting it. Raises DescriptorError."""
+    if isinstance(configuration, EnsembleDescriptor):
+        return _create(configuration)
+    return _create(_read(configuration, dotted_path))
+
+
 async def disconnect_ensembles(ensembles: Iterable[Ensemble]) -> None:
     """Disconnect all ensembles, whichever fails: first all servers at once, then the others, the last one first.
 

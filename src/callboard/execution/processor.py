@@ -76,6 +76,8 @@ _NATIVE: Mapping[str, _Native] = MappingProxyType(
         ),
     }
 )
+_PROVIDERS: Mapping[str, str] = MappingProxyType({"openai": "chat", "anthropic": "messages"})
+"""Wires by the names of providers."""
 _WHOLE = ("choices", "output", "candidates", "error")
 """What a whole reply has and a message has not."""
 _AROUND = (*_WHOLE, "message", "content", "parts", "tool_calls")
@@ -87,7 +89,7 @@ _UNREADABLE = {"malformed": "", "cut": "it holds no reply"}
 class InvocationsProcessor:
     """Prepares tools, reads invocations, runs them, and writes their results, in the words of a wire.
 
-    A message may be a mapping or an object of a provider's client with `model_dump`. `policy` says which calls may
+    `wire` may also be `openai` (chat) or `anthropic` (messages). A message may be a mapping or an object of a provider's client with `model_dump`. `policy` says which calls may
     run, by default those of tools that do not want approval; `approve` is asked where it says so, and without it the
     answer is no. A processor is for one conversation: what tools keep in their namespaces lasts as long as it does.
     Raises CallerError for a wire there is not, and for arguments that cannot be.
@@ -101,6 +103,7 @@ class InvocationsProcessor:
         policy: Policy | None = None,
         approve: Approve | None = None,
     ) -> None:
+        wire = _PROVIDERS.get(wire, wire) if isinstance(wire, str) else wire
         if not isinstance(wire, str) or wire not in _NATIVE:
             raise CallerError(f"no processor for the wire {wire!r}", hint=f"there are {', '.join(_NATIVE)}")
         check_on_error(on_error)
@@ -115,6 +118,8 @@ class InvocationsProcessor:
         self._lowered = EncodedRequest({})
         self._called: dict[str, InvocationCanister] = {}
         self._namespaces: dict[str, MutableMapping[str, Any]] = {}
+        self._turn = 0
+        """Messages with calls that were read: the calls of each get identifiers of their own."""
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
@@ -143,7 +148,7 @@ class InvocationsProcessor:
         calls = self._calls(message)
         events = self._wire.decode_response(
             message if whole else self._native.reply(message),
-            DecodeContext(names=self._lowered.names, identify=identify_in_turn(0)),
+            DecodeContext(names=self._lowered.names, identify=identify_in_turn(self._turn)),
         )
         if isinstance(events[-1], ReplyFailed):
             self._refuse(events[-1])
@@ -157,6 +162,7 @@ class InvocationsProcessor:
         if (unread := calls - len(invocations)) > 0:
             hint = "a call has the name of its tool, where this wire has it"
             raise CallerError(f"{unread} of {calls} calls cannot be read", path=self._name, hint=hint)
+        self._turn += bool(invocations)
         self._called |= {each.identifier: each for each in invocations}
         return invocations
 
@@ -211,6 +217,9 @@ class InvocationsProcessor:
         """
         if auxdata is not None and not isinstance(auxdata, Mapping):
             raise CallerError(f"a {type(auxdata).__name__} is no mapping", path="auxdata", hint="give a dict")
+        if len({each.identifier for each in invocations}) < len(invocations):
+            hint = "read all messages of a conversation with one processor"
+            raise CallerError("two of the invocations have one identifier", path="invocations", hint=hint)
         self._called |= {each.identifier: each for each in invocations}
         registry = InvokerRegistry(ensembles)
         answered: dict[str, ResultCanister] = {}

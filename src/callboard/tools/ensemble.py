@@ -21,7 +21,8 @@ class Ensemble:
     `invokers` may hold invokers, tools and plain functions, or map names to invokers. `configuration` may
     set `timeout` (seconds) and `max_retries` for all of them, say with `search` whether models have to search for them
     (see `callboard.tools.InvokerRegistry.names_behind_search`), and hold whatever else its tools read. `connection` is
-    connected and disconnected with the ensemble, where it has methods of those names, async or plain.
+    connected and disconnected with the ensemble, where it has methods of those names, async or plain. `config` is another
+    name of `configuration`.
 
     Raises DescriptorError for a value of `configuration` that cannot be, and ToolDefinitionError for what is no tool.
     """
@@ -32,7 +33,12 @@ class Ensemble:
         invokers: Mapping[str, Invoker] | Iterable[ToolLike] = (),
         configuration: Mapping[str, Any] | None = None,
         connection: Any = None,
+        *,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
+        if config is not None and configuration is not None:
+            raise DescriptorError("give configuration or config, not both", path=name)
+        configuration = config if configuration is None else configuration
         self.name = name
         self.configuration: Mapping[str, Any] = MappingProxyType(_check_configuration(configuration or {}, name))
         self.connection = connection
