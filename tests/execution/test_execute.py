@@ -533,3 +533,27 @@ def test_what_cannot_be_executed_is_refused(options, said):
     with pytest.raises(CallerError) as caught:
         asyncio.run(execute_invoker(**{"invoker": plus, "arguments": {"number": 1}, **options}))
     assert said in str(caught.value)
+
+
+@tool
+async def break_down(n: int) -> int:
+    """Breaks."""
+    raise ValueError(f"no {n}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "on_error", "told"),
+    [
+        ({"n": 1}, "fail_fast", "Tool 'break_down' failed: ValueError: no 1"),
+        ({"n": "x"}, "fail_fast", "Tool 'break_down' failed: ArgValidationError: n"),
+        ({"n": 1}, "feedback", ""),
+    ],
+)
+@pytest.mark.parametrize("hooked", [True, False])
+def test_a_call_that_fails_fast_alerts_the_user(arguments, on_error, told, hooked, caplog):
+    lines = []
+    options = {"alert": lines.append} if hooked else {}
+    with suppress(ToolExecutionFailure):
+        asyncio.run(execute_invoker(break_down, arguments, on_error=on_error, **options))
+    lines = lines if hooked else [each.getMessage() for each in caplog.records if each.name == "callboard.execution"]
+    assert [line.startswith(told) for line in lines] == [True] * bool(told)

@@ -61,6 +61,7 @@ async def execute_invoker(
     on_error: OnError = "fail_fast",
     approve: Approve | None = None,
     timeout: float | None = None,  # noqa: ASYNC109  # the seconds are data: call, invoker, ensemble, default
+    alert: Tell = _log.error,
 ) -> ResultCanister:
     """Ask where the tool wants approval, validate, run.
 
@@ -72,6 +73,8 @@ async def execute_invoker(
         on_error: With "fail_fast" a failure of the tool raises, with "feedback" it is a result with an error.
         approve: Asked where the tool wants approval; without it such a tool does not run.
         timeout: Seconds; overrides the invoker's, the ensemble's and 30.
+        alert: With "fail_fast", takes a line for the user about a call that failed; by default a record of the log
+            `callboard.execution`.
 
     Returns:
         The result, with the time when it was made. A call that was not approved, arguments that do not fit, and a
@@ -103,7 +106,15 @@ async def execute_invoker(
             return replace(allowed, timestamp=datetime.now(UTC))
         if allowed is not called:
             edited, arguments = allowed, allowed.arguments or {}
-    result = await run_invoker(invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout)
+    try:
+        result = await run_invoker(
+            invoker, arguments, context, identifier=identifier, on_error=on_error, timeout=timeout
+        )
+    except ToolExecutionFailure as failure:
+        alert(failure.message)
+        raise
+    if result.error is not None and on_error == "fail_fast":
+        alert(f"Tool '{invoker.name}' failed: {result.error.message}")
     return replace(edited_result(edited, result) if edited else result, timestamp=datetime.now(UTC))
 
 

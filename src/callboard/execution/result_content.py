@@ -44,8 +44,13 @@ _PICTURES = (
 def make_result(identifier: str, value: Any) -> ResultCanister:
     """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
 
-    Raises CallerError for a value that has no text but where it lies in memory, such as a generator.
+    Raises CallerError for a value that has no text but where it lies in memory, such as a generator, and
+    ToolExecutionFailure for the result of an MCP server that says that the call failed.
     """
+    if type(value).__name__ == "CallToolResult":
+        from callboard.execution.call_tool_result import read_call_tool_result  # noqa: PLC0415  # of MCP's SDK only
+
+        value = read_call_tool_result(value)
     exit_code = value.exit_code if isinstance(value, CommandOutput) else None
     return ResultCanister(invocation_id=identifier, content=_contents(value), exit_code=exit_code)
 
