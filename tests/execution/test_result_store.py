@@ -5,10 +5,12 @@ import os
 
 import pytest
 
-from callboard import execute_invoker
+from callboard import Ensemble, Invoker, execute_invoker
+from callboard.core import ResultCanister
 from callboard.errors import NoSuchTool
 from callboard.execution import result_store
 from callboard.execution.result_store import KeptResults
+from callboard.tools import InvokerRegistry
 
 
 def test_a_text_is_read_in_pieces(tmp_path):
@@ -61,3 +63,18 @@ def test_a_model_reads_on(tmp_path):
     read, missing, wrong = asyncio.run(scenario())
     assert read.text == "[bytes 8 to 10 of 10]\n89"
     assert (missing.error.category, wrong.error.category) == ("not_found", "validation")
+
+
+def test_the_notice_names_the_tool_as_models_call_it(tmp_path):
+    results = KeptResults(tmp_path)
+    other = Ensemble("other", [Invoker("read_result", lambda context, arguments: "", {"type": "object"})])
+    assert "Read on with read_result(" in results.truncate("grep", result_of("x\n" * 99), 50).text
+    registry = InvokerRegistry([other, results.ensemble()])
+    assert "results__read_result" in registry
+    assert "Read on with results__read_result(" in results.truncate("grep", result_of("x\n" * 99), 50).text
+    assert "results__read_result with identifier" in results.truncate_middle("x" * 2000, 600)
+    assert results.invoker().name == "read_result"
+
+
+def result_of(text):
+    return ResultCanister(invocation_id="1", content=text)

@@ -16,7 +16,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.loop import CallModel, CheckOutput, Execute, Finish, Limits, Loop, LoopRules
-from callboard.loop.repeat_guard import RepeatGuard, create_repeat_guard
+from callboard.loop.repeat_guard import EarlierResults, RepeatGuard, create_repeat_guard
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, Policy, tool
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -346,3 +346,15 @@ def test_refused_finishes_may_be_more():
 
     assert [type(*refused(str(number))) for number in range(3)] == [CallModel] * 3
     assert refused("3") == [Finish("incomplete", "3", "run the tests")]
+
+
+def test_a_call_that_never_fits_is_not_tried_again():
+    guard = EarlierResults({})
+    call = InvocationCanister("1", "add", {"a": "x"})
+    again = InvocationCanister("2", "add", {"a": "x"})
+    guard.record([(call, error_result("1", "validation", "ArgValidationError: a"))], {}, 1)
+    (answer,) = guard.answers([again]).values()
+    assert answer.error.category == "validation"
+    assert answer.text.startswith("This call was not run again. It is the same as in round 1")
+    guard.record([(call, error_result("1", "execution", "it broke"))], {}, 2)
+    assert guard.answers([again]) == {}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from callboard.core import ResultCanister, TextualContent, contents
+from callboard.core import ResultCanister, TextualContent, ToolDeclaration, contents
 from callboard.errors import NoSuchTool
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
@@ -48,7 +48,7 @@ class KeptResults:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or state_directory() / "mcp" / "results"
         self.tool_name = READ_RESULT
-        """What the tool that reads on is called where the results are used."""
+        """The name by which models call the tool that reads on: the last one that it was declared by."""
 
     def keep(self, text: str) -> str:
         """Keeps a text; the same text has the same identifier."""
@@ -88,7 +88,7 @@ class KeptResults:
         tokens = (len(text) - len(head)) // 4
         notice = (
             f"[Output of {tool} truncated: ~{tokens} more tokens. "
-            f'Read on with {READ_RESULT}(identifier="{identifier}", offset={offset})]'
+            f'Read on with {self.tool_name}(identifier="{identifier}", offset={offset})]'
         )
         return replace(result, content=contents(f"{head.rstrip()}\n{notice}"))
 
@@ -109,13 +109,15 @@ class KeptResults:
         async def read(_: Context, arguments: Mapping[str, Any]) -> str:
             return self.read(arguments["identifier"], arguments["offset"], arguments["limit"])
 
-        return Invoker(
-            self.tool_name,
+        invoker = _ReadResult(
+            READ_RESULT,
             read,
             _SCHEMA,
             description="Reads on in a result that was cut, where the result says so.",
             idempotent=True,
         )
+        invoker.results = self
+        return invoker
 
     def ensemble(self) -> Ensemble:
         """An ensemble with nothing but that tool, where several servers share it."""
@@ -123,6 +125,16 @@ class KeptResults:
 
     def _path(self, identifier: str) -> Path:
         return self.directory / f"{identifier}.txt"
+
+
+class _ReadResult(Invoker):
+    """Tells the results by which name it is declared."""
+
+    results: KeptResults
+
+    def declare(self, name: str | None = None) -> ToolDeclaration:
+        self.results.tool_name = name or self.name
+        return super().declare(name)
 
 
 def _age(path: Path) -> float:

@@ -42,6 +42,7 @@ _ROUND: Final = (
     f"{{number}}. It was not run again, its result is below. {_ELSE}try another way, or finish with what you know."
 )
 
+_NEVER_FITS: Final = "This call was not run again. It is the same as in round {number}, and fails as it did then:"
 _EARLIER: Final = "This call was not run again. It is the same as in round {number}, and this is its earlier result:"
 
 _Step: TypeAlias = tuple[Key, int | None]
@@ -137,7 +138,7 @@ class RepeatGuard:
 class EarlierResults(RepeatGuard):
     """Answers a call with its earlier result if the round before made it, or if it is idempotent and nothing changed.
 
-    A call that failed may be tried again.
+    A call that failed may be tried again, unless its arguments were wrong: they are wrong again.
     """
 
     ends_run = True
@@ -154,8 +155,10 @@ class EarlierResults(RepeatGuard):
         self._round_before = {call_key(invocation) for invocation, _ in pairs}
 
     def _notice(self, invocation: InvocationCanister, made: _Made, steps: deque[_Step], changing: set[Key]) -> str:
-        key = call_key(invocation)
-        if made.result.error is not None or changing - {key}:
+        key, error = call_key(invocation), made.result.error
+        if error is not None:
+            return _NEVER_FITS.format(number=made.number) if error.category == "validation" else ""
+        if changing - {key}:
             return ""
         holds = key in self._round_before if self._changes(invocation) else self._changed[1] <= made.at
         return _EARLIER.format(number=made.number) if holds else ""
