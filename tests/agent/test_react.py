@@ -238,7 +238,7 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
 )
 def test_the_mode_decides_how_it_is_asked(model, mode, declared):
     def reply(body):
-        if any(each["role"] == "tool" or "Observation: 5" in (each["content"] or "") for each in body["messages"]):
+        if any(each["role"] == "tool" or "Tool 1 (add) output:\n5" in (each["content"] or "") for each in body["messages"]):
             return '{"answer": "5"}' if "response_format" in body else "5"
         if "tools" in body:
             return NATIVE_CALL

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from callboard.cli.models import UNGATED, app, open_model
+from callboard.cli.models import CODING_FACTS, app, open_model
 from callboard.errors import ModelFileError, NoSuchModel
 from callboard.providers.local import Catalogue, CatalogueEntry, Hub, shipped_catalogue
 
@@ -23,7 +23,7 @@ TINY = Catalogue(
     (CatalogueEntry("tiny", "A tiny one", len(MODEL), "Apache-2.0", SHA256, 512, (Hub("maker/models", "tiny"),)),)
 )
 COMMAND = f"""
-from callboard.cli.models import UNGATED, app, open_model
+from callboard.cli.models import CODING_FACTS, app, open_model
 from callboard.providers.local import Catalogue, CatalogueEntry, Hub
 app(obj={TINY!r})
 """
@@ -178,8 +178,12 @@ def test_remove(models):
 
 @pytest.mark.parametrize(
     ("facts", "own", "kind"),
-    [({}, {"gate": "grounding"}, "grounding"), (UNGATED, {}, ""), (UNGATED, {"gate": "grounding"}, "grounding")],
+    [
+        ({}, {"gate": "grounding"}, "grounding"),
+        (CODING_FACTS, {}, ""),
+        (CODING_FACTS, {"gate": "grounding"}, "grounding"),
+    ],
 )
 def test_a_gate_is_off_for_agents_of_many_steps_unless_the_user_wants_one(facts, own, kind):
-    settings = SimpleNamespace(model="m", base_url="http://127.0.0.1:9/v1", mode="", profile=lambda _: own)
+    settings = SimpleNamespace(dialect="", model="m", base_url="http://127.0.0.1:9/v1", mode="", profile=lambda _: own)
     assert open_model(settings, print, facts).plan.gate.kind == kind

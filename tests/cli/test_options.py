@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -54,3 +55,22 @@ def test_the_help_is_the_function_s_and_the_fields():
     code, text = run("--help")
     assert code == 0
     assert all(each in text for each in ("Greet somebody.", "Who.", "How often.", "Repeatable.", "In capitals."))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("build", "-description", "Add tests", "-max-rounds=0"), "--max-rounds"),
+        (("debug", "-symptoms=It fails", "-workflow", "odd"), "no workflow 'odd'"),
+        (("triage", "-description", "It fails", "-error-logs", "/no/such/file"), "/no/such/file"),
+        (("build", "--description", "Add tests", "--dialect", "markdown_bsh"), "no dialect 'markdown_bsh'"),
+    ],
+)
+def test_one_dash_before_a_long_option_is_enough(typed, arguments, told):
+    done = typed(*arguments)
+    assert (done.returncode != 0, told in done.stderr) == (True, True), done.stderr
+
+
+def test_short_options_and_what_follows_two_dashes_stay_as_they_are(typed):
+    done = typed("build", "-C", "/no/such/place", "--", "-description")
+    assert "No such option" not in done.stderr

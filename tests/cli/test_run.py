@@ -117,8 +117,8 @@ def test_a_whole_number_of_lines_is_left_as_it_is(ask):
         ([StatusReply(401, {"error": {"message": "no such key"}})], 20, (1, "the provider failed: no such key")),
         ([Raw(['{"error": {"message": "out of memory"}}'])], 20, (1, "the provider failed: out of memory")),
         ([[TextPiece("Hel"), ReplyEnded("length")]], 20, (3, "incomplete: the reply reached its length limit")),
-        ([CALL, "Let me see."], 1, (3, "incomplete: no answer within 1 rounds")),
-        ([CALL, CALL], 1, (3, "incomplete: ")),
+        ([CALL, "Let me see."], 2, (3, "incomplete: no answer within 1 rounds")),
+        ([CALL, CALL], 2, (3, "incomplete: ")),
     ],
 )
 def test_exit_codes(ask, toolbox, data, replies, rounds, outcome):  # noqa: PLR0917 - half of them are fixtures
@@ -291,3 +291,8 @@ def test_the_next_model_of_a_chain_is_asked_where_one_fails(ask):
     assert result.stdout == "Hello.\n"
     assert "first failed" in result.stderr
     assert [request.body["model"] for request in backend.requests] == ["first", "second"]
+
+
+def test_one_round_is_one_reply_without_tools(ask, toolbox):
+    result, backend = ask("6 times 7?", "--tools", toolbox, "--max-rounds", "1", replies=["42."])
+    assert (result.exit_code, result.stdout, len(backend.requests)) == (0, "42.\n", 1)

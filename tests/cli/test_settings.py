@@ -47,7 +47,7 @@ def test_settings_are_the_defaults_of_a_run(run, toolbox):
         model = "mine"
         base_url = "URL"
         mode = "validated"
-        max_rounds = 1
+        max_rounds = 2
         tools = ["{toolbox}"]
         instructions = "Be brief."
         [profiles.mine]
@@ -164,7 +164,7 @@ def test_a_mistake_is_one_line(typed, own, tmp_path):
     own.write_text("modle = 'x'")
     result = typed("run", "Hi", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == f"callboard: {own}:1: modle: unknown key; did you mean 'mode' or 'model'?\n"
+    assert result.stderr == f"callboard: {own}:1: modle: unknown key; did you mean 'mode' or 'model' or 'dialect'?\n"
 
 
 def test_help_tells_the_defaults_of_the_settings(invoke):

@@ -51,5 +51,9 @@ def test_prose_says_what_was_called_and_what_came_of_it(result, text):
     assert render_in_prose(InvocationCanister("c", "f", {"a": "x", "b": [1]}), result) == text
 
 
-def test_a_result_is_an_observation():
-    assert render_result(JSON, ResultCanister(invocation_id="c", content="6")) == "Observation: 6"
+def test_a_result_says_which_call_it_is_of():
+    result = ResultCanister(invocation_id="c", content="6")
+    assert render_result(JSON, result, "add", 2) == "Tool 2 (add) output:\n6"
+    assert render_result(JSON, result) == "Tool 1 output:\n6"
+    assert render_result(JSON, error_result("c", "timeout", "too slow"), "add") == "Tool 1 (add) error: too slow"
+    assert render_result(DIALECTS["react"], result, "add", 2) == "Observation: 6"

@@ -164,7 +164,7 @@ def test_an_identifier_is_kept(dialect, identifier):
 UNSAYABLE = [
     ("pythonic", "f", {"a b": "x"}, "the argument 'a b' has no spelling"),
     ("gemma3", "f", {"a-b": "x"}, "the argument 'a-b' has no spelling"),
-    ("markdown_bash", "f", {"n": 1}, "f is no tool that runs code, or has other arguments"),
+    ("markdown_bash", "f g", {"n": 1}, "'f g' is not a command's name"),
     ("markdown_bash", "bash", {"command": "```\nls"}, "it would not be read as 1 call and nothing else"),
     ("hermes", "f", {"text": "\ud800"}, "its arguments would not be read as an object"),
     ("glm47", "f", {"text": "\ud800"}, "its argument 'text' would be read as something else"),

@@ -146,7 +146,7 @@ def test_an_unknown_cost_of_an_inner_run_makes_that_of_the_outer_one_unknown():
     assert (outer.cost, outer.usage, outer.is_bounded) == (None, Usage(1, 1), False)
 
 
-@pytest.mark.parametrize("bound", [{"rounds": 0}, {"cost": -1.0}, {"seconds": 0}])
+@pytest.mark.parametrize("bound", [{"rounds": -1}, {"cost": -1.0}, {"seconds": 0}])
 def test_a_limit_is_above_zero(bound):
     with pytest.raises(CallerError, match=rf"^limits.{next(iter(bound))}: a limit is above zero"):
         Limits(**bound)

@@ -15,6 +15,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.dialects import DIALECTS, parse
+from callboard.dialects.grammars.code_calls import CodeCall
 from callboard.modes import Sources, TextCall, lower_request, make_plan
 from callboard.modes.guidance import EXAMPLE_TOOL, REFUSAL_HINT, write_examples, write_guidance
 from callboard.profiles import resolve
@@ -90,8 +91,10 @@ def test_the_example_is_a_call_and_the_refusal_is_none(name):
 
 
 def test_a_dialect_that_cannot_spell_the_example_has_none():
-    """It writes code of a shell, in which no tool with a name of its own is called."""
-    assert write_examples(DIALECTS["markdown_bash"], 2) == ""
+    """It writes code, in which no tool with a name of its own is called."""
+    shell = DIALECTS["markdown_bash"]
+    code = replace(shell, rendered_as=replace(shell.rendered_as, grammars=(CodeCall(("python",)),)))
+    assert write_examples(code, 2) == ""
 
 
 def test_a_tool_of_the_examples_own_name_is_no_example():

@@ -83,7 +83,7 @@ def test_structured_shows_what_was_said_as_one_object(turn, shown):
 def test_structured_shows_a_call_and_what_was_said_beside_it_as_one_object(content, shown):
     said_beside = [AssistantCanister(content)] if content else []
     lowered = lower_request(ask((*ASKED, *said_beside, *CALLED[2:])), Plan(MODES["structured"], ACTION))
-    assert kinds_and_texts(lowered)[2:] == [("Assistant", shown), ("User", "Observation: 2")]
+    assert kinds_and_texts(lowered)[2:] == [("Assistant", shown), ("User", "Tool 1 (f) output:\n2")]
     events = parse(shown, (F,), "action")
     assert [each.arguments for each in events if isinstance(each, InvocationEnded)] == [{"a": 1}]
 
@@ -94,11 +94,11 @@ def test_structured_shows_one_call_at_a_time_with_its_result():
     lowered = lower_request(ask((*ASKED, *calls, *results, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
     assert [text for _, text in kinds_and_texts(lowered)[2:]] == [
         '{"action": {"tool": "f", "arguments": {"a":0}}}',
-        "Observation: 0",
+        "Tool 1 (f) output:\n0",
         '{"action": {"tool": "f", "arguments": {"a":1}}}',
-        "Observation: 1",
+        "Tool 1 (f) output:\n1",
         '{"action": {"tool": "f", "arguments": {"a":2}}}',
-        "Observation: Error: the call was not run",
+        "Tool 1 (f) error: the call was not run",
         "And?",
     ]
 
@@ -106,7 +106,7 @@ def test_structured_shows_one_call_at_a_time_with_its_result():
 def test_structured_keeps_a_result_of_no_call():
     orphan = ResultCanister(invocation_id="x", content="2")
     lowered = lower_request(ask((orphan, UserCanister("And?"))), Plan(MODES["structured"], ACTION))
-    assert kinds_and_texts(lowered)[1:] == [("User", "Observation: 2"), ("User", "And?")]
+    assert kinds_and_texts(lowered)[1:] == [("User", "Tool 1 output:\n2"), ("User", "And?")]
 
 
 def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
@@ -127,7 +127,7 @@ def test_tools_calls_and_results_stand_in_text(mode):
     assert rest == [
         ("User", "Do it."),
         ("Assistant", 'I will.\n\n```json\n{"name": "f", "arguments": {"a":1}}\n```'),
-        ("User", "Observation: 2"),
+        ("User", "Tool 1 (f) output:\n2"),
     ]
 
 

@@ -53,14 +53,14 @@ class EditorChats:
 
     async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
         """A chat; see `Chats`."""
-        from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415  # as above
+        from callboard.cli.models import CODING_FACTS, check_reachable, open_model  # noqa: PLC0415  # as above
         from callboard.servers.acp.chats import PreparedChat  # noqa: PLC0415
 
         options = {**self._options, "model": model or self._options["model"]}
         request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
         settings = request.settings
         # In a thread: a local model that is not here is pulled, with an event loop of its own.
-        opened = await asyncio.to_thread(open_model, settings, _tell, UNGATED)
+        opened = await asyncio.to_thread(open_model, settings, _tell, CODING_FACTS)
         try:
             await check_reachable(opened, _tell)
         except BaseException:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from callboard.cli.display import Display
-from callboard.cli.models import UNGATED, check_reachable, open_model
+from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
 from callboard.configuration import Settings
 from callboard.extras import require_extra
@@ -36,7 +36,7 @@ _RUN_COMMAND: Final = ("-P", *COMMAND, "run")
 
 def open_coding_model(settings: Settings) -> PlannedModel:
     """The model of a job that a worker runs; what it tells goes to the worker's standard error. Raises CallerError."""
-    return open_model(settings, _tell, UNGATED)
+    return open_model(settings, _tell, CODING_FACTS)
 
 
 def ensure_worker(database: Database, job: DurableJob) -> Path | None:
@@ -57,7 +57,7 @@ def submit_job(request: JobRequest, display: Display, *, priority: int = 0) -> D
     require_extra("jobs")
     from callboard.jobs.coding_kind import submit_request  # noqa: PLC0415  # half a second
 
-    model = open_model(request.settings, display.tell, UNGATED)
+    model = open_model(request.settings, display.tell, CODING_FACTS)
     _check_model(model, display)
     return _queue(lambda store: submit_request(store, request, model.name, priority=priority), display)
 

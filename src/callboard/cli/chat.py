@@ -17,7 +17,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.chat_commands import QUIT, parse_command, run_command
-from callboard.cli.job_commands import BaseUrl, Directory, Model, NoSandbox, Verbose
+from callboard.cli.job_commands import BaseUrl, Dialect, Directory, Model, NoSandbox, Verbose
 from callboard.cli.line_editor import Interrupted
 from callboard.cli.options import Budget
 
@@ -49,6 +49,7 @@ def chat(
             autocompletion=complete.modes,
         ),
     ] = "",
+    dialect: Dialect = "",
     directory: Directory = Path(),
     access: Annotated[
         str,
@@ -73,11 +74,12 @@ def chat(
     from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
     from callboard.cli.line_editor import open_editor  # noqa: PLC0415
-    from callboard.cli.models import UNGATED, check_reachable, open_model  # noqa: PLC0415
+    from callboard.cli.models import CODING_FACTS, check_reachable, open_model  # noqa: PLC0415
     from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
 
-    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "access": access, "budget": budget}
+    options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect}
+    options |= {"access": access, "budget": budget}
     if acp:
         source = context.get_parameter_source("directory")
         root = None if source is not None and source.name == "DEFAULT" else directory.resolve()
@@ -89,7 +91,7 @@ def chat(
     settings = request.settings
     start_telemetry(settings.telemetry)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=False)
-    accessed = open_model(settings, display.tell, UNGATED)
+    accessed = open_model(settings, display.tell, CODING_FACTS)
     if settings.model.startswith("local:"):
         display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
 
@@ -246,7 +248,8 @@ def make_request(
         options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         directory = Path(earlier.directory)
     directory = directory.resolve()
-    settings = settings_in(directory, {name: options[name] for name in ("model", "base_url", "mode", "budget")})
+    flags = {name: options[name] for name in ("model", "base_url", "mode", "dialect", "budget")}
+    settings = settings_in(directory, flags)
     return JobRequest(kind="chat", directory=directory, settings=settings, without_sandbox=without_sandbox, **options)
 
 

@@ -42,7 +42,14 @@ class _Help(_Base):
 
 
 class CliCommand(_Help, TyperCommand):
-    """A command with our help."""
+    """A command with our help. `-name` is its option `--name` too, if no option is called so."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write each such option with two dashes, up to a lone `--`."""
+        names = {name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)}
+        end = args.index("--") if "--" in args else len(args)
+        own = [f"-{each}" if f"-{each.partition('=')[0]}" in names - {"-"} else each for each in args[:end]]
+        return super().parse_args(ctx, [*own, *args[end:]])
 
 
 class CliGroup(_Help, TyperGroup):

@@ -10,7 +10,7 @@ import typer
 from callboard.cli import interrupt
 from callboard.cli.approvals import Approvals
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome
-from callboard.cli.models import UNGATED, check_reachable, open_model
+from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.store import JobStore, jobs_directory
@@ -22,7 +22,7 @@ RunJob: TypeAlias = Callable[[Model, Approvals, Callable[[Job], None]], Coroutin
 
 def follow_job(request: JobRequest, jobs: JobStore, display: JobDisplay, run_job: RunJob) -> NoReturn:
     """Runs a job to its end. Raises typer.Exit with the code of how it ended, CallerError, KeyboardInterrupt."""
-    model = open_model(request.settings, display.tell, UNGATED)
+    model = open_model(request.settings, display.tell, CODING_FACTS)
     approvals = Approvals(request.directory, jobs_directory().parent, display)
     started: list[Job] = []
 

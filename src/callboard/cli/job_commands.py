@@ -33,6 +33,14 @@ Model: TypeAlias = Annotated[
 BaseUrl: TypeAlias = Annotated[
     str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
 ]
+Dialect: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How calls are spelled if the tools stand in the prompt (callboard dialects).",
+        show_default="the profile's",
+        autocompletion=complete.dialects,
+    ),
+]
 Directory: TypeAlias = Annotated[
     Path, typer.Option("--directory", "-C", help="Where the repository is.", show_default="here")
 ]
@@ -58,9 +66,14 @@ class JobOptions:
     issue: Annotated[int | None, typer.Option(min=1, help="An issue, read through gh.", show_default=False)] = None
     model: Model = ""
     base_url: BaseUrl = ""
+    dialect: Dialect = ""
     max_rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="Replies of the whole job; else as many as its phases have.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Replies of the whole job, the last without tools; else as many as its phases have.",
+            show_default=False,
+        ),
     ] = None
     budget: Budget = None
     access: Annotated[
@@ -217,7 +230,7 @@ def _run(
 
     jobs = JobStore()
     directory = options.directory.resolve()
-    flags = {name: getattr(options, name) for name in ("model", "base_url", "max_rounds", "budget")}
+    flags = {name: getattr(options, name) for name in ("model", "base_url", "dialect", "max_rounds", "budget")}
     settings = settings_in(directory, flags)
     start_telemetry(settings.telemetry)
     verbose = options.verbose or settings.coding.debug.enabled
@@ -234,6 +247,7 @@ def _run(
         open_pull_request=options.pr,
         model=options.model,
         base_url=options.base_url,
+        dialect=options.dialect,
         access=options.access,  # type: ignore[arg-type]  # JobRequest checks it, and the next
         workflow=options.workflow,  # type: ignore[arg-type]
         rounds=options.max_rounds,

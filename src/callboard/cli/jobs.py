@@ -264,7 +264,7 @@ def resume_job(
     if job.type == "chat":
         raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
-    flags |= {"max_rounds": job.input.get("rounds"), "budget": job.input.get("budget")}
+    flags |= {"max_rounds": job.input.get("rounds"), **{name: job.input.get(name) for name in ("dialect", "budget")}}
     settings = settings_in(Path(job.directory), flags)
     request = request_of(job, settings)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)

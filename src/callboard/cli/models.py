@@ -204,8 +204,8 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-UNGATED: Mapping[str, Any] = MappingProxyType({"gate": ""})
-"""Facts for agents of many steps: what a step needs is rarely said by anybody, so a gate would stop it."""
+CODING_FACTS: Mapping[str, Any] = MappingProxyType({"gate": "", "fenced_commands": True})
+"""Facts for the coding agents. What a step needs is rarely said by anybody, so a gate would stop it."""
 
 
 def open_model(
@@ -230,7 +230,7 @@ def open_model(
             base_url=settings.base_url,
             api_key=os.environ.get("CALLBOARD_API_KEY", "") if settings.base_url else "",
             mode=cast("ModeName", settings.mode),  # it is checked where it is used
-            profile={**facts, **settings.profile(name)},
+            profile={**facts, **settings.profile(name), **({"dialect": settings.dialect} if settings.dialect else {})},
             tell=tell,
         )
 

@@ -69,7 +69,7 @@ class RunCommandOptions:
         ),
     ] = ""
     max_rounds: Annotated[
-        int | None, typer.Option(min=1, help="Replies that may call tools.", show_default=str(MAX_ROUNDS))
+        int | None, typer.Option(min=1, help="Replies, the last without tools.", show_default=str(MAX_ROUNDS))
     ] = None
     budget: Budget = None
     latest: Annotated[
@@ -205,7 +205,7 @@ def _make_agent(
         model,
         ensembles=ensembles,
         instructions=settings.instructions,
-        limits=Limits(rounds=settings.max_rounds, cost=settings.budget),
+        limits=Limits(rounds=settings.max_rounds - 1, cost=settings.budget),
         policy=settings.policy,
         approve=approve,
         store=conversation,

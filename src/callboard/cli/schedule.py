@@ -168,10 +168,10 @@ def _coding_template(words: Sequence[str]) -> JobTemplate:
 
 async def _describe_request(request: JobRequest, priority: int) -> JobTemplate:
     from callboard.cli.display import Display  # noqa: PLC0415  # not for --help
-    from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415
+    from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415
     from callboard.jobs.coding_kind import describe_request  # noqa: PLC0415
 
-    model = open_model(request.settings, Display(sys.stdout, sys.stderr, verbose=False, color=False).tell, UNGATED)
+    model = open_model(request.settings, Display(sys.stdout, sys.stderr, verbose=False, color=False).tell, CODING_FACTS)
     await model.aclose()
     return await describe_request(request, model.name, priority=priority)
 

@@ -27,11 +27,13 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
         typer.echo(f"callboard: {collapse(notice, _MAX_NOTICE_CHARS)}", err=True)
-    from callboard.modes import get_mode  # noqa: PLC0415  # not for --help
+    from callboard.dialects import get_dialect  # noqa: PLC0415  # not for --help
+    from callboard.modes import get_mode  # noqa: PLC0415  # as above
     from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
 
     check_value(settings.sources["base_url"], settings.base_url, check_url)
     check_value(settings.sources["mode"], settings.mode, get_mode)
+    check_value(settings.sources["dialect"], settings.dialect, get_dialect)
     return settings
 
 

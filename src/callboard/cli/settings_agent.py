@@ -29,7 +29,7 @@ async def open_settings_agent(
                 model,
                 ensembles=ensembles,
                 instructions=settings.instructions,
-                limits=Limits(rounds=settings.max_rounds, cost=settings.budget),
+                limits=Limits(rounds=settings.max_rounds - 1, cost=settings.budget),
                 policy=settings.policy,
             )
     finally:

@@ -101,7 +101,7 @@ def _serve_figures(database: Database, port: int | None) -> Generator[OnSegment 
 async def _work(
     database: Database, starts: Mapping[str, int], options: WorkerOptions, on_segment: OnSegment | None
 ) -> None:
-    from callboard.cli.models import UNGATED, open_model  # noqa: PLC0415  # as above
+    from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.cli.settings import import_from  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
@@ -130,7 +130,7 @@ async def _work(
     engine = await asyncio.to_thread(Engine, database)
     try:
         store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-        coding = coding_kinds(store, lambda settings: open_model(settings, tell, UNGATED))
+        coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
         runner = SegmentRunner(
             store,
             [AgentKind(agents), RunKind(database, tell), *coding],

@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
     model: str
     base_url: str
     mode: str
+    dialect: str
     max_rounds: int
     budget: float | None
     tools: tuple[str, ...]

@@ -3,7 +3,7 @@
 from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning, ToolList
 from callboard.dialects.grammar import Grammar, NotSpellable
 from callboard.dialects.parser import Parser, parse
-from callboard.dialects.registry import dialect_of, dialect_of_template, get_dialect
+from callboard.dialects.registry import dialect_of, dialect_of_template, either, get_dialect
 from callboard.dialects.render import (
     ToolForm,
     render_action,
@@ -13,13 +13,14 @@ from callboard.dialects.render import (
     render_result,
     render_tools,
 )
-from callboard.dialects.table import ACTION, AUTO, DIALECTS, JSON
+from callboard.dialects.table import ACTION, AUTO, DIALECTS, JSON, TOOL_COMMANDS
 
 __all__ = [
     "ACTION",
     "AUTO",
     "DIALECTS",
     "JSON",
+    "TOOL_COMMANDS",
     "CallFrame",
     "Dialect",
     "Fence",
@@ -31,6 +32,7 @@ __all__ = [
     "ToolList",
     "dialect_of",
     "dialect_of_template",
+    "either",
     "get_dialect",
     "parse",
     "render_action",

@@ -36,16 +36,22 @@ def dialect_of(names: Sequence[str]) -> Dialect:
     Raises CallerError.
     """
     rows = tuple([get_dialect(name) for name in names])
-    return rows[0] if len(rows) == 1 else _either(rows)
+    return rows[0] if len(rows) == 1 else either(rows)
 
 
 @lru_cache(maxsize=256)
-def _either(dialects: tuple[Dialect, ...]) -> Dialect:
+def either(dialects: tuple[Dialect, ...]) -> Dialect:
+    """A dialect that reads whichever of these makes the first call."""
     spoken = tuple(dict.fromkeys([each for dialect in dialects for each in (dialect.alternatives or (dialect,))]))
     names = ", ".join([dialect.name for dialect in dialects])
     reasoning = tuple(dict.fromkeys([each for dialect in spoken for each in dialect.reasoning]))
     return replace(
-        AUTO, name=names, summary=f"the first of {names} to make a call", alternatives=spoken, reasoning=reasoning
+        AUTO,
+        name=names,
+        summary=f"the first of {names} to make a call",
+        alternatives=spoken,
+        reasoning=reasoning,
+        is_only_format=dialects[0].is_only_format,
     )
 
 

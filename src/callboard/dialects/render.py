@@ -114,9 +114,13 @@ def render_action(thought: str, *, call: InvocationCanister | None = None, answe
     return f'{{"action": {{{", ".join(members)}}}}}'
 
 
-def render_result(dialect: Dialect, result: ResultCanister) -> str:
-    """A call's result as the dialect writes it; as `Observation: ...` where the dialect has no form for results."""
-    return (dialect.result or "Observation: {content}").replace("{content}", join_texts(result_contents(result)), 1)
+def render_result(dialect: Dialect, result: ResultCanister, name: str = "", number: int = 1) -> str:
+    """A call's result as the dialect writes it; with `number` and `name` of the call if the dialect has no form."""
+    text = join_texts(result_contents(result))
+    if dialect.result:
+        return dialect.result.replace("{content}", text, 1)
+    tool = f"Tool {number} ({name})" if name else f"Tool {number}"
+    return f"{tool} output:\n{text}" if result.error is None else f"{tool} error: {text.removeprefix('Error: ')}"
 
 
 def render_in_prose(invocation: InvocationCanister, result: ResultCanister | None) -> str:

@@ -831,6 +831,11 @@ MARKDOWN_BASH = Dialect(
         "```bash\nthe_tool value --parameter value\n```\nYou are then told what it returned, and answer from that."
     ),
 )
+_TOOL_LINES = replace(_COMMANDS, grammars=(ShellCommands(CodeCall(())),))
+TOOL_COMMANDS = replace(
+    MARKDOWN_BASH, fences=tuple([replace(each, frame=_TOOL_LINES) for each in MARKDOWN_BASH.fences])
+)
+"""Only a block of which each line begins with a declared tool is calls; any other block stays text."""
 
 # Words around JSON, and JSON alone.
 

@@ -225,7 +225,7 @@ class CodingKind:
         exclude_repository(directory)
         check_options(job.input, self._store.database)
         flags = {**job.input, "max_rounds": job.input.get("rounds")}
-        names = ("model", "base_url", "max_rounds", "budget")
+        names = ("model", "base_url", "dialect", "max_rounds", "budget")
         return request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))
 
     def _make_folder(self, identifier: str) -> Path:

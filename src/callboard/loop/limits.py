@@ -23,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     rounds: int = 20
-    """Replies that may call. Few tasks need as many; a model that goes in circles is stopped by them."""
+    """Replies that may call, before one that may not. Few tasks need as many; a model that goes in circles is stopped."""
     calls: int | None = None
     """Invocations that are run."""
     errors: int | None = 8
@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             bound = getattr(self, name)
-            least = 0 if name == "output_retries" else math.ulp(0.0)
+            least = 0 if name in ("rounds", "output_retries") else math.ulp(0.0)
             if bound is not None and not (type(bound) in (int, float) and bound >= least):
                 raise CallerError(f"a limit is above zero, not {bound!r}", path=f"limits.{name}")
 

@@ -270,6 +270,7 @@ class Loop:
         # A run within another one may find that one's limits used up.
         if exhausted := self._exhaustion_reason(now):
             return self._move([Finish("incomplete", "", exhausted)])
+        self._is_last = not self.limits.rounds
         return self._move([self._call_model()])
 
     def resume(
@@ -328,7 +329,8 @@ class Loop:
         """
         self._set_deadline(now - timedelta(seconds=progress.seconds))
         self.budget.go_on(progress)
-        self.rounds, self._is_last, self._shortfall = progress.rounds, progress.is_last, progress.shortfall
+        self.rounds, self._shortfall = progress.rounds, progress.shortfall
+        self._is_last = progress.is_last or not self.limits.rounds
         self._refused, self._empty, self._thoughts = progress.refused, progress.empty, progress.thoughts
         if progress.state:
             return self._move([Finish(progress.state, progress.output, progress.why)])

@@ -154,15 +154,19 @@ def _spell_history(
 ) -> tuple[Canister, ...]:
     """Past calls as the model would have written them, results as what the user then said."""
     spelled: list[Canister] = []
+    places: dict[str, tuple[str, int]] = {}
+    """The name of each call and its number in its reply, by identifier."""
     for calling, group in groupby(canisters, lambda canister: isinstance(canister, InvocationCanister)):
         if calling:
             calls = [each for each in group if isinstance(each, InvocationCanister)]
+            places |= {each.identifier: (each.name, number) for number, each in enumerate(calls, 1)}
             _add(spelled, AssistantCanister, _spell_calls(dialect, calls, tools))
             continue
         for canister in group:
             match canister:
                 case ResultCanister():
-                    _add(spelled, UserCanister, render_result(dialect, canister))
+                    name, number = places.get(canister.invocation_id, ("", 1))
+                    _add(spelled, UserCanister, render_result(dialect, canister, name, number))
                 case _:
                     spelled.append(canister)
     return tuple(spelled)
@@ -213,7 +217,7 @@ def _add_turn(spelled: list[Canister], turn: Sequence[Canister], behind: list[Ca
     beside = "\n\n".join([each for each in (thought, text) if each])
     for call, result in zip(calls, _take_results(behind, calls), strict=True):
         _add(spelled, AssistantCanister, render_action(beside, call=call))
-        _add(spelled, UserCanister, render_result(ACTION, result))
+        _add(spelled, UserCanister, render_result(ACTION, result, call.name))
         beside = ""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from callboard.dialects import JSON, Dialect, ToolForm, dialect_of, get_dialect
+from callboard.dialects import JSON, TOOL_COMMANDS, Dialect, ToolForm, dialect_of, either, get_dialect
 from callboard.errors import CallerError
 from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Pricing, Resolution
 
@@ -106,6 +106,8 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
     watched = own or (dialect_of(names) if names and not row.dialect else None)
     if row.declares != "wire" and (watched is None or not watched.covers(dialect)):
         watched = dialect
+    if row.declares == "prompt" and profile.fenced_commands and dialect.name != TOOL_COMMANDS.name:
+        watched = either((watched, TOOL_COMMANDS))
     return Plan(
         row,
         dialect,

@@ -129,6 +129,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     watch: str | tuple[str, ...] = "auto"
     """The dialects that the text of replies is searched for, in native mode too: that of the model's family, and what
     it is known to write besides. "" is for models that never write calls into text, `auto` for unknown ones."""
+    fenced_commands: bool = False
+    """If the tools stand in the prompt, a fence `bash` in which each line begins with a tool's name is calls too."""
     tool_prompt: Literal["json", "python", "dialect"] = "json"
     """How tools that stand in the prompt are described: a JSON object a line, a Python function each, or as the chat
     template of the dialect's own models does."""

@@ -11,16 +11,19 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.coding.conftest import make_request
+from tests.coding.conftest import Nobody, make_request
 
+from callboard.cli.models import CODING_FACTS
+from callboard.coding.agents.job_runner import run_job
 from callboard.coding.undo import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece, Usage
 from callboard.errors import CallerError
+from callboard.providers import open_model
 from callboard.sandbox import detect
 from callboard.sandbox.detect import Candidate
 from callboard.sandbox.landlock import Landlock
-from callboard.testing import Call
+from callboard.testing import Call, FakeBackend
 
 BUILD = {"description": "Make add work"}
 DEBUG = {"description": "test_add fails"}
@@ -702,3 +705,66 @@ def test_a_job_whose_price_is_not_known_has_no_budget(run):
     done = run("debug", DEBUG, [MEND], budget=1.0)
     assert (done.job.state, done.model.requests) == ("failed", [])
     assert "a budget needs the price of scripted" in done.job.error
+
+
+COMMANDS = "Let me look.\n```bash\nfile calc.py\n```\n"
+MENDING = "```bash\ncode_edit -f calc.py -l 2 -r '    return a + b'\n```\n"
+
+
+@pytest.fixture
+def run_in_text(repository, jobs, tmp_path):
+    """Runs a job with a model that has to write its calls into text; gives the job, its steps and what was asked."""
+
+    def ran(replies, rounds, *, mode="validated", facts=CODING_FACTS):
+        async def scenario():
+            settings = load_settings({}, repository.root, {"XDG_CONFIG_HOME": str(tmp_path / "none")})
+            options = {"workflow": "phased", "rounds": rounds}
+            request = make_request("debug", DEBUG, repository.root, settings, **options)
+            steps = []
+            async with FakeBackend(replies) as backend:
+                model = open_model("some-model", base_url=backend.url, mode=mode, profile=dict(facts))
+                try:
+                    job = await run_job(request, model, jobs, steps.append, Nobody())
+                finally:
+                    await model.aclose()
+                return job, steps, [each.body["messages"] for each in backend.requests]
+
+        return asyncio.run(scenario())
+
+    return ran
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+def test_commands_in_fences_are_calls_in_text(run_in_text, mode):
+    job, steps, asked = run_in_text([COMMANDS, MENDING, "Task complete."], 3, mode=mode)
+    results = [each.canister.text for each in steps if type(each).__name__ == "ResultReady"]
+    assert "return a - b" in results[0]
+    assert job.calls == 2
+    assert asked[1][-1]["content"].startswith("Tool 1 (file) output:\n")
+
+
+def test_commands_are_read_only_if_the_facts_say_so(run_in_text):
+    assert run_in_text([COMMANDS] * 2, 2, facts={})[0].calls == 0
+
+
+def test_a_block_of_which_no_call_was_made_is_told_to_the_model_and_the_user(run_in_text):
+    job, _, asked = run_in_text(["```bash\nnpm install\n```"] * 4, 4)
+    why = "the commands in a block of the reply were not run: call the tools."
+    assert any(why in each[-1]["content"] for each in asked)
+    assert why in job.output.missing
+
+
+def test_a_block_with_a_line_of_no_tool_is_told_to_the_model_and_the_user(run_in_text):
+    job, steps, asked = run_in_text(["```bash\nfile calc.py\nmake it work\n```", COMMANDS, "No."], 3)
+    (note,) = [each for each in steps if type(each).__name__ == "Note" and each.code == "format"]
+    assert (note.kind, "'make' is not a tool" in note.text) == ("alert", True)
+    assert "'make' is not a tool" in asked[1][-1]["content"]
+    assert job.calls == 1
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_a_job_asks_for_as_many_replies_as_it_may(run, rounds):
+    looks = [Call("file", {"path": f"{each}.py"}) for each in "abcd"]
+    done = run("debug", DEBUG, looks, workflow="phased", rounds=rounds)
+    assert (len(done.model.requests), done.job.rounds) == (rounds, rounds)
+    assert [each.tool_choice for each in done.model.requests] == ["auto"] * (rounds - 1) + ["none"]

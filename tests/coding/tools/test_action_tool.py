@@ -139,7 +139,10 @@ def test_what_a_model_is_shown():
 
 
 def test_flags_and_subjects_are_those_of_the_actions():
-    assert FILE.cli == {"-x": "path", "-f": "path"}
+    assert {flag: name for flag, name in FILE.cli.items() if flag.startswith("-")} == {"-x": "path", "-f": "path"}
+    # The arguments that follow an action without flags.
+    assert (FILE.cli["action=write"], FILE.cli["action="]) == ("path content", "path limit")
+    assert "action=write" not in FILE.only(["read", "erase"]).cli
     assert FILE.subjects == {"path": "path"}
 
 

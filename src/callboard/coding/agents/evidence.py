@@ -17,6 +17,7 @@ from callboard.coding.test_runners import TestReport
 
 MAX_NAMES: Final = 5
 """Names of a longer list that a sentence has."""
+_COMMANDS: Final = re.compile(r"^ {0,3}(?:```|~~~)(?:bash|sh|shell|console)[ \t]*$", re.MULTILINE)
 
 
 class Facts(msgspec.Struct, kw_only=True):
@@ -49,6 +50,11 @@ class Facts(msgspec.Struct, kw_only=True):
 def missing_evidence(evidence: Sequence[Evidence], facts: Facts) -> tuple[str, ...]:
     """What the evidence lacks, a sentence each; nothing where all of it holds."""
     return tuple([lack for each in evidence if (lack := _CHECKS[each](facts))])
+
+
+def find_unread_commands(answer: str) -> tuple[str, ...]:
+    """What the model and the user read if an answer has a block of commands, of which no call was made."""
+    return ("the commands in a block of the reply were not run: call the tools.",) if _COMMANDS.search(answer) else ()
 
 
 def refusal(missing: Sequence[str]) -> str:

@@ -27,7 +27,18 @@ _BLOCK = 64 * 1024
 _BLOCKS = 1024
 _INPUT: Final = (
     *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
-    *("model", "base_url", "mode", "access", "workflow", "rounds", "budget", "without_sandbox", "allow_weaker_sandbox"),
+    *(
+        "model",
+        "base_url",
+        "mode",
+        "dialect",
+        "access",
+        "workflow",
+        "rounds",
+        "budget",
+        "without_sandbox",
+        "allow_weaker_sandbox",
+    ),
     "keep_tree",
 )
 
@@ -59,6 +70,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     base_url: str = ""
     mode: str = ""
+    dialect: str = ""
     access: Access | Literal[""] = ""
     """By default that of the settings; see `access_level`."""
     workflow: Workflow | Literal[""] = ""

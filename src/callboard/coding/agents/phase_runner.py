@@ -22,7 +22,7 @@ from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
-from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
+from callboard.coding.agents.evidence import Facts, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.job_memory import JobMemory, PhaseMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
@@ -205,6 +205,7 @@ class PhaseRunner:
                     return
             has_reply, checks = False, checks + 1
             await self._check_evidence(phase)
+            self.missing += find_unread_commands(self._facts.answer) if self.missing else ()
             if self._is_over() or await self._count_refusals(checks) >= MAX_REFUSALS:
                 return
             prompt = refusal(self.missing)
@@ -473,7 +474,7 @@ class PhaseRunner:
             output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
             limits=Limits(
-                rounds=rounds + earlier.rounds,
+                rounds=rounds - 1 + earlier.rounds,
                 seconds=seconds,
                 errors=None,
                 cost=None if budget is None else budget - self._spent,

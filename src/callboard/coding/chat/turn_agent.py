@@ -100,7 +100,7 @@ class TurnAgent:
             self._model,
             ensembles=ensembles,
             instructions=instructions(self._request.settings.coding.project, text),
-            limits=Limits(rounds=self._request.max_rounds or CHAT_ROUNDS, errors=None, cost=budget),
+            limits=Limits(rounds=(self._request.max_rounds or CHAT_ROUNDS) - 1, errors=None, cost=budget),
             policy=policy,
             approve=policy.approve,
             before_call=before_call,

@@ -74,7 +74,10 @@ class ActionTool(Tool[..., Any]):
         for each in ("cli", "subjects"):
             of_actions = {key: value for tool in actions.values() for key, value in getattr(tool, each).items()}
             options[each] = {**of_actions, **(options.get(each) or {})}
-        super().__init__(_make_function(self.actions), name=name, **options)
+        rows = {key: " ".join(each.schema["properties"]) for key, each in actions.items()}
+        rows |= {"": rows[default]} if default else {}
+        options["cli"] |= {f"{ACTION}={key}": row for key, row in rows.items()}
+        super().__init__(_make_function(self), name=name, **options)
         self.repeatable = self._is_repeatable
         names = {word: key for key, each in self.actions.items() for word in (key, each.name)}
         self.calls = {word: f"{name} with {ACTION}={key!r}" for word, key in names.items() if word != name}
@@ -180,13 +183,14 @@ class ActionTool(Tool[..., Any]):
         return {"description": description, **kind}
 
 
-def _make_function(actions: Mapping[str, Tool[..., Any]]) -> Callable[..., Any]:
+def _make_function(made: ActionTool) -> Callable[..., Any]:
     """The function of the tool; its arguments are those that `validate` returns."""
+    actions = made.actions
 
     def act(context: Context, **arguments: Any) -> Any:
-        name = arguments.pop(ACTION, None)
-        if name not in (*actions,):  # not validated (mode parsed)
-            raise ArgumentsInvalid([((ACTION,), _describe_wrong_action(name, actions))])
+        if arguments.get(ACTION) not in (*actions,):  # not validated (mode parsed)
+            arguments = made.validate(arguments)
+        name = arguments.pop(ACTION)
         tool = actions[name]
         extra = {tool.context_parameter: context} if tool.context_parameter else {}
         return tool.function(**arguments, **extra)

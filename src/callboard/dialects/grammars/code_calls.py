@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
-from callboard.core import InvocationCanister
+from callboard.core import InvocationCanister, Note
 from callboard.dialects.call_builder import CallBuilder, escape_json, quote_json
 from callboard.dialects.fences import read_fence_text
 from callboard.dialects.grammar import Grammar, NotSpellable
@@ -21,15 +21,19 @@ from callboard.text.marker_pattern import MAX_NAME, MarkerPattern, Match, compil
 
 _ANY = (compile_marker(""),)
 _WORD = re.compile(rf"\S{{1,{MAX_NAME}}}+")
+_NAME = re.compile(r"[\w.-]+")
 _FLAG = frozenset({"boolean"})
-# What ends a quotation or begins one, by what is open; as shlex has it.
-_QUOTES = {
-    "": re.compile(r"\\.|['\"]", re.DOTALL),
-    "'": re.compile(r"'"),
-    '"': re.compile(r'\\.|"', re.DOTALL),
-}
-# Those of str.splitlines.
-_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_PART = re.compile(
+    r"""\\\r?\n|\\(?P<escaped>.)|'(?P<single>[^']*+)'|"(?P<double>(?:\\.|[^"\\])*+)"|(?P<plain>[^\s'"\\]++)"""
+    r"""|(?P<end>\n)|\s|(?P<open>.)""",
+    re.DOTALL,
+)
+"""A part of a command. `open` is a quotation or an escape that nothing ends."""
+_IN_WORD = frozenset({"escaped", "single", "double", "plain"})
+_ESCAPE = re.compile(r"\\([\"\\$`n])")
+_OPERATORS = frozenset({"&&", "||", "|", ";", "&", "<", "<<", ">", ">>"})
+_Word: TypeAlias = tuple[str, bool]
+"""A word, and whether any of it is in quotation marks or escaped."""
 
 
 class CodeCall(Grammar, frozen=True, eq=False):
@@ -94,34 +98,56 @@ class ShellCommands(Grammar, frozen=True, eq=False):
         return _ANY
 
     def read(self, state: ParseState, head: Match, *, declared: bool) -> Reading[None]:
-        buffer = state.buffer
+        buffer, calls = state.buffer, state.calls
         word = yield from _word(buffer)
-        if not state.calls.is_declared(word) or state.calls.takes_any or word in self.shell.tools:
+        try:
+            shell = self.shell.tool(state)
+        except NotACall:
+            shell = None
+        if calls.takes_any:
+            raise NotACall
+        if shell and (word in self.shell.tools or not (word[0] == "#" or calls.is_declared(word))):
             yield from self.shell.read(state, head, declared=declared)
             return
+        begin, fence, over = buffer.offset, state.fence, False
         lines: list[str] = []
-        over = False
         try:
-            yield from read_fence_text(buffer, state.fence, lambda text, _: lines.append(text))
+            yield from read_fence_text(buffer, fence, lambda text, _: lines.append(text))
             state.fence = ""
         except EndOfText:
             if state.why != "stop":
                 raise
             over = True
         text = "".join(lines)
-        commands = [_command(state.calls, each) for each in _commands(text)]
-        called = [each for each in commands if each is not None]
-        if len(called) < len(commands):
-            name, key = self.shell.tool(state)
-            called = [(name, {key: text})]
-        for name, arguments in called:
-            state.open(name).write(to_json(arguments), buffer.offset)
+        commands = _split(text)
+        others = [name for name, *_ in commands if not calls.is_declared(name)]
+        called = [] if others else [_read_command(calls, *command) for command in commands]
+        if shell and not (called and all(fits for *_, fits in called)):
+            called = [(shell[0], to_json({shell[1]: text}), True)]
+        if not called:
+            if len(others) < len(commands):
+                why = f"no call was made of a block of commands, because {others[0][:MAX_NAME]!r} is not a tool"
+                hint = "begin each line with the name of a tool"
+                state.emit(Note("alert", f"{why}: {hint}", (begin, buffer.offset), "format"))
+            _unread(buffer, begin)
+            state.fence = fence
+            raise NotACall
+        for name, arguments, _ in called:
+            state.open(name).write(arguments, buffer.offset)
             state.close()
         if over:
             raise EndOfText
 
     def render(self, call: InvocationCanister, index: int = 0) -> str:
-        return self.shell.render(call)
+        if call.name in self.shell.tools:
+            return self.shell.render(call)
+        if not _NAME.fullmatch(call.name):
+            raise NotSpellable(f"{call.name!r} is not a command's name")
+        if call.arguments is None:
+            if not call.raw.startswith(call.name):
+                raise NotSpellable("its arguments are no command")
+            return call.raw
+        return " ".join([call.name, *(f"--{key} {_quote(value)}" for key, value in call.arguments.items())])
 
 
 def _word(buffer: TextBuffer) -> Reading[str]:
@@ -139,65 +165,121 @@ def _word(buffer: TextBuffer) -> Reading[str]:
     return match[0]
 
 
-def _commands(text: str) -> Iterator[str]:
-    """The commands of a text, a line each; one whose quotation is open goes on in the next line."""
-    command, quote = "", ""
-    for line in text.splitlines(keepends=True):
-        if not command and (not line.strip() or line[0] == "#"):
-            continue
-        command += line
-        quote = _quote_behind(line, quote)
-        if not quote:
-            yield command.rstrip(_LINE_ENDS)
-            command = ""
-    if command:
-        yield command
+def _unread(buffer: TextBuffer, begin: int) -> None:
+    """Give back what was read since the offset `begin`, all of which is pending."""
+    read = buffer.offset - begin
+    pending = buffer.take()
+    buffer.unread(pending)
+    buffer.at = len(pending) - read
 
 
-def _quote_behind(line: str, quote: str) -> str:
-    """The quotation that is open behind a line, "" for none; `quote` is what was open before it."""
+_Command: TypeAlias = tuple[str, str, list[_Word], str]
+
+
+def _split(text: str) -> list[_Command]:
+    r"""The commands of a text, a line each: the name, the line, the words, and why it cannot be read.
+
+    Quotation marks and backslashes are those of a shell, with one exception: if a text in double quotes stands in one
+    line, `\n` in it is a line's end. Models write texts of several lines so.
+    """
+    commands: list[_Command] = []
+    words: list[_Word] = []
+    begin, behind_word, fault = 0, False, ""
+
+    def end(at: int) -> None:
+        nonlocal begin, words, fault
+        if words:
+            commands.append((words[0][0], text[begin:at].strip(), words, fault))
+        begin, words, fault = at, [], ""
+
     at = 0
-    while match := _QUOTES[quote].search(line, at):
+    while match := _PART.match(text, at):
         at = match.end()
-        if match[0] in _QUOTES:
-            quote = "" if quote else match[0]
-    return quote
+        kind = match.lastgroup
+        if kind == "end":
+            end(at)
+        elif kind == "open":
+            words = words or [("", True)]
+            fault = "a quotation is not closed"
+            at = len(text)
+        elif kind == "plain" and not behind_word and match["plain"][0] == "#":
+            newline = text.find("\n", at)
+            at = len(text) if newline < 0 else newline
+            begin = begin if words else at
+        elif kind is not None:
+            value = _unescape(match["double"]) if kind == "double" else match[kind]
+            words.append((words.pop()[0] + value, True) if behind_word else (value, kind != "plain"))
+        behind_word = kind in _IN_WORD
+    end(at)
+    return commands
 
 
-def _command(calls: CallBuilder, line: str) -> tuple[str, dict[str, Any]] | None:
-    """The call that the line makes by the tool's flags and the order of its arguments; None if it makes none."""
-    import shlex  # noqa: PLC0415  # one dialect has commands
+def _unescape(quoted: str) -> str:
+    """The text of a quotation in double quotes."""
+    newline = r"\n" if "\n" in quoted else "\n"
+    return _ESCAPE.sub(lambda match: newline if match[1] == "n" else match[1], quoted)
 
-    try:
-        name, *words = shlex.split(line)
-    except ValueError:
-        return None
-    if not calls.is_declared(name):
-        return None
+
+def _read_command(
+    calls: CallBuilder, name: str, line: str, words: Sequence[_Word], fault: str
+) -> tuple[str, str, bool]:
+    """The tool, the arguments in JSON by its flags and their order, and whether they fit its schema's names.
+
+    A flag that the tool does not have, and a word too many, are arguments too, so that the model reads that they are
+    wrong. If the line cannot be read, it stands in the place of the arguments, with the reason.
+    """
+    operator = next((word for word, quoted in words if not quoted and word in _OPERATORS), "")
+    if fault or operator:
+        return name, f"{line}  # {fault or f'one command a line: {operator} cannot be used'}", False
     schema, flags = calls.schema(name), calls.flags(name)
-    options: dict[str, str | bool] = {}
+    given: dict[str, Any] = {}
+    strange: dict[str, Any] = {}
     positional: list[str] = []
-    while words:
-        word = words.pop(0)
+    rest = [word for word, _ in words[1:]]
+    while rest:
+        word = rest.pop(0)
         flag, equals, value = word.partition("=")
         key = flags.get(flag) or (_long(flag, schema) if flag.startswith("--") else None)
         if key is None:
             if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
-                return None
-            positional.append(word)
+                strange[flag] = value if equals else True
+            else:
+                positional.append(word)
         elif equals:
-            options[key] = value
-        elif types_of(schema, key) == _FLAG and (not words or words[0].lower() not in {"true", "false"}):
-            options[key] = True
-        elif not words:
-            return None
+            given[key] = value
+        elif types_of(schema, key) == _FLAG and (not rest or rest[0].lower() not in {"true", "false"}):
+            given[key] = True
+        elif not rest:
+            strange[flag] = True
         else:
-            options[key] = words.pop(0)
-    free = [key for key in keys_of(schema) if key not in options]
-    if len(positional) > len(free):
-        return None
-    options |= dict(zip(free, positional, strict=False))
-    return name, {key: _parse_type(options[key], types_of(schema, key)) for key in keys_of(schema) if key in options}
+            given[key] = rest.pop(0)
+    strange |= dict.fromkeys(_place(positional, given, schema, flags), True)
+    arguments = {key: _parse_type(given[key], types_of(schema, key)) for key in keys_of(schema) if key in given}
+    return name, to_json({**arguments, **strange}), not strange
+
+
+def _place(
+    values: Sequence[str], given: dict[str, Any], schema: Mapping[str, Any], flags: Mapping[str, str]
+) -> list[str]:
+    """Give the values without flags to the arguments in their order; the values for which there is none.
+
+    A row of `cli` such as `action=grep` says which arguments follow that value of an argument, and `action=` which do
+    if the argument is left out.
+    """
+    left = [*values]
+    keys = [key for key in keys_of(schema) if key not in given]
+    while left and keys:
+        key = keys.pop(0)
+        if f"{key}=" in flags and f"{key}={left[0]}" not in flags:
+            row = flags[f"{key}="]
+        elif _is_list(types_of(schema, key)):
+            given[key], left, row = left, [], ""
+        else:
+            given[key] = left.pop(0)
+            row = flags.get(f"{key}={given[key]}", "")
+        if row:
+            keys = [each for each in row.split() if each not in given]
+    return left
 
 
 def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
@@ -206,6 +288,20 @@ def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
     return next((key for key in (plain, plain.replace("-", "_")) if key in keys), None)
 
 
-def _parse_type(text: str | bool, types: frozenset[str]) -> Any:
-    json = None if "string" in types or isinstance(text, bool) else coerce(text, types)
-    return text if json is None else msgspec.json.decode(json)
+def _parse_type(value: Any, types: frozenset[str]) -> Any:
+    if "string" in types or not isinstance(value, str):
+        return value
+    json = coerce(value, types)
+    if json is not None:
+        return msgspec.json.decode(json)
+    return [value] if _is_list(types) else value
+
+
+def _is_list(types: frozenset[str]) -> bool:
+    return "array" in types and "string" not in types
+
+
+def _quote(value: Any) -> str:
+    import shlex  # noqa: PLC0415  # one dialect has commands
+
+    return shlex.quote(value if isinstance(value, str) else to_json(value))
