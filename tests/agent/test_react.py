@@ -238,7 +238,9 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
 )
 def test_the_mode_decides_how_it_is_asked(model, mode, declared):
     def reply(body):
-        if any(each["role"] == "tool" or "Tool 1 (add) output:\n5" in (each["content"] or "") for each in body["messages"]):
+        if any(
+            each["role"] == "tool" or "Tool 1 (add) output:\n5" in (each["content"] or "") for each in body["messages"]
+        ):
             return '{"answer": "5"}' if "response_format" in body else "5"
         if "tools" in body:
             return NATIVE_CALL
@@ -287,3 +289,47 @@ def test_the_values_are_frozen_and_comparable():
     assert answer == FinalAnswer("5", timestamp=answer.timestamp)
     with pytest.raises(AttributeError):
         answer.value = "6"
+
+
+SEED_CALL = {"tool": "add", "arguments": {"a": 2, "b": 3}, "scratchpad": "Add them."}
+
+
+def converse_in(mode, replies):
+    outputs, requests = converse(replies, "some-local-model", tool_calling_mode=mode)
+    return outputs[0], [request.body["messages"] for request in requests]
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        json.dumps(SEED_CALL),
+        f"I will add them.\n\n{json.dumps(SEED_CALL)}",
+        f"I will add them: {json.dumps(SEED_CALL)}",
+        f"```json\n{json.dumps(SEED_CALL)}\n```",
+        json.dumps({"scratchpad": "First.", "tool": "add", "arguments": {"a": 2, "b": 3}}),
+    ],
+)
+@pytest.mark.parametrize("answer", ["5", '{"answer": "5"}', '{"answer": "5", "scratchpad": "Directly."}'])
+def test_the_payloads_of_the_specification_in_text(mode, call, answer):
+    output, asked = converse_in(mode, [call, answer])
+    assert output == "5"
+    assert "5" in asked[1][-1]["content"]
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+def test_a_scratchpad_alone_does_not_end_a_run(mode):
+    output, asked = converse_in(mode, ['{"scratchpad": "I should add."}', json.dumps(SEED_CALL), '{"answer": "5"}'])
+    assert (output, len(asked)) == ("5", 3)
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+def test_the_last_reply_is_read_as_an_answer_too(mode):
+    calls = [json.dumps({"tool": "add", "arguments": {"a": each, "b": 3}}) for each in range(10)]
+    assert converse_in(mode, [*calls, '{"answer": "5", "scratchpad": "Enough."}'])[0] == "5"
+
+
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@pytest.mark.parametrize("text", ['{"name": "Ada"}', 'Such as {"a": 1}.', "f() { return {1}; }"])
+def test_other_json_is_the_answer(mode, text):
+    assert converse_in(mode, [text])[0] == text

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, overload
 
+from msgspec.structs import replace
+
 from callboard.adapters import ToolCallingMode, mode_of
 from callboard.agent.agent import Agent
 from callboard.agent.arguments import check_arguments
@@ -32,6 +34,7 @@ from callboard.core import (
     RoundStarted,
     RunEnded,
 )
+from callboard.dialects import ACTION, either
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
 from callboard.loop import Limits
 from callboard.profiles import ModeName, providers, resolve, split_provider
@@ -48,6 +51,9 @@ MAX_PROMPT_FILE = 1024 * 1024
 INSTRUCTIONS = (
     "Answer the question. Use the tools for what you do not know: never guess, and answer only from what they gave."
 )
+
+_PAYLOADS = replace(ACTION, frames=tuple([replace(each, at_line_start=False) for each in ACTION.frames]))
+"""The specification's payloads, a tool, an answer or a scratchpad, also behind words in their line."""
 
 State: TypeAlias = Literal["completed", "step_limit_reached", "error"]
 
@@ -244,7 +250,11 @@ def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) ->
         else:
             facts["key_variable"] = openai.key_variable
     asked_for = cast("ModeName", decided.value)
-    return open_model(name, base_url=base_url, api_key=api_key, mode=asked_for, profile=facts)
+    model = open_model(name, base_url=base_url, api_key=api_key, mode=asked_for, profile=facts)
+    plan = model.plan
+    if plan.mode.declares == "prompt" and plan.watched is not None:
+        model.plan = replace(plan, watched=either((_PAYLOADS, plan.watched)))
+    return model
 
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:
