@@ -1,16 +1,22 @@
-"""The file of an SQLite database: who may read it, and on what file system it may be.
+"""The file of an SQLite database: who may read and write it, and on what file system it may be.
 
 Laws: it is its owner's alone from its first byte on; it is not on a file system of the network, where SQLite's locks and
 its write-ahead log do not work between machines, and break the database.
+
+The rows say what a worker does. So a user who can write the file, or put another file in its place, can decide what the
+worker of the file's owner runs.
 """
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from callboard.errors import CallerError
 from callboard.jobs.database_errors import DatabaseUnavailable
@@ -24,30 +30,50 @@ NETWORK: Final = frozenset(
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 """How a space in a path is written there."""
 MOUNTS: Final = Path("/proc/self/mountinfo")
+_HEADER: Final = b"SQLite format 3\0"
+_OWN_DIRECTORY: Final = "choose a directory that only you can write to"
+
+
+class FileIdentity(NamedTuple):
+    """What makes a file the same file, whatever its path is."""
+
+    device: int
+    number: int
 
 
 def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
-    """Make a database's file where there is none, and see that nobody else can read it.
+    """Create a database's file if there is none, and make sure that only its owner can read and write it.
 
     Raises:
-        CallerError: It is on a file system of the network, or belongs to another user.
-        DatabaseUnavailable: It can be neither made nor opened.
+        CallerError: The file is on a network file system, is a link, or another user owns it or may write to it.
+        DatabaseUnavailable: The file is not a database, or can be neither created nor opened.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kind = find_file_system(path.parent.resolve(), mounts)
+        directory = path.parent.resolve()
+        kind = find_file_system(directory, mounts)
         if kind in NETWORK:
             hint = f"keep it on a disk of this machine, or set {VARIABLE} to a PostgreSQL"
             raise CallerError(
                 f"SQLite does not work on a file system of the network ({kind})", path=str(path), hint=hint
             )
-        file = os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        try:
-            _check_owner(os.fstat(file), file, path)
-        finally:
-            os.close(file)
+        _check_directory(directory)
+        if _is_private(path):
+            # To open and close the file would drop the locks that SQLite holds on it for this process.
+            _check_file(path.lstat(), path)
+        else:
+            _make_private(path)
     except OSError as error:
         raise DatabaseUnavailable(error.strerror or "it cannot be opened", path=str(path), hint=HINT) from None
+
+
+def find_identity(path: str) -> FileIdentity | None:
+    """Return the identity of the file at a path, None if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  # before each transaction
+    except OSError:
+        return None
+    return FileIdentity(status.st_dev, status.st_ino)
 
 
 def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
@@ -65,11 +91,55 @@ def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
     return kind
 
 
-def _check_owner(status: os.stat_result, file: int, path: Path) -> None:
+def _is_private(path: Path) -> bool:
+    try:
+        return not stat.S_IMODE(path.lstat().st_mode) & 0o077
+    except FileNotFoundError:
+        return False
+
+
+def _make_private(path: Path) -> None:
+    try:
+        file = os.open(path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise CallerError("it is a symbolic link", path=str(path), hint="name the file itself") from None
+    try:
+        status = os.fstat(file)
+        _check_file(status, path)
+        if status.st_size and os.pread(file, len(_HEADER), 0) != _HEADER:
+            raise DatabaseUnavailable("the file is no database of SQLite", path=str(path), hint=HINT)
+        os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o700)
+    finally:
+        os.close(file)
+
+
+def _check_directory(directory: Path) -> None:
+    status = directory.stat()
+    if status.st_uid not in {os.geteuid(), 0}:
+        raise CallerError("another user owns the directory", path=str(directory), hint=_OWN_DIRECTORY)
+    if _others_write(status):
+        raise CallerError("other users may write to the directory", path=str(directory), hint=_OWN_DIRECTORY)
+
+
+def _check_file(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise CallerError("it is no file", path=str(path), hint=HINT)
-    if status.st_uid not in {os.geteuid(), 0} and os.geteuid() != 0:
-        raise CallerError("it belongs to another user", path=str(path), hint=HINT)
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        # Whoever can read it reads what every job did.
-        os.fchmod(file, stat.S_IMODE(status.st_mode) & 0o700)
+    if status.st_uid != os.geteuid():
+        raise CallerError("another user owns it", path=str(path), hint="start the worker as that user")
+    if status.st_size and _others_write(status):
+        hint = f"if you trust its content: chmod 600 {path}"
+        raise CallerError("other users may have written to it", path=str(path), hint=hint)
+
+
+def _others_write(status: os.stat_result) -> bool:
+    """Return whether a user besides the owner and root may write. A group that has no other member does not count."""
+    if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
+        return bool(status.st_mode & stat.S_IWOTH)
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(status.st_gid)
+    except KeyError:
+        return True
+    is_own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
+    return not is_own or not {*group.gr_mem} <= {user.pw_name}
