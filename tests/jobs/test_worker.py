@@ -1,11 +1,14 @@
 """Processes that are killed, stopped, cut off and told to stop: every job ends, and nothing is done twice."""
 
+import os
 import signal
+import sqlite3
 
 import psycopg
 import pytest
 from tests.jobs.fleet import open_fleet
 
+from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.lease import EXIT_STATUS
 
 
@@ -75,3 +78,65 @@ def test_a_worker_that_is_told_to_stop_hands_back_at_once(fleet):
     fleet.start()
     fleet.wait_for_jobs()
     assert len(fleet.read_lines()) == 18
+
+
+@pytest.fixture
+def local_fleet(tmp_path):
+    with open_fleet(f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path) as fleet:
+        yield fleet
+
+
+def replace_file(path):
+    """Put an empty file in the place of a database."""
+    new = path.with_suffix(".new")
+    new.touch(0o600)
+    new.rename(path)
+
+
+@pytest.mark.parametrize("change", [lambda path: path.unlink(), replace_file], ids=["deleted", "replaced"])
+def test_a_worker_ends_if_its_file_is_deleted_or_replaced(local_fleet, change):
+    fleet = local_fleet
+    workers = fleet.start(2)
+    fleet.create(2, rounds=1000)
+    fleet.wait_for(fleet.read_lines)
+    change(fleet.folder / "jobs.db")
+    assert [each.wait(60) for each in workers] == [EXIT_STATUS] * 2
+    assert all("jobs.db: the file was deleted or replaced while it was open" in each.read() for each in workers)
+    with pytest.raises(DatabaseUnavailable, match="the file was deleted or replaced"):
+        fleet.create(1)
+
+
+def damage(fleet):
+    """Overwrite all pages of a database."""
+    fleet.database.run_blocking(lambda connection: connection.exec_driver_sql("SELECT 1"))
+    other = sqlite3.connect(fleet.folder / "jobs.db")
+    fleet.wait_for(lambda: other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+    other.close()
+    file = os.open(fleet.folder / "jobs.db", os.O_WRONLY)
+    size = os.fstat(file).st_size
+    os.pwrite(file, b"\xff" * (size - 100), 100)
+    os.close(file)
+
+
+def test_a_worker_with_running_jobs_ends_if_its_file_is_damaged(local_fleet):
+    fleet = local_fleet
+    workers = fleet.start(2)
+    fleet.create(4, rounds=1000)
+    fleet.wait_for(lambda: len(fleet.owners()) == 2)
+    damage(fleet)
+    assert [each.wait(60) for each in workers] == [EXIT_STATUS] * 2
+    assert all(
+        "callboard: lost its lease: " in each.read() and "jobs.db: the file is " in each.read() for each in workers
+    )
+
+
+def test_a_worker_that_cannot_hand_back_its_segments_ends_when_it_is_told_to(remote_fleet):
+    fleet = remote_fleet
+    [worker] = fleet.start()
+    fleet.create(2, rounds=1000)
+    fleet.wait_for(fleet.read_lines)
+    with psycopg.connect(fleet.url, autocommit=True) as connection:
+        connection.execute("DROP TABLE dbos.workflow_status, callboard_open_calls CASCADE")
+    fleet.wait_for(lambda: worker.read().count("begins again later") == 2)
+    worker.end(signal.SIGTERM)
+    assert worker.returncode == 0

@@ -19,14 +19,14 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.database_errors import DatabaseUnavailable, explain_failure, is_transient
-from callboard.jobs.database_file import prepare_file
+from callboard.jobs.database_errors import DatabaseUnavailable, explain_failure, find_damage, is_transient
+from callboard.jobs.database_file import find_identity, prepare_file
 from callboard.jobs.database_url import HINT, VARIABLE, database_url
 from callboard.jobs.tables import create_tables, has_tables
 
@@ -65,6 +65,9 @@ class Database:
         self.engine = engine
         self.place = place
         self.is_sqlite = engine.dialect.name == "sqlite"
+        self._identity = find_identity(place) if self.is_sqlite else None
+        self._damage = ""
+        event.listen(engine, "handle_error", self._note_damage)
         self._closing = threading.Event()
         # SQLite has one writer at a time: a queue is fairer than its sleeping lock.
         self._writers = ThreadPoolExecutor(1 if self.is_sqlite else THREADS, "callboard-jobs-write")
@@ -101,6 +104,27 @@ class Database:
         self._readers.shutdown(cancel_futures=True)
         self.engine.dispose()
 
+    def check_file(self) -> None:
+        """Raise `DatabaseUnavailable` if SQLite's file was deleted or replaced: a job in the open file would be lost."""
+        if self.is_sqlite and find_identity(self.place) != self._identity:
+            hint = "put it back, or start this process again"
+            raise DatabaseUnavailable("the file was deleted or replaced while it was open", path=self.place, hint=hint)
+
+    def check_health(self, *, forget: bool = False) -> None:
+        """Raise `DatabaseUnavailable` as `check_file` does, and if a statement found the file damaged.
+
+        Args:
+            forget: Forget what earlier statements found.
+        """
+        self.check_file()
+        if forget:
+            self._damage = ""
+        if self._damage:
+            raise DatabaseUnavailable(self._damage, path=self.place)
+
+    def _note_damage(self, context: ExceptionContext) -> None:
+        self._damage = find_damage(context.original_exception) or self._damage
+
     def __enter__(self) -> Self:
         return self
 
@@ -133,6 +157,7 @@ class Database:
         attempt = 0
         while True:
             try:
+                self.check_file()
                 with self.engine.connect() as connection:
                     try:
                         if self.is_sqlite:

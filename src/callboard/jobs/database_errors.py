@@ -46,6 +46,7 @@ _POSTGRESQL: Final[Mapping[str, tuple[str, str]]] = {
 }
 """By the beginnings of PostgreSQL's SQLSTATEs."""
 
+_DAMAGED: Final = frozenset({11, 26})
 _TRANSIENT_SQLITE: Final = frozenset({5, 6})
 _TRANSIENT_POSTGRESQL: Final = ("08", "40", "53300", "55P03", "57P01", "57P02", "57P03")
 
@@ -62,6 +63,12 @@ def is_transient(error: DBAPIError | PoolTimeout) -> bool:
         return True
     code = _code(error.orig)
     return code in _TRANSIENT_SQLITE if isinstance(code, int) else code.startswith(_TRANSIENT_POSTGRESQL)
+
+
+def find_damage(error: BaseException | None) -> str:
+    """Return what is wrong with a file that no later attempt can read, "" for other errors."""
+    code = _code(error)
+    return _SQLITE[code][0] if isinstance(code, int) and code in _DAMAGED else ""
 
 
 def explain_failure(error: DBAPIError | PoolTimeout, place: str) -> DatabaseUnavailable:

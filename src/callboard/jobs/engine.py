@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
@@ -53,6 +54,8 @@ DELAY_SECONDS: Final = 2.0
 """How often DBOS looks whether a delay is over."""
 PRIORITY: Final = 2**30
 """DBOS has priorities from 1 to 2**31 - 1, the lowest first; ours begin in the middle."""
+RETRY_SECONDS: Final = 1.0
+"""Seconds before a statement is tried again while the database is away."""
 PAUSE_SECONDS: Final = 2.0
 """Before a segment that raised is begun again; doubled with each attempt."""
 LEFT_SECONDS: Final = 5.0
@@ -106,6 +109,7 @@ class Engine:
         )
         self._instance: DBOS | None = None
         self._dispatch: Dispatch | None = None
+        self._stopping = threading.Event()
 
     def close(self) -> None:
         """Stops serving, and forgets the client; the database stays open."""
@@ -178,6 +182,7 @@ class Engine:
             "max_executor_threads": THREADS,
             "notification_coalesce_sec": 0.25,  # of what we do not use: by default 100 wakes a second; stopping waits for one
         }
+        self._stopping.clear()
         lanes = self._register_queues(queues)
         instance = DBOS(config=config)
         DBOS.listen_queues(lanes)
@@ -200,6 +205,7 @@ class Engine:
 
     def stop_taking(self) -> None:
         """Claim no more segments, also none that a poll is about to claim. Those that run go on."""
+        self._stopping.set()
         if self._dispatch is not None:
             self._dispatch.close()
 
@@ -212,7 +218,7 @@ class Engine:
         global _serving  # as above
         if self._instance is None or self._dispatch is None:
             return
-        self._dispatch.close()
+        self.stop_taking()
         self._dispatch.wait_for_outcomes(OUTCOME_SECONDS)
         DBOS.destroy()
         _serving, self._instance, self._dispatch = None, None, None
@@ -356,13 +362,14 @@ class Engine:
             .where(status.c.workflow_uuid == workflow, status.c.status == "PENDING")
             .values(status="DELAYED", owner_xid=None, started_at_epoch_ms=None, **values)
         )
-        while self._instance is not None:
+        while True:
             try:
-                self.database.run_blocking(lambda connection: connection.execute(statement))
+                self.database.run_blocking(lambda connection: connection.execute(statement), patience=0)
             except DatabaseUnavailable:
-                time.sleep(1)
-            else:
-                return
+                if not self._stopping.wait(RETRY_SECONDS):
+                    continue
+                # What a worker has when it ends is handed back, by itself or by the reaper of another worker.
+            return
 
 
 _serving: Engine | None = None

@@ -124,17 +124,18 @@ class Lease:
 
 def open_leases(database: Database) -> Leases:
     """The locks that go with a database."""
-    return FileLeases(Path(str(database.engine.url.database))) if database.is_sqlite else SessionLeases(database)
+    return FileLeases(database) if database.is_sqlite else SessionLeases(database)
 
 
 class FileLeases:
     """Locked files beside a database of SQLite, one for each process that lives."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._directory = database.with_name(f"{database.name}.leases")
+        self._directory = Path(f"{database.place}.leases")
 
     def hold(self, executor: str) -> Hold:
+        self._database.check_health(forget=True)
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return _FileHold(self._directory / executor, self._database)
 
@@ -158,13 +159,14 @@ class FileLeases:
 
 
 class _FileHold:
-    def __init__(self, path: Path, database: Path) -> None:
+    def __init__(self, path: Path, database: Database) -> None:
         self._path = path
+        self._database = database
         self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         # A lock goes along when the process forks; what was forked may outlive us, and must not hold it.
         os.register_at_fork(after_in_child=self._close_descriptor)
-        self._connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, check_same_thread=False)
+        self._connection = sqlite3.connect(f"file:{database.place}?mode=ro", uri=True, check_same_thread=False)
         self._version = self._read_version()
 
     def wait(self) -> bool:
@@ -173,6 +175,7 @@ class _FileHold:
         return bool(before != self._version)
 
     def check(self) -> None:
+        self._database.check_health()
         if os.fstat(self._descriptor).st_ino != self._path.stat().st_ino:
             raise LeaseLost(f"{self._path} is another file now")
 
