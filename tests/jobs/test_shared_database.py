@@ -1,15 +1,19 @@
 """A job in a database that others write to decides nothing about the worker's host."""
 
 import asyncio
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from callboard.cli.run_kind import RunFlags, submit_run
+from callboard.coding.agents.job_request import JobRequest
+from callboard.configuration import load_settings
+from callboard.core import InvocationCanister
 from callboard.errors import CallerError
 from callboard.jobs.coding_kind import coding_kinds, host_queue
 from callboard.jobs.segment import SegmentRunner
-from callboard.jobs.shared_database import check_options
+from callboard.jobs.shared_database import check_directory, check_options, check_request
 from callboard.jobs.store import DurableStore
 
 OPTIONS = [
@@ -17,10 +21,14 @@ OPTIONS = [
     ("ensembles", ["ensembles"], "--ensembles"),
     ("mcp", ["mcp.json"], "--mcp"),
     ("base_url", "http://collector.example.org/v1", "--base-url"),
+    ("push", True, "--push"),
+    ("open_pull_request", True, "--pr"),
     ("without_sandbox", True, "--no-sandbox"),
     ("allow_weaker_sandbox", True, "--allow-weaker-sandbox"),
     ("model", "command:sh -c ls", "--model command:sh -c ls"),
     ("model", "openai:none, command:sh -c ls", "--model openai:none, command:sh -c ls"),
+    ("model", "local:/home/me/.ssh/id_rsa", "--model local:/home/me/.ssh/id_rsa"),
+    ("model", "openai:none,local:weights.gguf", "--model openai:none,local:weights.gguf"),
 ]
 SHARED = SimpleNamespace(is_sqlite=False)
 
@@ -47,11 +55,101 @@ def test_an_option_is_refused_unless_the_user_trusts_the_database(name, value, o
 
 def test_what_is_not_about_the_host_is_taken():
     check_options({"model": "openai:gpt-4o", "description": "Make add work", "rounds": 3, "tools": None}, SHARED)
+    check_options({"model": "local:qwen2.5-coder-0.5b"}, SHARED)
 
 
-def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path):
-    """On SQLite it is taken, and the model is opened."""
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The home directory of the worker's user, with keys and two projects."""
+    home = tmp_path / "home" / "me"
+    monkeypatch.setenv("HOME", str(home))
+    for each in (".ssh/old", ".aws", ".gnupg", ".config/gcloud", ".local/share/keyrings", "work/shop", "private"):
+        (home / each).mkdir(parents=True)
+    (home / "work" / "keys").symlink_to(home / ".ssh")
+    (home / "work" / "other").symlink_to(home / "private")
+    return home
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        *("", ".ssh", ".ssh/old", ".aws", ".gnupg", ".config", ".config/gcloud", ".local/share", ".local"),
+        *("..", "../..", "work/../.ssh", "work/keys", "work/keys/old", "work/shop/../..", "../me", "/", ".ssh/none"),
+    ],
+)
+@pytest.mark.parametrize("database", [SHARED, SimpleNamespace(is_sqlite=True)], ids=["shared", "own"])
+def test_no_job_works_where_keys_are_stored(home, settings, directory, database):
+    settings.write_text('[jobs]\ntrust_database = true\ndirectories = ["/", "~"]\n')
+    with pytest.raises(CallerError, match="no job works in a home directory, or where keys are stored"):
+        check_directory(home / directory, database)
+
+
+@pytest.mark.parametrize(
+    ("listed", "directory", "is_taken"),
+    [
+        ("[]", "work/shop", False),
+        ('["~/work"]', "work/shop", True),
+        ('["~/work/"]', "work", True),
+        ('["~"]', "private", True),
+        ('["~/work/shop"]', "work", False),
+        ('["~/wor"]', "work", False),
+        ('["~/work"]', "work/../private", False),
+        ('["~/work"]', "work/other", False),
+        ('["~/work", "~/private"]', "work/other", True),
+        ('["~/work/other"]', "private", True),
+    ],
+)
+def test_a_job_of_somebody_else_works_in_the_directories_that_the_user_lists(
+    home, settings, listed, directory, is_taken
+):
+    check_directory(home / directory, SimpleNamespace(is_sqlite=True))
+    settings.write_text(f"[jobs]\ndirectories = {listed}\n")
+    if is_taken:
+        check_directory(home / directory, SHARED)
+        return
+    with pytest.raises(CallerError, match=r"directories = \[...\] in \[jobs\]"):
+        check_directory(home / directory, SHARED)
+    settings.write_text("[jobs]\ntrust_database = true\n")
+    check_directory(home / directory, SHARED)
+
+
+def test_a_directory_in_the_settings_is_absolute(settings):
+    settings.write_text('[jobs]\ndirectories = ["work"]\n')
+    with pytest.raises(CallerError, match="a directory begins with / or ~"):
+        check_directory("/srv", SHARED)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "is_taken"),
+    [("", "full", True), ("edit", "edit", True), ("edit", "", True), ("edit", "full", False)],
+)
+def test_a_job_of_somebody_else_may_do_no_more_than_the_settings_say(tmp_path, settings, own, asked, is_taken):
+    lines = f'[coding.modes.build]\naccess = "{own}"\n' if own else ""
+    settings.write_text(f'[jobs]\ndirectories = ["{tmp_path}"]\n{lines}')
+    loaded = load_settings({}, tmp_path, os.environ)
+    request = JobRequest(kind="build", directory=tmp_path, settings=loaded, description="x", access=asked)
+    check_request(request, SimpleNamespace(is_sqlite=True))
+    if is_taken:
+        check_request(request, SHARED)
+    else:
+        with pytest.raises(CallerError, match="--access full: a job in a database"):
+            check_request(request, SHARED)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (True, {"without_sandbox": True}, "--no-sandbox: a job in a database", False),
+        (True, {"push": True}, "--push: a job in a database", True),
+        (False, {}, "may work in this directory", False),
+        (False, {}, "may work in this directory", True),
+    ],
+)
+def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path, settings, case):
+    """On SQLite it is taken, and the model is opened. A call that was interrupted shows nothing of the directory."""
     opened = []
+    listed, options, error, has_open_call = case
+    settings.write_text(f'[jobs]\ndirectories = ["{tmp_path if listed else tmp_path / "other"}"]\n')
 
     def open_model(settings):
         opened.append(settings)
@@ -63,17 +161,22 @@ def test_a_coding_job_of_somebody_else_fails_and_says_why(store, tmp_path):
             description="Look",
             directory=str(tmp_path),
             queue=host_queue(),
-            input={"description": "Look", "without_sandbox": True},
+            input={"description": "Look", **options},
         )
+        if has_open_call:
+            call = InvocationCanister(identifier="c", name="bash", arguments={})
+            claim = await store.claim(job.id, job.segment, "dead")
+            await claim.append([call], rounds=1)
+            await claim.begin_calls([call])
         runner = SegmentRunner(store, coding_kinds(store, open_model, tmp_path / "jobs"))
         await runner(job.id, job.segment, SimpleNamespace(executor="x", stopping=asyncio.Event()))
         return await store.get(job.id)
 
     job = asyncio.run(scenario())
     assert job.state == "failed"
-    assert ("--no-sandbox: a job in a database" in job.error, len(opened)) == (
-        (False, 1) if store.database.is_sqlite else (True, 0)
-    )
+    assert (error in job.error, len(opened)) == ((False, 1) if store.database.is_sqlite else (True, 0))
+    if not store.database.is_sqlite:
+        assert len(asyncio.run(store.read_entries(job.id))) == has_open_call * (1 + listed)
 
 
 def test_a_run_with_tools_is_not_queued_where_others_write():

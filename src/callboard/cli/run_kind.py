@@ -24,7 +24,7 @@ from callboard.jobs.database import Database
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.kinds import Outcome
 from callboard.jobs.segment import JobSegment
-from callboard.jobs.shared_database import check_options
+from callboard.jobs.shared_database import check_directory, check_options
 from callboard.jobs.store import DurableStore
 
 KIND: Final = "run"
@@ -61,6 +61,7 @@ async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: s
     options = msgspec.to_builtins(flags)
     check_options(options, store.database)
     directory = str(Path.cwd())
+    check_directory(directory, store.database)
     job_input = AgentInput(agent="", prompt=UserCanister(contents(prompt)))
     return await store.create(
         KIND,
@@ -96,6 +97,7 @@ class RunKind:
         flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)
         fields: dict[str, Any] = msgspec.structs.asdict(flags)
         check_options(fields, self._database)
+        check_directory(Path.cwd(), self._database)
         files = fields.pop("mcp")
         settings = await asyncio.to_thread(lambda: settings_here(**fields))
         async with open_settings_agent(settings, self._tell, files) as agent:

@@ -82,9 +82,11 @@ def add(
 
 
 async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
-    from callboard.jobs.shared_database import check_options  # noqa: PLC0415  # not for --help
+    from callboard.jobs.shared_database import check_directory, check_options  # noqa: PLC0415  # not for --help
 
     check_options(template.input, schedules.database)
+    if template.directory:
+        check_directory(template.directory, schedules.database)
     return await schedules.add(name, cron, zone, template)
 
 

@@ -70,10 +70,16 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """US dollars that all jobs may cost in a day (UTC); a job that finds it spent waits for the next."""
     keep: str = ""
     """For how long a job is kept that has ended, such as `30d`; empty keeps it."""
+    directories: tuple[str, ...] = ()
+    """Directories in which, and below which, jobs of a database that others write to may work. `~` is your home."""
     trust_database: bool = False
-    """Whether jobs of a database that others write to may name code and addresses, and turn off the sandbox."""
+    """Whether jobs of a database that others write to may name code, addresses and directories, push, and turn off the
+    sandbox."""
 
     def __post_init__(self) -> None:
+        for each in self.directories:
+            if not each.startswith(("/", "~")):
+                raise ValueError(f"a directory begins with / or ~, and {each!r} does not")
         if self.keep:
             try:
                 parse_duration(self.keep)

@@ -42,7 +42,7 @@ from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.segment import JobSegment
-from callboard.jobs.shared_database import check_options
+from callboard.jobs.shared_database import check_directory, check_request
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
 from callboard.providers.registry import PlannedModel
@@ -76,7 +76,7 @@ def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | Non
 
 async def submit_request(store: DurableStore, request: JobRequest, model: str, *, priority: int = 0) -> DurableJob:
     """Queue a job of a coding agent on this host. Raises CallerError, DatabaseUnavailable."""
-    check_options(request.input, store.database)
+    check_request(request, store.database)
     return await store.create(**structs.asdict(await describe_request(request, model, priority=priority)))
 
 
@@ -132,6 +132,7 @@ class CodingKind:
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job until it ends, waits, or gives way to the next segment."""
         job = segment.job
+        check_directory(job.directory, self._store.database)
         folder = self._make_folder(job.id)
         async with self._own(job.id):
             items = await self._read_items(segment, folder)
@@ -147,6 +148,7 @@ class CodingKind:
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """What the job has changed so far, and what the command printed that was under way."""
         job = segment.job
+        check_directory(job.directory, self._store.database)
         folder = self._make_folder(job.id)
         async with self._own(job.id):
             await self._read_items(segment, folder)
@@ -223,10 +225,11 @@ class CodingKind:
         if not directory.is_dir():
             raise CallerError("the directory of the job is gone", path=job.directory)
         exclude_repository(directory)
-        check_options(job.input, self._store.database)
         flags = {**job.input, "max_rounds": job.input.get("rounds")}
         names = ("model", "base_url", "dialect", "max_rounds", "budget")
-        return request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))
+        request = request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))
+        check_request(request, self._store.database)
+        return request
 
     def _make_folder(self, identifier: str) -> Path:
         folder = self._jobs.folder(identifier)

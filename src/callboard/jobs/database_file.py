@@ -35,7 +35,7 @@ _OWN_DIRECTORY: Final = "choose a directory that only you can write to"
 
 
 class FileIdentity(NamedTuple):
-    """What makes a file the same file, whatever its path is."""
+    """The identity of a file, which a rename keeps and a replacement does not."""
 
     device: int
     number: int

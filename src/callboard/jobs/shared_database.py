@@ -1,30 +1,73 @@
-"""What a job may not say in a database that others write to.
+"""Refuse jobs that decide what only the worker's user may decide, and directories in which no job works.
 
-The worker of such a job would run somebody else's code, without a sandbox, or send its keys to an address of theirs. So
-it refuses what only its own user may decide, unless the user trusts whoever writes to the database.
+Others can write to a PostgreSQL. A worker that believed their rows would run their code, send its keys to their address,
+or show them its user's files. So it refuses such jobs, unless its user trusts all who can write to the database.
+
+Law: the worker checks a job with its own user's settings before it reads or runs anything of the job. The same check at
+submission saves the wait.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from callboard.coding.agents.job_request import ACCESS_LEVELS, JobRequest
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.user_settings import load_job_settings
 from callboard.profiles import model_names, providers, split_provider
+from callboard.sandbox.readable_paths import holds_keys
 
 _REFUSED: Final[Mapping[str, str]] = {
     "tools": "--tools",
     "ensembles": "--ensembles",
     "mcp": "--mcp",
     "base_url": "--base-url",
+    "push": "--push",
+    "open_pull_request": "--pr",
     "without_sandbox": "--no-sandbox",
     "allow_weaker_sandbox": "--allow-weaker-sandbox",
 }
 """Fields of what a job was asked with, and the options that set them."""
-_PROGRAM: Final = "command"
-"""The provider whose models are programs."""
+
+
+def check_request(request: JobRequest, database: Database) -> None:
+    """Refuse a coding job that its worker's user has to decide on.
+
+    Raises:
+        CallerError: The directory or an option of the job is refused.
+    """
+    check_directory(request.directory, database)
+    mode = request.settings.coding.modes.get(request.kind)
+    most = (mode and mode.access) or "full"
+    is_more = ACCESS_LEVELS.index(request.access_level) > ACCESS_LEVELS.index(most)
+    check_options({**request.input, "access": request.access if is_more else ""}, database)
+
+
+def check_directory(directory: str | Path, database: Database) -> None:
+    """Refuse a directory in which a job may not work.
+
+    Raises:
+        CallerError: Keys are stored in the directory, or others write to the database and the user's own callboard.toml
+            does not list the directory.
+    """
+    place = Path(os.path.realpath(directory))
+    if holds_keys(place):
+        hint = "work in a directory of a project"
+        raise CallerError("no job works in a home directory, or where keys are stored", path=str(directory), hint=hint)
+    if database.is_sqlite:
+        return
+    settings = load_job_settings()
+    listed = [os.path.realpath(os.path.expanduser(each)) for each in settings.directories]  # noqa: PTH111  # never raises
+    if not settings.trust_database and not any(place.is_relative_to(each) for each in listed):
+        raise CallerError(
+            "no job in a database that others write to may work in this directory",
+            path=str(directory),
+            hint="directories = [...] in [jobs] of the callboard.toml of the worker's user lists those that may be used",
+        )
 
 
 def check_options(options: Mapping[str, Any], database: Database) -> None:
@@ -42,11 +85,18 @@ def check_options(options: Mapping[str, Any], database: Database) -> None:
     refused = [option for name, option in _REFUSED.items() if options.get(name)]
     model = options.get("model")
     names = model_names(model) if isinstance(model, str) and model else []
-    if any(split_provider(each, providers())[0] == _PROGRAM for each in names):
+    if any(_is_of_host(*split_provider(each, providers())) for each in names):
         refused.append(f"--model {model}")
+    if options.get("access"):
+        refused.append(f"--access {options['access']}")
     if refused and not load_job_settings().trust_database:
         raise CallerError(
             "a job in a database that others write to cannot say so",
             path=", ".join(refused),
             hint="trust_database = true in [jobs] of the callboard.toml of the worker's user allows it",
         )
+
+
+def _is_of_host(provider: str, model: str) -> bool:
+    """Return whether a model is a program or a file of the worker's host."""
+    return provider == "command" or (provider == "local" and ("/" in model or model.endswith(".gguf")))

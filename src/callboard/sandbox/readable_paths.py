@@ -164,6 +164,11 @@ def worktree_paths(workspace: Path) -> list[Path]:
     return []
 
 
+def holds_keys(directory: Path) -> bool:
+    """Return whether a directory is a home directory, a directory in which keys are stored, or contains one of these."""
+    return not _may_be_shown(_absolute(directory), _find_homes())
+
+
 def resolve_writable(directory: Path) -> Path:
     """The real path of a directory that a command may write to. Raises CallerError."""
     place = Path(os.path.realpath(directory))
