@@ -1,7 +1,10 @@
 """A durable job as a worker leaves it, made through a claim: no test of the commands needs a worker."""
 
 import asyncio
+import fcntl
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.jobs.database import Database
@@ -23,6 +26,13 @@ def store_of_user():
     """The store that the commands open, without a queue."""
     with Database.open() as database:
         yield DurableStore(database)
+
+
+def hold_lease(database):
+    """Let the executor "worker" live for as long as this process does."""
+    directory = Path(f"{database.place}.leases")
+    directory.mkdir(mode=0o700)
+    fcntl.flock(os.open(directory / "worker", os.O_CREAT | os.O_RDWR, 0o600), fcntl.LOCK_EX)
 
 
 async def begin(store, **fields):

@@ -17,7 +17,7 @@ from callboard.cli.run_kind import worker_name
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
-from callboard.testing import FakeBackend
+from callboard.testing import FakeBackend, Silence
 
 repository, faulty, home = coding.repository, coding.faulty, coding.home
 MEND = "It subtracts.\n\ncalc.py\n```python\ndef add(a, b):\n    return a + b\n```\n"
@@ -195,3 +195,66 @@ def test_a_job_has_a_conversation_of_its_own(place, tmp_path, typed):
     done = typed("run", "Hi", "--background", "--continue", cwd=tmp_path)
     assert (done.returncode, "callboard jobs fork JOB@ROUND" in done.stderr) == (2, True)
     assert not place.exists()
+
+
+@pytest.fixture
+def killed_job(place, tmp_path):
+    """Submits a run whose worker is killed while it waits for the model; gives its name, and its directory."""
+    work = tmp_path / "work"
+    work.mkdir()
+
+    async def submit(backend):
+        ask = ("run", "Hi", "--model", "fake-model", "--base-url", backend.url, "--background")
+        asked = len(backend.requests) + 1
+        submitted = await asyncio.to_thread(run, SimpleNamespace(root=work), *ask)
+        assert submitted.returncode == 0, submitted.stderr
+        async with asyncio.timeout(PATIENCE):
+            while len(backend.requests) < asked:  # noqa: ASYNC110  # another process asks
+                await asyncio.sleep(WAIT)
+        with (place / f"jobs.db-{worker_name(str(work))}-worker.lock").open("r+") as lock:
+            os.kill(int(lock.read()), signal.SIGKILL)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        return submitted.stdout.strip(), work
+
+    return submit
+
+
+def test_a_job_whose_worker_was_killed_is_shown_as_interrupted_and_resumed(place, killed_job, typed):
+    async def scenario():
+        async with FakeBackend([Silence(), "Hello."]) as backend:
+            job, work = await killed_job(backend)
+            commands = ("show", "show --json", "watch")
+            shown = {each: await asyncio.to_thread(typed, "jobs", *each.split(), job) for each in commands}
+            listed = await asyncio.to_thread(typed, "jobs", "list", cwd=work)
+            resumed = await asyncio.to_thread(run, SimpleNamespace(root=work), "jobs", "resume", job)
+            with (
+                stopped_worker(place, worker_name(str(work))),
+                Database.open(f"sqlite:///{place / 'jobs.db'}") as database,
+            ):
+                async with asyncio.timeout(PATIENCE):
+                    return shown, listed, resumed, await wait_until_ended(DurableStore(database), job)
+
+    shown, listed, resumed, job = asyncio.run(scenario())
+    assert "state      interrupted: its worker died\n" in shown["show"].stdout
+    assert f"callboard jobs resume {job.id} continues it\n" in shown["show"].stdout
+    assert json.loads(shown["show --json"].stdout)["state"] == "interrupted"
+    assert "== interrupted: its worker died\n" in shown["watch"].stdout
+    assert shown["watch"].returncode == 1
+    assert " run     interrupted " in listed.stdout
+    assert f"{job.id}: pending" in resumed.stderr
+    assert (job.state, job.output) == ("completed", {"text": "Hello."}), job.error
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("cancel", "JOB: cancelled (cancelled)\n"), ("rm --yes", "JOB: deleted\n")]
+)
+def test_a_job_whose_worker_was_killed_is_cancelled_and_deleted_at_once(killed_job, typed, monkeypatch, command, said):
+    monkeypatch.setattr("callboard.cli.durable_store.PATIENCE", 0.1)
+
+    async def scenario():
+        async with FakeBackend([Silence()]) as backend:
+            job, _ = await killed_job(backend)
+            return job, await asyncio.to_thread(typed, "jobs", *command.split(), job)
+
+    job, done = asyncio.run(scenario())
+    assert (done.stdout + done.stderr).replace(job, "JOB") == said

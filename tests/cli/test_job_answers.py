@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from tests.cli.durable import ANOTHER, ask, begin, make, make_ended, make_waiting, read, store_of_user
+from tests.cli.durable import ANOTHER, ask, begin, hold_lease, make, make_ended, make_waiting, read, store_of_user
 
 from callboard.core import InvocationCanister
 from callboard.errors import CallerError
@@ -101,6 +101,7 @@ def answered():
 
 def running():
     async def build(store):
+        hold_lease(store.database)
         return (await begin(store)).job
 
     return make(build)

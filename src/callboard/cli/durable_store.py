@@ -93,20 +93,45 @@ def find_job(name: str) -> Job | DurableJob:
 
 
 async def _find(store: DurableStore, name: str) -> list[DurableJob]:
-    return [await store.get(each) for each in await store.find(name)]
+    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
+
+    return mark_abandoned(store.database, [await store.get(each) for each in await store.find(name)])
+
+
+def resume_durable_job(job: DurableJob) -> DurableJob:
+    """Resume a job that has ended, or whose worker died. Raises CallerError."""
+    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
+
+    async def resume(store: DurableStore) -> DurableJob:
+        await end_abandoned(store, job.id)
+        return await store.resume(job.id)
+
+    return change_jobs(resume)
+
+
+def remove_durable_job(job: DurableJob) -> None:
+    """Delete a job that has ended, or whose worker died. Raises CallerError."""
+    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
+
+    async def remove(store: DurableStore) -> None:
+        await end_abandoned(store, job.id)
+        await store.remove(job.id)
+
+    read_jobs(remove)
 
 
 def cancel_durable_job(job: DurableJob) -> DurableJob:
-    """Cancel a job, and wait until its worker has ended it, as far as one does within `PATIENCE` seconds."""
+    """Cancel a job, and wait for up to `PATIENCE` seconds until its worker has ended it, unless its worker died."""
+    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # not for --help
 
     async def cancel(store: DurableStore) -> DurableJob:
         cancelled = await store.request_cancel(job.id)
         for _ in range(int(PATIENCE / POLL_SECONDS)):
+            cancelled = await end_abandoned(store, job.id, "cancelled", "cancelled")
             if cancelled.has_ended:
                 break
             await asyncio.sleep(POLL_SECONDS)
-            cancelled = await store.get(job.id)
         with suppress(CallerError):  # its repository may be gone
             await settle_cancelled(cancelled)
         return cancelled
@@ -116,7 +141,14 @@ def cancel_durable_job(job: DurableJob) -> DurableJob:
 
 def list_durable_jobs() -> Sequence[JobSummary]:
     """All durable jobs, the newest first."""
-    return read_jobs(lambda store: store.list(limit=sys.maxsize)) if may_have_jobs() else []
+    if not may_have_jobs():
+        return []
+    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
+
+    async def read(store: DurableStore) -> Sequence[JobSummary]:
+        return mark_abandoned(store.database, await store.list(limit=sys.maxsize))
+
+    return read_jobs(read)
 
 
 def to_record(job: DurableJob) -> Job:

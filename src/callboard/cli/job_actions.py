@@ -20,6 +20,7 @@ from callboard.cli.durable_store import (
     find_job,
     read_jobs,
     read_store,
+    remove_durable_job,
 )
 from callboard.cli.jobs import JobDisplay, JobName, app
 from callboard.cli.watch import follow, wait_for_poll, watch
@@ -163,7 +164,7 @@ def _remove(job: Job | DurableJob) -> None:
     from callboard.jobs.job import DurableJob  # noqa: PLC0415
 
     if isinstance(job, DurableJob):
-        read_jobs(lambda store: store.remove(job.id))
+        remove_durable_job(job)
     # The tree of a coding job that a worker ran is in such a folder too.
     JobStore().remove(job.id)
 

@@ -200,6 +200,8 @@ def show_job(
     if not isinstance(stored, Job):
         for line in read_jobs(lambda store: describe_waiting(store, stored)):
             typer.echo(collapse(line, 2000))
+        if stored.state == "interrupted":
+            typer.echo(f"callboard jobs resume {job.id} continues it")
     _print(f"\n{job.description}\n")
     if output.summary:
         _print(f"\n{output.summary}\n")
@@ -244,7 +246,7 @@ def resume_job(
     It goes on in its tree, with what the model knew. What it was told and did before is not repeated; a call that was
     under way is not made again.
     """
-    from callboard.cli.durable_store import change_jobs, find_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import find_job, resume_durable_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents import job_runner  # noqa: PLC0415
@@ -256,7 +258,7 @@ def resume_job(
     if not isinstance(job, Job):
         if model or base_url:
             raise CallerError("a worker reads the model of the job", path=job.id, hint="leave --model out")
-        resumed = change_jobs(lambda store: store.resume(job.id))
+        resumed = resume_durable_job(job)
         typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
         return
     jobs = JobStore()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
 
 POLL_SECONDS: Final = 0.3
+TAKEOVER_POLLS: Final = 10
+"""Polls in which another worker may take over a job whose worker died."""
 MOST: Final = 500
 """Entries that are read at once."""
 
@@ -71,18 +73,26 @@ async def follow(
 ) -> AsyncIterator[tuple[DurableJob, Sequence[JobEntry]]]:
     """The job and its next entries, each time that something has changed, until it has ended.
 
-    The job is read first, so all of its entries are there when it is seen to have ended.
+    The job is read first, so all of its entries are there when it is seen to have ended. A job whose worker died has ended
+    as interrupted, if no other worker claims it for `TAKEOVER_POLLS` polls. With a PostgreSQL other workers may be busy,
+    so the job is followed further.
     """
-    after = 0
+    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
+
+    after = polls = 0
     before: DurableJob | None = None
     while True:
-        job = await store.get(identifier)
+        stored = await store.get(identifier)
         entries = await store.read_entries(identifier, after, MOST)
-        if entries or before is None or job.updated_at != before.updated_at:
+        (job,) = await asyncio.to_thread(mark_abandoned, store.database, [stored])
+        polls = 0 if job is stored else polls + 1
+        if polls < TAKEOVER_POLLS:
+            job = stored
+        if entries or before is None or (job.updated_at, job.state) != (before.updated_at, before.state):
             yield job, entries
         before = job
         after = entries[-1].number if entries else after
-        if job.has_ended and len(entries) < MOST:
+        if (stored.has_ended or (job.has_ended and store.database.is_sqlite)) and len(entries) < MOST:
             return
         if len(entries) < MOST:
             await pause()

@@ -222,17 +222,34 @@ class DurableStore(JobReader):
 
         return await self.database.run(cancel)
 
-    async def interrupt(self, identifier: str, segment: int, reason: str) -> DurableJob:
+    async def interrupt(
+        self,
+        identifier: str,
+        segment: int,
+        reason: str,
+        *,
+        state: Literal["interrupted", "cancelled"] = "interrupted",
+        executor: str = "",
+    ) -> DurableJob:
         """Give up a job whose segment nobody will run any more, if that segment is still its present one.
 
-        Raises CallerError for a job that is not there.
+        Args:
+            identifier: The job.
+            segment: The number of the segment.
+            reason: Why the job ends.
+            state: The state in which the job ends.
+            executor: The executor that claimed the segment; by default any.
+
+        Raises:
+            CallerError: The job does not exist.
         """
 
         def give_up(connection: Connection) -> DurableJob:
             stored = _lock(connection, identifier)
-            if stored.job.segment != segment or stored.job.has_ended:
+            is_another = executor and stored.job.executor != executor
+            if stored.job.segment != segment or stored.job.has_ended or is_another:
                 return stored.job
-            return self._end(connection, stored, "interrupted", reason)
+            return self._end(connection, stored, state, reason)
 
         return await self.database.run(give_up)
 
