@@ -237,7 +237,11 @@ class SegmentRunner:
             return
         kind = self._kinds[claim.job.kind]
         entries = await self._store.read_entries(claim.job.id)
-        segment = JobSegment(claim, watch, entries, self._streams, self._clock, budget=self._budget)
+        try:
+            segment = JobSegment(claim, watch, entries, self._streams, self._clock, budget=self._budget)
+        except CallerError as error:  # an entry that cannot be read now can never be read
+            await claim.end("failed", error=str(error))
+            return
         segment.announce()
         try:
             outcome = await self._run_kind(kind, segment)
