@@ -27,7 +27,7 @@ from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers.http_model import HttpModel
 from callboard.providers.transport import Transport
-from callboard.testing import Call, FakeBackend, ScriptedModel, StatusReply
+from callboard.testing import Call, Cut, FakeBackend, ScriptedModel, StatusReply
 from callboard.tools import Context, Invoker
 
 
@@ -341,9 +341,79 @@ def test_a_job_waits_as_long_as_the_provider_asks_for(database, status, headers,
     scenario()
 
 
+@pytest.mark.parametrize("code", ["unreachable", "cut", "timeout", "UNAVAILABLE"])
+@run_async
+async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(database, code):
+    failed = [TextPiece("Half"), ReplyFailed("provider", code, "the line broke")]
+    bench = Bench([Call("change", {"number": 1}), failed, failed, "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    await queue.runner(*queue.queued.popleft(), new_watch())
+    waiting = await queue.store.get(job.id)
+    assert (waiting.state, waiting.reason) == ("waiting", "the line broke")
+    await queue.drain()
+    assert queue.delays == [0, 30, 60]
+    job = await queue.store.get(job.id)
+    assert (job.output, job.rounds, bench.effects[1]) == ({"text": "Done."}, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("party", "code"),
+    [
+        ("provider", "authentication_error"),
+        ("caller", "invalid_request_error"),
+        ("caller", "context_length_exceeded"),
+        ("caller", "timeout"),
+        ("provider", "malformed"),
+    ],
+)
+@run_async
+async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, party, code):
+    queue = Bench([[ReplyFailed(party, code, "no")]]).queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    job = await queue.store.get(job.id)
+    assert (job.state, job.error) == ("failed", "no")
+
+
+@run_async
+async def test_a_job_survives_a_restart_of_its_models_server(database):
+    """Nobody listens at first. Then the stream breaks in the middle of a reply."""
+    transport = Transport(retries=0)
+    async with FakeBackend([]) as backend:
+        url = backend.url
+    model = HttpModel(resolve("fake-model"), make_plan(resolve("fake-model"), ""), transport, base_url=url)
+    queue = LocalQueue(database, {"test:agent": Agent(model)})
+    job = await queue.submit()
+    await queue.runner(*queue.queued.popleft(), new_watch())
+    refused = await queue.store.get(job.id)
+    async with FakeBackend([Cut([TextPiece("Half a rep")]), "Done."]) as backend:
+        model.base_url = backend.url
+        await queue.runner(*queue.queued.popleft(), new_watch())
+        cut = await queue.store.get(job.id)
+        await queue.drain()
+    await transport.aclose()
+    assert (refused.state, cut.state) == ("waiting", "waiting")
+    assert "cannot connect" in refused.reason
+    job = await queue.store.get(job.id)
+    assert (job.state, job.output, job.rounds) == ("completed", {"text": "Done."}, 1)
+
+
+@run_async
+async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
+    queue = Bench(["Done."]).queue(database)
+    job = await queue.submit(history=[UserCanister("Hi")])
+    change = 'UPDATE callboard_entries SET line = \'{"type":"of_a_later_version"}\''
+    await database.run(lambda connection: connection.exec_driver_sql(change))
+    await queue.runner(*queue.queued.popleft(), new_watch())
+    job = await queue.store.get(job.id)
+    assert (job.state, job.attempts) == ("failed", 1)
+    assert job.error.startswith("entry 1: not an entry of a job")
+
+
 @run_async
 async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database):
-    failed = [TextPiece("Half"), ReplyFailed("provider", "cut", "the line broke")]
+    failed = [TextPiece("Half"), ReplyFailed("provider", "server_error", "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, "Done."])
     queue = bench.queue(database)
     job = await queue.submit()

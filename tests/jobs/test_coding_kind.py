@@ -14,7 +14,14 @@ from tests.jobs.forked import ForkedProcess
 
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, SupervisorCanister
+from callboard.core import (
+    AssistantCanister,
+    InvocationCanister,
+    ReplyFailed,
+    ResultCanister,
+    SupervisorCanister,
+    TextPiece,
+)
 from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
 from callboard.jobs.segment import SegmentRunner
@@ -175,6 +182,47 @@ def test_a_worker_that_stops_leaves_the_job_to_the_next(place):
     job, items = run_here(place, PHASED, new_control())
     assert job.state == "completed"
     assert len([each for each in items if isinstance(each, PhaseStarted)]) == len(PHASED)
+
+
+@pytest.mark.parametrize("code", ["unreachable", "cut", "rate_limit_exceeded"])
+@pytest.mark.parametrize(("workflow", "script"), [("phased", PHASED), ("short", SHORT)])
+def test_a_job_waits_for_its_models_server_and_does_everything_once(place, code, workflow, script):
+    """Each second reply breaks."""
+    place.submit(workflow=workflow)
+    requests = 0
+
+    def model(_):
+        opened = open_scripted(script)
+        original = opened.batches
+
+        async def batches(request):
+            nonlocal requests
+            requests += 1
+            if requests % 2 == 0 or requests == 1:
+                yield [TextPiece("Half a rep"), ReplyFailed("provider", code, "the server restarts")]
+                return
+            async for each in original(request):
+                yield each
+
+        opened.batches = batches
+        return opened
+
+    waits = 0
+    while (job := run_here(place, script, new_control(), open_model=model))[0].state == "waiting":
+        assert (job[0].waits_for, job[0].reason) == ("rate_limit", "the server restarts")
+        waits += 1
+    job, items = job
+    assert job.state == "completed", (job.reason, job.error)
+    assert waits > 1
+    assert job.rounds == sum(len(part) for part in script.values())
+    started = [each.name for each in items if isinstance(each, PhaseStarted)]
+    assert (
+        started == [each.name for each in items if isinstance(each, PhaseEnded)] == [name or "fix" for name in script]
+    )
+    assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("return a + b\n")
+    if workflow == "phased":
+        assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
+    assert place.repository.git("worktree", "list").count("\n") == 1
 
 
 @pytest.mark.parametrize("requested", [True, False])

@@ -21,21 +21,15 @@ from callboard.core import (
     RunProgress,
     UserCanister,
 )
-from callboard.errors import CallerError, ProviderError
+from callboard.errors import CallerError
 from callboard.jobs.job import CallIntent, DurableJob, WaitsFor
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome, Waits
+from callboard.jobs.provider_waits import may_pass, wait_for_provider
 from callboard.jobs.segment import JobSegment
 from callboard.loop import GO_ON, Limits, ends_with_model
 
 KIND: Final = "agent"
-RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED", "overloaded_error"})
-"""Codes of providers that ask to come back later, by which time the model's own retries are over."""
-FIRST_PAUSE: Final = 30.0
-"""Seconds that a job waits for a rate limit; doubled each time that no reply came in between, up to `LONGEST_PAUSE`."""
-LONGEST_PAUSE: Final = 900.0
-LONGEST_WAIT: Final = 86400.0
-"""Seconds. A provider that asks for more is asked again after these."""
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,6 +123,9 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal) -> Out
                 if segment.should_leave(rounds):
                     return GoesOn()
                 rounds += 1
+            elif run.failure is not None and may_pass(run.failure):
+                # Nothing of the reply is committed, so the next segment asks for it again.
+                return await wait_for_provider(segment, run.failure)
     result = run.result
     if result.state == "pending":
         approvals = journal.ask(result.pending, reasons)
@@ -137,17 +134,5 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal) -> Out
     if result.state == "completed":
         return Completed({"text": result.text})
     failure = run.failure
-    if isinstance(failure, ProviderError) and (failure.retry_after is not None or failure.code in RATE_LIMITS):
-        return await _wait_for_rate_limit(segment, failure)
     error = "" if failure is None else str(failure)
     return Failed("" if error else result.why, error, {"text": result.text})
-
-
-async def _wait_for_rate_limit(segment: JobSegment, failure: ProviderError) -> Outcome:
-    """Wait longer each time that the provider refuses again before any reply, and as long as it asks for at least."""
-    job = segment.job
-    round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
-    pause = min(pause * 2, LONGEST_PAUSE) if round_before == job.rounds else FIRST_PAUSE
-    await segment.claim.append((), memory={**job.memory, "rate_limit": (job.rounds, pause)})
-    delay = max(pause, min(failure.retry_after or 0.0, LONGEST_WAIT))
-    return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)

@@ -46,6 +46,7 @@ from callboard.errors import CallboardError
 from callboard.jobs.entries import Item
 from callboard.jobs.job import DurableJob
 from callboard.jobs.journal import JobJournal
+from callboard.jobs.provider_waits import may_pass
 from callboard.jobs.segment import JobSegment
 from callboard.storage.atomic_file import write_private
 
@@ -77,6 +78,8 @@ class CodingRecord:
         self._items = items
         self._task = asyncio.current_task()
         self._is_left = False
+        self.failure: CallboardError | None = None
+        """The failure of the model's provider that the job waits for to pass."""
         self._rounds = 0
         self._in_run = False
         self._steps: list[Step] = []
@@ -101,6 +104,12 @@ class CodingRecord:
         self._is_left = self._is_left or self._segment.should_leave(self._rounds)
         self._rounds += 1
         return self._is_left
+
+    def should_wait(self, failure: CallboardError) -> bool:
+        if not self.is_left and may_pass(failure):
+            self.failure = failure
+            self._is_left = True
+        return self.failure is not None
 
     def open_journal(self, name: str, start: RunProgress | None = None) -> CodingJournal:
         self._run = f"{_RUN}{name}"

@@ -379,6 +379,8 @@ class PhaseRunner:
                         raise JobLeft
                     self.rounds += 1
                 self._emit(event)
+                if run.failure is not None and self._record.should_wait(run.failure):
+                    raise JobLeft
         result = run.result
         self.usage += result.usage
         self._add_cost(result.cost)

@@ -14,6 +14,7 @@ from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import EVENTS, JobLog, Step, replay_steps
 from callboard.coding.jobs.store import JobStore
 from callboard.core import Answer, Canister, InvocationCanister, Journal, RunProgress
+from callboard.errors import CallboardError
 
 
 class JobLeft(Exception):
@@ -50,6 +51,10 @@ class JobRecord(Protocol):
 
     def should_leave(self) -> bool:
         """Whether this process leaves the job now, at the beginning of a round; then it is left."""
+        ...
+
+    def should_wait(self, failure: CallboardError) -> bool:
+        """Return whether the job waits until its model can be asked again. Then this process leaves the job."""
         ...
 
     def open_journal(self, name: str, start: RunProgress | None = None) -> Journal | None:
@@ -96,6 +101,9 @@ class FolderRecord:
         self._log.__exit__(kind, error, at)
 
     def should_leave(self) -> bool:
+        return False
+
+    def should_wait(self, failure: CallboardError) -> bool:
         return False
 
     def open_journal(self, name: str, start: RunProgress | None = None) -> None:
