@@ -1,125 +1,371 @@
 """Replace functions, classes, constants and tests of a file by those of the same names in a piece of code.
 
-A model writes only what changes, as a code block. Definitions that the file does not have are appended, and missing
-imports are added. Law: what the code does not name stays as it is; code that leaves parts out ("... rest unchanged")
-is refused.
+A model writes only what changes, as a code block. Laws: every statement of the code is in the file afterwards, and so
+is every statement of the file that the code does not define again. If that cannot be, the code is refused.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from callboard.coding.edits.result import EditRefused
-from callboard.coding.outlines import Symbol, find_syntax_error
-from callboard.coding.outlines.languages import find_language
+from callboard.coding.edits.self_imports import drop_self_imports
+from callboard.coding.outlines import find_syntax_error
+from callboard.coding.outlines.languages import Language, find_language
 from callboard.coding.outlines.parser import parse
+from callboard.coding.outlines.regex_outline import find_symbols
+from callboard.coding.outlines.values import GUARD, ParsedText, Statement
 
-_ELIDED: Final = re.compile(
-    r"^\s*(?:#|//|/\*|--)?\s*(?:\.\.\.|…|(?:the )?rest of|(?:\.\.\. ?)?(?:existing|remaining|other|previous) (?:code|functions|methods|imports|tests)"
-    r"|same as (?:before|above)|unchanged|your code here)\b.{0,60}$",
-    re.IGNORECASE | re.MULTILINE,
-)
 _START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
 MAX_CUT: Final = 20
 """Places where the code is cut to see whether the part above parses."""
-_CONSTANT: Final = re.compile(
-    r"(?:export\s+)?(?:const\s+|let\s+|var\s+|final\s+)?([A-Za-z_]\w*)\s*(?::[^=\n]{1,80})?=[^=]"
-)
 _GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
 """Stems of files that may hold nothing but imports."""
-_TESTING: Final = re.compile(r"(?:test|it|describe)(?:\.\w+)?\(\s*([\"'`])(.{1,200}?)\1")
-
-
-class TopLevelItem(NamedTuple):
-    """A statement at the top of a text, or a method."""
-
-    start: int
-    """The first line, from 0, with the comments right above it."""
-    bare: int
-    """The first line without these comments."""
-    end: int
-    """The line behind the last."""
-    names: tuple[str, ...]
-    """What it defines."""
-    inner: tuple[TopLevelItem, ...] = ()
-    """The methods of a class."""
-    is_import: bool = False
+_ARGUMENTS: Final = ("(", "[", "`")
+_HEAD: Final = ("import", "head")
+_METHOD: Final = re.compile(r"@(?:static|class)method\b|\bdef \w+\(\s*(?:self|cls)\b|\bfn\b.*\(\s*&?(?:mut )?self\b")
+"""What shows that a function is a method."""
+_EXPORTS: Final = ("export ", "module.exports", "exports.")
+_HEADER_WORD: Final = re.compile(r"[^\s,(){}:]+")
 
 
 def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str, ...]]:
     """Put the code's definitions into the text; return the new text and the names. Raises EditRefused."""
-    code = textwrap.dedent(code).strip("\n") + "\n"
-    if elided := _ELIDED.search(code):
-        raise EditRefused(f"the code leaves something out: {elided[0].strip()!r}; write all of the function")
-    pieces = _parse_items(code, path)
+    code = _dedent(code.removeprefix("\ufeff")).strip("\n") + "\n"
+    old, new = _parse(text, path), _parse(code, path)
+    known = {gap.text for gap in old.gaps}
+    if gap := next((each for each in new.gaps if each.text not in known), None):
+        raise EditRefused(
+            f"the code leaves something out at line {gap.line}: {gap.text[:80]!r}; write the whole definition"
+        )
+    code = drop_self_imports(_check_syntax(code, path), path, new.statements, old.statements)
+    statements = _parse(code, path).statements
+    defined = [each for each in statements if each.names and each.kind not in _HEAD]
+    names = tuple(dict.fromkeys(name for each in defined for name in each.names))
     if not text.strip():
-        if pieces and all(piece.is_import for piece in pieces) and PurePosixPath(path).stem not in _GATHERS:
-            raise EditRefused("the code is nothing but imports: write whole functions, or the whole file")
-        return _check_syntax(code, "", path), tuple(name for piece in pieces for name in piece.names)
-    if not any(piece.names for piece in pieces):
-        _check_syntax(code, "", path)
-        raise EditRefused("the code defines nothing: write whole functions, or the whole file")
-    lines, new = text.splitlines(keepends=True), code.splitlines(keepends=True)
-    old = _parse_items(text, path)
-    existing = {name: piece for piece in old for name in piece.names}
-    methods = {inner.names[0]: inner for piece in old for inner in piece.inner}
-    edits: list[tuple[int, int, str]] = []
-    added: list[str] = []
-    names: list[str] = []
-    for piece in pieces:
-        body = "".join(new[piece.start : piece.end])
-        if piece.is_import:
-            if body.strip() not in text:
-                at = max([each.end for each in old if each.is_import], default=_import_position(lines, old))
-                edits.append((at, at, body))
-            continue
-        if not piece.names:
-            continue
-        target = next((existing[name] for name in piece.names if name in existing), None)
         if (
-            target is not None
-            and piece.inner
-            and {each.names[0] for each in target.inner} - {each.names[0] for each in piece.inner}
+            statements
+            and all(each.kind == "import" for each in statements)
+            and PurePosixPath(path).stem not in _GATHERS
         ):
-            # A class of which only some methods were written: the others stay.
-            for inner in piece.inner:
-                _put_method(inner, new, target, lines, edits)
-        elif target is not None:
-            edits.append((target.bare if piece.start == piece.bare else target.start, target.end, body))
-        elif len(piece.names) == 1 and (method := _find_method(methods, piece.names[0])) is not None:
-            edits.append((method.start, method.end, _indent_like(body, lines[method.start])))
-        else:
-            added.append(body)
-        names += piece.names
-    if not names:
+            raise EditRefused("the code is nothing but imports: write whole functions, or the whole file")
+        return code, names
+    if not defined:
         raise EditRefused("the code defines nothing: write whole functions, or the whole file")
-    last = {(start, end): body for start, end, body in edits if start < end}
-    inserted = [(start, end, body) for start, end, body in edits if start == end]
-    for start, end, body in sorted(
-        [*inserted, *((*target, body) for target, body in last.items())], key=lambda edit: edit[:2], reverse=True
-    ):
-        lines[start:end] = [body if body.endswith("\n") else f"{body}\n"]
-    gap = "\n\n\n" if path.endswith(".py") else "\n\n"
-    changed = gap.join([each.strip("\n") for each in ("".join(lines), *added)]) + "\n"
-    return _check_syntax(changed, text, path), tuple(names)
+    try:
+        return _check_syntax(_Merge(text, code, path).run(old.statements, statements), path), names
+    except EditRefused:
+        # The statements of a file that is broken cannot be told apart: the code may be the whole file.
+        written = {name.rpartition(".")[2] for each in statements for name in each.all_names}
+        if old.broken is None or not {name for _, _, name in find_symbols(text, _language(path).name)} <= written:
+            raise
+        return code, names
+
+
+class _Edit(NamedTuple):
+    """Rows of a text, and the lines that take their place."""
+
+    start: int
+    end: int
+    lines: list[str]
+
+
+class _Merge:
+    """One piece of code that is put into one text."""
+
+    def __init__(self, text: str, code: str, path: str) -> None:
+        self._old, self._new = text.split("\n"), code.split("\n")
+        self._path, self._language = path, _language(path).name
+        self._edits: list[_Edit] = []
+        self._imported: set[str] = set()
+
+    def run(self, old: list[Statement], new: list[Statement]) -> str:
+        self._put(old, self._put_methods(old, new), len(self._old) - (not self._old[-1]))
+        # Those at one row stay in their order.
+        for _, edit in sorted(enumerate(self._edits), key=lambda each: (each[1][:2], each[0]), reverse=True):
+            self._old[edit.start : edit.end] = self._separate(edit)
+        return "\n".join(self._old) + "\n" * bool(self._old[-1])
+
+    def _put(self, old: list[Statement], new: list[Statement], end: int, indent: str = "") -> None:
+        """Put statements among those of a text or class: a new one goes behind the one that it follows in the code."""
+        behind: Statement | None = None
+        waiting: list[Statement] = []
+        for piece, found in zip(new, self._match(old, new), strict=True):
+            if piece.kind in _HEAD:
+                self._put_head(piece, old, found, end, indent)
+            elif found:
+                self._replace(found, piece)
+                for each in waiting:
+                    self._insert(found[0].lead, each, indent, below=found[0])
+                waiting, behind = [], found[-1] if GUARD not in piece.names else None
+            elif behind is not None:
+                self._insert(behind.end, piece, indent, above=behind)
+            elif piece.kind != "pass_statement":
+                waiting.append(piece)
+        tail = _find_tail(old, is_named=bool(waiting and waiting[0].names))
+        last = old[-1] if old else None
+        for piece in waiting:
+            if tail is not None:
+                self._insert(tail.lead, piece, indent, below=tail)
+            else:
+                self._insert(last.end if last is not None else end, piece, indent, above=last)
+
+    def _separate(self, edit: _Edit) -> list[str]:
+        """The lines, with a semicolon where JavaScript would take one statement for the arguments of another."""
+        lines = [*edit.lines]
+        if self._language in ("javascript", "typescript", "tsx") and any(map(str.strip, lines)):
+            first = next(at for at, line in enumerate(lines) if line.strip())
+            last = next(at for at in reversed(range(len(lines))) if lines[at].strip())
+            above = next((line.strip() for line in reversed(self._old[: edit.start]) if line.strip()), ";")
+            below = next((line.strip() for line in self._old[edit.end :] if line.strip()), "")
+            if lines[first].startswith(_ARGUMENTS) and not above.endswith((";", "{", "}", ",")):
+                lines[first] = f";{lines[first]}"
+            if below.startswith(_ARGUMENTS) and not lines[last].endswith(";"):
+                lines[last] = f"{lines[last]};"
+        return lines
+
+    def _match(self, old: list[Statement], new: list[Statement]) -> list[list[Statement]]:
+        """For each new statement those that it takes the place of."""
+        before, after = self._index(old, self._old), self._index(new, self._new)
+        matches: list[list[Statement]] = []
+        for piece in new:
+            found: list[Statement] = []
+            for key in [] if piece.kind == "import" else self._keys(piece, self._new):
+                there, number = before[key], after[key].index(piece)
+                if there and piece.names and len(there) != len(after[key]):
+                    there = [each for each in there if self._text(each, self._old) == self._text(piece, self._new)]
+                    number = 0
+                    if not there:
+                        lines = ", ".join(str(each.start + 1) for each in before[key])
+                        raise EditRefused(
+                            f"{key} is {len(after[key])} times in the code, but {len(before[key])} times in the file, at "
+                            f"lines {lines}: write it as often as the file has it"
+                        )
+                found += [each for each in there[number : number + 1] if each not in found]
+            matches.append(sorted(found, key=lambda each: each.start))
+        return matches
+
+    def _index(self, statements: list[Statement], lines: list[str]) -> dict[str, list[Statement]]:
+        index: dict[str, list[Statement]] = defaultdict(list)
+        for each in statements:
+            for key in [] if each.kind == "import" else self._keys(each, lines):
+                index[key].append(each)
+        return index
+
+    def _keys(self, statement: Statement, lines: list[str]) -> Sequence[str]:
+        return statement.names or (self._text(statement, lines),)
+
+    def _replace(self, found: list[Statement], piece: Statement) -> None:
+        target = found[0]
+        if len(found) == 1 and self._text(target, self._old) == self._text(piece, self._new):
+            return
+        where = f"{piece.names[0] if piece.names else 'it'}, at line {target.start + 1} of the file"
+        if piece.is_stub and not target.is_stub:
+            raise EditRefused(f"the code leaves the body of {where}, out; write the whole definition")
+        lost = {name for each in found for name in each.all_names} - {*piece.all_names}
+        if len(found) == 1 and target.inner and piece.inner:
+            self._put_header(target, piece, where, is_whole=not lost)
+            first = target.members[0].start if target.members else target.start
+            step = "" if target.members else _indent(self._new[piece.members[0].start]) if piece.members else ""
+            indent = _indent(self._old[first]) + step
+            self._put(target.members, piece.members, target.inner, indent)
+            return
+        if lost or any((each.kind == "compound") != (piece.kind == "compound") for each in found):
+            also = f" with {', '.join(sorted(lost)[:5])}" if lost else ""
+            raise EditRefused(f"{where}, is part of one statement{also}: write all of that statement")
+        start = target.start if piece.lead == piece.start else target.lead
+        self._edits.append(_Edit(start, target.end, self._lines(piece, _indent(self._old[target.start]))))
+        self._edits += [_Edit(each.lead, each.end, []) for each in found[1:]]
+
+    def _put_header(self, target: Statement, piece: Statement, where: str, *, is_whole: bool) -> None:
+        """Put the lines above a class's members, unless they only leave out decorators or bases."""
+        old, new = self._old[target.start : target.header], self._new[piece.start : piece.header]
+        if "".join("".join(old).split()) == "".join("".join(new).split()):
+            return
+        before, after = set(_HEADER_WORD.findall(" ".join(old))), set(_HEADER_WORD.findall(" ".join(new)))
+        if is_whole or after > before:
+            self._edits.append(_Edit(target.start, target.header, _reindent(new, _indent(old[0]))))
+        elif not after <= before:
+            raise EditRefused(f"the code begins {where}, in another way: write it as {' '.join(old).strip()[:200]!r}")
+
+    def _put_head(self, piece: Statement, old: list[Statement], found: list[Statement], end: int, indent: str) -> None:
+        """Put an import, or what a file or class begins with."""
+        lines, names = self._lines(piece, indent), [*piece.names]
+        section = [each for each in takewhile(_precedes_definitions, old) if each.kind in _HEAD]
+        if piece.kind == "head":
+            if found and self._text(found[0], self._old) != self._text(piece, self._new):
+                if names == ["package"]:
+                    raise EditRefused(f"the file has {self._text(found[0], self._old)!r}, not {lines[-1].strip()!r}")
+                self._edits.append(_Edit(found[0].start, found[0].end, lines))
+            if found:
+                return
+            section = []
+        else:
+            known = {name for each in old if each.kind == "import" for name in each.names} | self._imported
+            missing = [name for name in names if name not in known]
+            if not missing:
+                return
+            if len(missing) < len(names) and self._language != "python":
+                lines = self._import_only(missing, lines)
+            self._imported.update(missing)
+            if all(name.endswith(" from __future__") for name in names):
+                section = [each for each in section if each.names == ["docstring"]]
+        if section:
+            gap = [""] * (section[-1].kind == "head")
+            self._edits.append(_Edit(section[-1].end, section[-1].end, [*gap, *lines]))
+        elif old:
+            # A comment that the file begins with is about the file.
+            is_free = any(line.strip() and not line.startswith("#!") for line in self._old[: old[0].lead])
+            row = old[0].lead if indent or is_free or old[0].lead == old[0].start else old[0].start
+            self._edits.append(_Edit(row, row, [*lines, *self._gap(indent, is_large=old[0].kind not in _HEAD)]))
+        else:
+            self._edits.append(_Edit(end, end, lines))
+
+    def _import_only(self, missing: list[str], lines: list[str]) -> list[str]:
+        """Those names of an import that are not imported yet; an import of the same name twice is an error."""
+        if self._language == "go":
+            return ["import (", *(f"\t{name}" for name in missing), ")"]
+        names, modules = zip(*[name.rsplit(" from ", 1) for name in missing], strict=True)
+        first = next(line for line in lines if re.match(r"\s*(?:import|const|let|var)\b", line)).strip()
+        if any(name.startswith("default ") for name in names):
+            raise EditRefused(
+                f"{first[:80]!r} imports some names again: write only those that the file does not import"
+            )
+        if not first.startswith("import"):
+            return [f"{first.split()[0]} {{ {', '.join(names)} }} = require('{modules[0]}');"]
+        return [f"import {'type ' * first.startswith('import type')}{{ {', '.join(names)} }} from '{modules[0]}';"]
+
+    def _put_methods(self, old: list[Statement], new: list[Statement]) -> list[Statement]:
+        """Put the methods that the code has without their class; give the other statements."""
+        top = {name for each in old for name in each.names}
+        methods: dict[str, list[Statement]] = defaultdict(list)
+        stack = [*old]
+        while stack:
+            each = stack.pop()
+            stack += each.members
+            for name in [name for member in each.members for name in member.names]:
+                methods[name] += [member for member in each.members if name in member.names]
+        others, done = [], set()
+        for piece in new:
+            is_java = self._language == "java" and piece.kind.startswith(("method", "constructor"))
+            text = self._text(piece, self._new)
+            if (
+                len(piece.names) != 1
+                or piece.names[0] in top
+                or not (is_java or _METHOD.search(text.partition("\n\n")[0]))
+            ):
+                others.append(piece)
+                continue
+            found = methods[piece.names[0]]
+            if len(found) != 1 and (found or is_java):
+                raise EditRefused(f"{len(found)} classes have a method {piece.names[0]}: write it within its class")
+            if not found:
+                others.append(piece)
+            elif piece.names[0] in done:
+                self._insert(found[0].end, piece, _indent(self._old[found[0].start]), above=found[0])
+            else:
+                done.add(piece.names[0])
+                self._replace(found, piece)
+        return others
+
+    def _insert(
+        self, row: int, piece: Statement, indent: str, *, above: Statement | None = None, below: Statement | None = None
+    ) -> None:
+        other = above or below
+        is_large = piece.end - piece.start > 1 or (other is not None and other.end - other.start > 1)
+        gap = self._gap(indent, is_large=is_large and other is not None)
+        lines = self._lines(piece, indent)
+        self._edits.append(_Edit(row, row, [*gap, *lines] if above is not None else [*lines, *gap]))
+
+    def _gap(self, indent: str, *, is_large: bool) -> list[str]:
+        return [""] * (is_large * (2 if self._language == "python" and not indent else 1))
+
+    def _lines(self, piece: Statement, indent: str) -> list[str]:
+        return _reindent(self._new[piece.lead : piece.end], indent)
+
+    def _text(self, statement: Statement, lines: list[str]) -> str:
+        """The text of a statement without its comments and indentation."""
+        return "\n".join(_reindent([line.rstrip() for line in lines[statement.start : statement.end]], ""))
+
+
+def _find_tail(old: list[Statement], *, is_named: bool) -> Statement | None:
+    """The statement that new ones come before: the guard of a script; for definitions also what runs or exports them."""
+    at = next((at for at, each in enumerate(old) if GUARD in each.names), len(old))
+    tail = old[at] if at < len(old) else None
+    for each in reversed(old[:at]) if is_named else ():
+        if each.kind in _HEAD or any(not name.startswith(_EXPORTS) for name in each.names):
+            break
+        tail = each
+    return tail
+
+
+def _precedes_definitions(statement: Statement) -> bool:
+    return statement.kind in _HEAD or not statement.names or statement.end - statement.start == 1
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _reindent(lines: list[str], indent: str) -> list[str]:
+    """The lines with another indentation than that of the first; lines that have not got that stay as they are."""
+    old = _indent(next((line for line in lines if line.strip()), ""))
+    return [indent + line[len(old) :] if line.strip() and line.startswith(old) else line for line in lines]
+
+
+def _dedent(code: str) -> str:
+    """The code without the indentation that all of it has."""
+    return textwrap.dedent(code) if code.lstrip("\n")[:1] in (" ", "\t") else code
+
+
+def _language(path: str) -> Language:
+    language = find_language(path)
+    if language is None:
+        raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
+    return language
+
+
+def _parse(text: str, path: str) -> ParsedText:
+    """The statements of a text. Raises EditRefused if there is no grammar for it."""
+    language = _language(path)
+    parsed = parse(text, language)
+    if parsed is None:
+        raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
+    return parsed
+
+
+def _check_syntax(code: str, path: str) -> str:
+    """The code itself. Raises EditRefused for a syntax error."""
+    if (line := find_syntax_error(code, path)) is not None:
+        shown = code.split("\n")[line - 1 : line + 1]
+        raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
+    return code
 
 
 def remove_tests(code: str, path: str, failed: Collection[str]) -> str:
     """The code without the tests among `failed`, which are named as runners do: `test_a[1]`, `TestA.test_b`, `A > b`."""
-    code = textwrap.dedent(code)
-    lines = code.splitlines(keepends=True)
+    code = _dedent(code)
+    lines = code.split("\n")
     gone: list[tuple[int, int]] = []
-    for piece in _parse_items(code, path):
-        inner = [(each.start, each.end) for each in piece.inner if _is_named(each.names, failed)]
-        whole = _is_named(piece.names, failed) or 0 < len(inner) == len(piece.inner)
-        gone += [(piece.start, piece.end)] if whole else inner
+    for each in _parse(code, path).statements:
+        scope = f"{each.names[0]}." if each.names else ""
+        inner = [
+            (member.lead, member.end)
+            for member in each.members
+            if _is_named([name if name.startswith("test ") else scope + name for name in member.names], failed)
+        ]
+        tests = [member for member in each.members if member.names and member.kind not in _HEAD]
+        whole = _is_named(each.names, failed) or 0 < len(inner) == len(tests)
+        gone += [(each.lead, each.end)] if whole else inner
     for start, end in reversed(gone):
         del lines[start:end]
-    return "".join(lines).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def cut_broken_end(code: str, path: str) -> str:
@@ -145,90 +391,5 @@ def _is_named(names: Collection[str], failed: Collection[str]) -> bool:
 
 def list_definitions(code: str, path: str) -> tuple[str, ...]:
     """The names that a piece of code defines, in the language of the path."""
-    return tuple(name for piece in _parse_items(textwrap.dedent(code), path) for name in piece.names)
-
-
-def _put_method(
-    inner: TopLevelItem, new: list[str], place: TopLevelItem, lines: list[str], edits: list[tuple[int, int, str]]
-) -> None:
-    body = "".join(new[inner.start : inner.end])
-    known = {each.names[0]: each for each in place.inner}
-    if (old := known.get(inner.names[0])) is not None:
-        edits.append((old.start, old.end, _indent_like(body, lines[old.start])))
-    elif place.inner:
-        last = place.inner[-1]
-        edits.append((last.end, last.end, "\n" + _indent_like(body, lines[last.start])))
-
-
-def _find_method(methods: dict[str, TopLevelItem], name: str) -> TopLevelItem | None:
-    """The method of that name, with or without its class, if there is only one."""
-    if name in methods:
-        return methods[name]
-    matches = [piece for path, piece in methods.items() if path.rpartition(".")[2] == name.rpartition(".")[2]]
-    return matches[0] if len(matches) == 1 else None
-
-
-def _indent_like(body: str, like: str) -> str:
-    return textwrap.indent(textwrap.dedent(body), like[: len(like) - len(like.lstrip())])
-
-
-def _check_syntax(changed: str, before: str, path: str) -> str:
-    line = find_syntax_error(changed, path)
-    if line is not None and find_syntax_error(before, path) is None:
-        shown = changed.splitlines()[line - 1 : line + 1]
-        raise EditRefused(f"with this code there would be a syntax error at line {line}: {' | '.join(shown)[:200]}")
-    return changed
-
-
-def _import_position(lines: list[str], pieces: tuple[TopLevelItem, ...]) -> int:
-    """The index where the first import belongs: before the first definition and the blank lines above it."""
-    first = min([piece.start for piece in pieces if piece.names], default=len(lines))
-    while first and not lines[first - 1].strip():
-        first -= 1
-    return first
-
-
-def _parse_items(text: str, path: str) -> tuple[TopLevelItem, ...]:
-    """The statements at the top of a text; nothing where there is no grammar for it."""
-    language = find_language(path)
-    if language is None:
-        raise EditRefused("code is put only into files of a known language; write the whole file with write_file")
-    parsed = parse(text, language)
-    if parsed is None:
-        raise EditRefused(f"the {language.name} could not be parsed; write the whole file with write_file")
-    lines = text.splitlines()
-    imports = {number - 1 for number in parsed.imports}
-    pieces: list[TopLevelItem] = []
-    for kind, start, end in parsed.statements:
-        if kind == "comment" or start >= len(lines):
-            continue
-        symbols = [each for each in parsed.symbols if start <= each.line - 1 < end]
-        names = tuple(dict.fromkeys(each.path for each in symbols if not each.scope or language.name == "go"))
-        inner = tuple(_find_methods(symbols, lines, start))
-        first = "\n".join(lines[start:end])
-        if not names and (testing := _TESTING.match(first)):
-            names = (f"test {testing[2]}",)
-        if not names and start not in imports and (constant := _CONSTANT.match(first)):
-            names = (constant[1],)
-        pieces.append(
-            TopLevelItem(_include_comments(start, lines), start, end, names, inner, start in imports and not names)
-        )
-    return tuple(pieces)
-
-
-def _find_methods(symbols: list[Symbol], lines: list[str], start: int) -> Iterator[TopLevelItem]:
-    """The methods of a class that begins at `start`, with their decorators."""
-    for symbol in symbols:
-        line = symbol.line - 1
-        if symbol.scope and symbol.kind in ("method", "func") and line != start and "." not in symbol.scope:
-            first = line
-            while first > start + 1 and lines[first - 1].lstrip().startswith("@"):
-                first -= 1
-            yield TopLevelItem(first, line, symbol.end, (symbol.path,))
-
-
-def _include_comments(start: int, lines: list[str]) -> int:
-    """Where a statement begins, with the comments right above it."""
-    while start and lines[start - 1].lstrip().startswith(("#", "//")) and not lines[start - 1].startswith("#!"):
-        start -= 1
-    return start
+    statements = _parse(_dedent(code), path).statements
+    return tuple(name for each in statements if each.kind not in _HEAD for name in each.names)

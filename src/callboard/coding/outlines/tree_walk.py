@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from callboard.coding.outlines.gaps import find_gaps
 from callboard.coding.outlines.languages import Definition, Language
+from callboard.coding.outlines.statements import list_statements, receiver
 from callboard.coding.outlines.tree_sitter_parsing import parse_tree
-from callboard.coding.outlines.values import ParsedText, Statement, Symbol
+from callboard.coding.outlines.values import ParsedText, Symbol
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree, TreeCursor
 
-MAX_STATEMENTS: Final = 100_000
-"""Statements at the top of a text; a text with more counts as one without any."""
 _FUNCTIONS: Final = frozenset({"func", "method"})
 _MODULES: Final = frozenset({"module", "namespace"})
 _NAMED: Final = 4
@@ -30,18 +30,8 @@ def read_tree(text: str, language: Language) -> ParsedText | None:
     if tree is None:
         return None
     symbols, imports = _definition(tree, language)
-    return ParsedText(symbols, imports, _statements(tree), _broken_line(tree))
-
-
-def _statements(tree: Tree) -> list[Statement]:
-    """The statements at the top of the text, each with its first row and the row behind its last."""
-    root = tree.root_node
-    if root.named_child_count > MAX_STATEMENTS:
-        return []
-    return [
-        Statement(node.type, node.start_point.row, node.end_point.row + (node.end_point.column > 0))
-        for node in root.named_children
-    ]
+    statements = list_statements(tree.root_node, language)
+    return ParsedText(symbols, imports, statements, find_gaps(tree), _broken_line(tree))
 
 
 def _definition(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]]:
@@ -93,7 +83,7 @@ def _symbol(node: Node, definition: Definition, language: Language, scopes: list
             return None
     elif language.name == "go":
         kind = _GO_TYPES.get(_type_of(node.child_by_field_name("type")), kind)
-        scope = _receiver(node) if kind == "method" else scope
+        scope = receiver(node) if kind == "method" else scope
     if named is None or named.text is None:
         return None
     if kind == "func" and scopes and scopes[-1].kind not in _MODULES:
@@ -121,13 +111,6 @@ def _declarations(node: Node | None, kind: str) -> Node | None:
         is_function = is_function or node.type == "function_declarator"
         node = node.child_by_field_name("declarator") or (node.named_children[0] if node.named_children else None)
     return node if is_function or kind != "declaration" else None
-
-
-def _receiver(node: Node) -> str:
-    """The receiver's type of a Go method."""
-    receiver = node.child_by_field_name("receiver")
-    text = (receiver.text or b"") if receiver is not None else b""
-    return text.decode("utf-8", "replace").strip("()").partition("[")[0].rpartition(" ")[2].lstrip("*")
 
 
 def _type_of(node: Node | None) -> str:

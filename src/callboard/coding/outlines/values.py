@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+
+GUARD: Final = 'if __name__ == "__main__"'
+"""The name of the statement that runs a script in Python."""
 
 
 class Symbol(msgspec.Struct, frozen=True):
@@ -29,12 +32,38 @@ class Outline(msgspec.Struct, frozen=True):
     imports: list[int]
 
 
-class Statement(NamedTuple):
-    """A statement at the top of a text: rows from `start` to before `end`, from 0."""
+class Gap(NamedTuple):
+    """A comment or an ellipsis, on a line from 1, that stands for code which is left out."""
+
+    line: int
+    text: str
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True):
+    """A statement of a text or of a class; rows count from 0, and an end is the row behind the last."""
 
     kind: str
+    """The grammar's word, or `import`, `compound`, `head` (what the file has to begin with), `several` on one line."""
+    lead: int
+    """The first row of the comments right above it."""
     start: int
     end: int
+    names: list[str]
+    """What it defines, or imports."""
+    members: list[Statement] = []
+    """The statements of a class, where each is on lines of its own."""
+    header: int = 0
+    """The row behind those above the members."""
+    inner: int = 0
+    """The row behind the members, 0 for what has none."""
+    is_stub: bool = False
+    """Whether its body does nothing."""
+
+    @property
+    def all_names(self) -> list[str]:
+        """Its names and those of its members."""
+        scope = f"{self.names[0]}." if self.names else ""
+        return [*self.names, *(scope + name for member in self.members for name in member.all_names)]
 
 
 class ParsedText(msgspec.Struct, frozen=True):
@@ -43,4 +72,5 @@ class ParsedText(msgspec.Struct, frozen=True):
     symbols: list[Symbol]
     imports: list[int]
     statements: list[Statement]
+    gaps: list[Gap] = []
     broken: int | None = None
