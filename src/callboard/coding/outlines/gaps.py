@@ -19,6 +19,8 @@ STUBS: Final = frozenset({"pass_statement", "ellipsis", "string", *COMMENTS})
 """Nodes that do nothing; an expression statement counts as its expression."""
 _LONGEST: Final = 300
 """Bytes of the longest comment that can stand for code."""
+_MAX_STUB: Final = 5
+"""Comments and statements of the longest body that does nothing."""
 _ELLIPSIS: Final = ("...", "\u2026")
 _MARKS: Final = "#/*-=!<>[](){}\"' \t\r\n"
 _CODE: Final = (
@@ -52,18 +54,22 @@ def find_gaps(tree: Tree) -> list[Gap]:
         kinds += ["(expression_statement [(ellipsis) (string)] @gap)", "(list (ellipsis) @gap)"]
     query = tree_sitter.Query(language, " ".join(kinds))
     nodes = tree_sitter.QueryCursor(query).captures(tree.root_node).get("gap", [])
-    found = [Gap(node.start_point.row + 1, text.strip()) for node in nodes if (text := _gap_text(node))]
-    return sorted(found)
+    data = tree.root_node.text or b""
+    return sorted([Gap(node.start_point.row + 1, text.strip()) for node in nodes if (text := _gap_text(node, data))])
 
 
-def is_stub(node: Node) -> bool:
-    """Whether a node, or what is in a body, does nothing."""
+def is_stub_body(body: Node) -> bool:
+    """Whether a body does nothing."""
+    return body.named_child_count <= _MAX_STUB and all(map(_does_nothing, body.named_children))
+
+
+def _does_nothing(node: Node) -> bool:
     if node.type == "expression_statement":
         return all(child.type in STUBS for child in node.named_children)
     return node.type in STUBS
 
 
-def _gap_text(node: Node) -> str:
+def _gap_text(node: Node, whole: bytes) -> str:
     """The text of a gap, "" for any other node."""
     data = node.text or b""
     text = data[:_LONGEST].decode("utf-8", "replace")
@@ -71,25 +77,16 @@ def _gap_text(node: Node) -> str:
         statement = node.parent
         body = statement.parent if statement is not None and statement.type == "expression_statement" else None
         # The only statement of a function: it may do nothing.
-        is_body = body is not None and body.type == "block" and all(map(is_stub, body.named_children))
+        is_body = body is not None and body.type == "block" and is_stub_body(body)
         return "" if is_body else text
     words = text.strip(_MARKS)
     if words.startswith(_ELLIPSIS):
         return text
-    if node.type == "string" or len(data) > _LONGEST or not _stands_alone(node):
+    if node.type == "string" or len(data) > _LONGEST or _LEFT_OUT.search(words) is None:
         return ""
-    if _LEFT_OUT.search(words) is None:
+    before = whole[whole.rfind(b"\n", 0, node.start_byte) + 1 : node.start_byte].strip()
+    if before not in (b"", b"pass", b"...") and not before.endswith(b"{"):
         return ""
     unknown = sum(_WORD.fullmatch(word) is None for word in re.findall(r"\w+", words))
     allowed = 4 if words.endswith(_ELLIPSIS) else 1 if len(re.findall(_STAYS, words, re.IGNORECASE)) > 1 else 0
     return text if unknown <= allowed else ""
-
-
-def _stands_alone(node: Node) -> bool:
-    """Whether no code but `pass`, `...` or the beginning of a body stands before a comment on its line."""
-    before = node.prev_sibling
-    while before is not None and before.end_point.row == node.start_point.row:
-        if not is_stub(before) and before.is_named:
-            return False
-        before = before.prev_sibling
-    return True

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from callboard.coding.outlines.gaps import COMMENTS, is_stub
+from callboard.coding.outlines.gaps import COMMENTS, is_stub_body
 from callboard.coding.outlines.languages import Language
 from callboard.coding.outlines.values import GUARD, Statement
 
@@ -74,19 +74,19 @@ def list_statements(parent: Node, language: Language, depth: int = 0) -> list[St
                 break
             lead, first = begin, begin if is_attached else first
         above = []
-        statement = _statement(node, language, depth, lead, first)
+        statement = _statement(node, language, depth, lead, first, is_first=not statements)
         if statements and start < statements[-1].end:
             statement = _join(statements.pop(), statement)
         statements.append(statement)
     return statements
 
 
-def _statement(node: Node, language: Language, depth: int, lead: int, start: int) -> Statement:
+def _statement(node: Node, language: Language, depth: int, lead: int, start: int, *, is_first: bool) -> Statement:
     core, names = _core(node), list(_names(node, language))
     is_import = bool(names) and all(kind == "import" for kind, _ in names)
     own = sorted(dict.fromkeys(name for _, name in names), key="export default".__eq__)
     end, kind = _end(node), "import" if is_import else core.type
-    if not own and node.type == "expression_statement" and core.type == "string" and _is_first(node):
+    if not own and node.type == "expression_statement" and core.type == "string" and is_first:
         kind, own = "head", ["docstring"] if language.name == "python" else []
     if core.type in _COMPOUND:
         # What the guard of a script binds is for the script alone.
@@ -97,7 +97,7 @@ def _statement(node: Node, language: Language, depth: int, lead: int, start: int
         kind, own = "head", ["package"] if core.type.startswith("package") else []
     definition = language.definitions.get(core.type)
     body = _body(core)
-    stub = body is not None and all(map(is_stub, body.named_children))
+    stub = body is not None and is_stub_body(body)
     is_scope = definition.kind in _SCOPES if definition is not None else _GROUP.match(core.text or b"") is not None
     if body is None or not is_scope or depth >= _DEPTH:
         return Statement(kind, lead, start, end, own, is_stub=stub)
@@ -261,12 +261,6 @@ def _header(node: Node) -> str:
 
 def _colon(node: Node) -> Node | None:
     return next((child for child in node.children if child.type == ":"), None)
-
-
-def _is_first(node: Node) -> bool:
-    while (before := node.prev_named_sibling) is not None and before.type in COMMENTS:
-        node = before
-    return before is None
 
 
 def _is_file_head(node: Node) -> bool:

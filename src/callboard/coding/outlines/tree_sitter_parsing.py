@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 2 * 1024 * 1024
 SECONDS: Final = 2.0
-_BLOCK: Final = 64 * 1024
+_BLOCK: Final = 1024
+"""Bytes of a read: the text of each node is read anew, and a read copies all of this."""
 
 
 def parse_tree(text: str, language: Language) -> Tree | None:
