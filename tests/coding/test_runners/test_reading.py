@@ -115,6 +115,22 @@ def test_the_words_for_models():
             "pytest: 3 passed; but the exit code is 1",
         ),
         ("pytest", "3 passed, 1 warning in 61.20s (0:01:01)", 0, "pytest: 3 passed"),
+        ("pytest", "1 passed, 2 subtests passed in 0.1s", 0, "pytest: 1 passed"),
+        ("pytest", "== 1 failed, 3 passed, 2 subtests failed in 0.12 seconds ==", 1, "pytest: 3 failed, 3 passed"),
+        (
+            "pytest",
+            "= 4 passed, 1 xfailed, 2 xpassed, 9 deselected, 3 rerun in 9.0s =",
+            0,
+            "pytest: 6 passed, 1 skipped",
+        ),
+        (
+            "pytest",
+            "2 passed, 1 skipped, 5 subtests skipped in 90061.00s (1 day, 1:01:01)",
+            0,
+            "pytest: 2 passed, 1 skipped",
+        ),
+        ("pytest", "1 failed, 1 passed, 2 errors in 0.1s", 1, "pytest: 1 failed, 2 errors, 1 passed"),
+        ("pytest", "no tests ran in 0.01s", 5, "pytest: no tests ran; but the exit code is 5"),
         (
             "unittest",
             f"{'-' * 70}\nRan 0 tests in 0.0s\n\nNO TESTS RAN\n",

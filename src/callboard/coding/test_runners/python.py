@@ -13,11 +13,14 @@ from typing import Final
 from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
 from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
 
-_COUNTS = re.compile(r"=*\s*((?:\d+ [a-z]+(?:, )?)+|no tests ran) in [\d.]+s(?: \([\d:.]+\))?\s*=*")
-_COUNT = re.compile(r"(\d+) ([a-z]+)")
+_COUNTS = re.compile(r"=*\s*((?:\d+ [a-z ]+(?:, )?)+|no tests ran) in [\d.]+ ?s(?:econds)?(?: \([^()]*\))?\s*=*")
+_COUNT = re.compile(r"(\d+) ([a-z ]+)")
 _BLOCK = re.compile(r"=+ (.+?) =+")
 _SECTION = re.compile(r"_{2,} (.+?) _{2,}")
-_LISTED = re.compile(r"(FAILED|ERROR) (\S.*?)(?: - .*)?")
+_LISTED = re.compile(
+    r"(?:(?P<sub>(?:[\[(].*? )?SUBFAIL\S*(?: \(.*?\))?)|FAILED|(?P<error>ERROR)) (?P<name>\S.*?)(?: - .*)?"
+)
+_TEARDOWN = "ERROR at teardown of "
 _AT = re.compile(r"(\S[^\n]*?):(\d+): ?.*")
 _TEST = re.compile(r"test_.*\.py", re.DOTALL)
 _RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s")
@@ -76,19 +79,24 @@ def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
             counts = {word: int(number) for number, word in _COUNT.findall(match[1])}
             complete = True
             break
-    listed: dict[str, list[str]] = {"FAILED": [], "ERROR": []}
-    for line in lines:
-        if match := _LISTED.fullmatch(line):
-            listed[match[1]].append(match[2])
+    listed = [match for line in lines if (match := _LISTED.fullmatch(line))]
     failures = []
-    for block, kind in (("FAILURES", "FAILED"), ("ERRORS", "ERROR")):
+    teardowns = 0
+    for block in ("FAILURES", "ERRORS"):
         sections = list(_split_sections(lines, block))
+        teardowns += sum(name.startswith(_TEARDOWN) for name, _ in sections)
         # The names of the summary are whole; both have the same order.
-        named = listed[kind] if len(listed[kind]) == len(sections) else [name for name, _ in sections]
+        named = [each["name"] for each in listed if bool(each["error"]) == (block == "ERRORS")]
+        named = named if len(named) == len(sections) else [name for name, _ in sections]
         failures += [_parse_failure(name, body, folder.root) for name, (_, body) in zip(named, sections, strict=True)]
+    # Each test counts once here. pytest counts each failed subtest too, and the test around it as failed (fixture
+    # `subtests`) or passed (`subTest` of unittest). It counts a test as passed even if its teardown fails.
+    subtests = [each["name"] for each in listed if each["sub"]]
+    inside = len({*subtests} - {each["name"] for each in listed if not (each["sub"] or each["error"])})
+    failed = counts.get("failed", 0) + counts.get("subtests failed", 0)
     return Tally(
-        passed=counts.get("passed", 0) + counts.get("xpassed", 0),
-        failed=counts.get("failed", 0),
+        passed=max(0, counts.get("passed", 0) + counts.get("xpassed", 0) - inside - teardowns),
+        failed=max(min(failed, 1), failed - len(subtests) + inside),
         skipped=counts.get("skipped", 0) + counts.get("xfailed", 0),
         errors=counts.get("error", 0) + counts.get("errors", 0),
         failures=tuple(failures),
@@ -143,20 +151,24 @@ def read_unittest(output: str, _code: int | None, folder: ProjectFolder) -> Tall
             break
     failures: list[Failure] = []
     tests: set[str] = set()
+    repeated = {"FAIL": 0, "ERROR": 0}
+    """Failures of subtests of a test that counts already."""
     for index, line in enumerate(lines):
         if line == "=" * 70 and index + 1 < len(lines) and (match := _HEADING.fullmatch(lines[index + 1])):
-            tests.add(match[2] + match[3].split(")")[0])
+            test = match[2] + match[3].split(")")[0]
+            repeated[match[1]] += test in tests
+            tests.add(test)
             failures.append(
                 _parse_unittest_failure(match[2], lines[index + 3 : _find_section_end(lines, index + 3)], folder.root)
             )
     skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
-    failed = counts.get("failures", 0) + counts.get("unexpected successes", 0)
+    failed = counts.get("failures", 0) - repeated["FAIL"] + counts.get("unexpected successes", 0)
     passed = max(0, ran - len(tests) - skipped - counts.get("unexpected successes", 0))
     return Tally(
         passed=passed,
-        failed=failed,
+        failed=max(0, failed),
         skipped=skipped,
-        errors=counts.get("errors", 0),
+        errors=max(0, counts.get("errors", 0) - repeated["ERROR"]),
         failures=tuple(failures),
         complete=complete,
     )
