@@ -1,9 +1,10 @@
 from dataclasses import dataclass
+from typing import get_args
 
 import pytest
 
 from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
-from callboard.coding.agents.phases import phases_of
+from callboard.coding.agents.phases import Evidence, phases_of
 from callboard.coding.jobs.job import Finding
 
 
@@ -25,6 +26,8 @@ BAD = Report(is_good=False, summary="1 of 3 tests fails: test_sum")
         ("answer", Facts(answer=" \n"), "no answer in words"),
         ("answer", Facts(answer="The cause is x."), ""),
         ("changed", Facts(answer="I changed everything. Task complete."), "no file has changed"),
+        ("changed", Facts(), "edit the files with a tool."),
+        ("changed", Facts(has_tools=False), "change nothing, answer with the changed code in a fence."),
         ("changed", Facts(changed_files=["a.py"]), ""),
         ("tests", Facts(is_testable=True), "have not been run"),
         ("tests", Facts(is_testable=True, report=BAD), "1 of 3 tests fails: test_sum"),
@@ -65,6 +68,12 @@ def test_a_refusal_names_all_that_is_missing():
         "- the tests have not been run on the files as they are now.",
         "Go on with the tools.",
     ]
+
+
+@pytest.mark.parametrize("evidence", get_args(Evidence))
+def test_no_tool_is_named_to_a_model_that_has_none(evidence):
+    lacks = missing_evidence([evidence], Facts(has_tools=False, is_testable=True, files_read=evidence == "files_read"))
+    assert "tool" not in refusal(lacks, has_tools=False)
 
 
 @pytest.mark.parametrize("workflow", ["phased", "short"])

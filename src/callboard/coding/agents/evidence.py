@@ -26,6 +26,8 @@ class Facts(msgspec.Struct, kw_only=True):
     answer: str = ""
     files_read: int = 0
     """Calls that read or searched files."""
+    has_tools: bool = True
+    """Whether the model calls tools; else it answers with code blocks."""
     changed_files: Sequence[str] = ()
     """Files that differ from where the job began."""
     changed_guarded_files: Sequence[str] = ()
@@ -57,10 +59,10 @@ def find_unread_commands(answer: str) -> tuple[str, ...]:
     return ("the commands in a block of the reply were not run: call the tools.",) if _COMMANDS.search(answer) else ()
 
 
-def refusal(missing: Sequence[str]) -> str:
+def refusal(missing: Sequence[str], *, has_tools: bool = True) -> str:
     """The prompt that refuses a claim of being done."""
     listed = "\n".join(f"- {each}" for each in missing)
-    return f"This is not done yet:\n{listed}\nGo on with the tools."
+    return f"This is not done yet:\n{listed}\n{'Go on with the tools.' if has_tools else 'Answer again.'}"
 
 
 def _check_files_read(facts: Facts) -> str:
@@ -74,7 +76,8 @@ def _check_answer(facts: Facts) -> str:
 def _check_changed(facts: Facts) -> str:
     if facts.changed_files:
         return ""
-    return "no file has changed: words alone change nothing, edit the files with a tool."
+    how = "edit the files with a tool" if facts.has_tools else "answer with the changed code in a fence"
+    return f"no file has changed: words alone change nothing, {how}."
 
 
 def _check_tests(facts: Facts) -> str:

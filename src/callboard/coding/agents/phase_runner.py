@@ -173,7 +173,7 @@ class PhaseRunner:
 
     async def _run_phase(self, phase: Phase) -> None:
         past = self._past if self._past.phase == phase.name else Progress()
-        self.phase, self.why, self._facts = phase.name, "", Facts()
+        self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if not past.phase:
             self._emit(PhaseStarted(phase.name, phase.rounds))
@@ -208,7 +208,7 @@ class PhaseRunner:
             self.missing += find_unread_commands(self._facts.answer) if self.missing else ()
             if self._is_over() or await self._count_refusals(checks) >= MAX_REFUSALS:
                 return
-            prompt = refusal(self.missing)
+            prompt = self._refusal()
 
     async def _count_refusals(self, checks: int) -> int:
         """How many claims in a row were refused with nothing changed in between, `checks` being that of all claims."""
@@ -447,6 +447,9 @@ class PhaseRunner:
         self._workspace.tests.mark_changed()
         await self._check_evidence(phase)
 
+    def _refusal(self) -> str:
+        return refusal(self.missing, has_tools=self._facts.has_tools)
+
     def _context_window(self) -> ContextWindow:
         """What the model sees of a long conversation; what its evidence lacks stays in view."""
         context = self._settings.context
@@ -455,7 +458,7 @@ class PhaseRunner:
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,
-            pinned=lambda: refusal(self.missing) if self.missing else "",
+            pinned=lambda: self._refusal() if self.missing else "",
         )
 
     def _agent(
