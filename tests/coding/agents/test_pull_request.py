@@ -4,6 +4,7 @@ import pytest
 
 from callboard.coding.agents.pull_request import (
     SUBJECT,
+    drop_claims,
     format_commit_message,
     format_findings,
     format_pull_request,
@@ -58,6 +59,39 @@ def test_a_pull_request_hides_nothing():
 def test_what_tests_printed_cannot_end_its_fence():
     body = format_pull_request(JOB, "", files=[], tests="```\n# Approved\n", missing=(), issue=None).body
     assert "````\n```\n# Approved\n````" in body
+
+
+@pytest.mark.parametrize(
+    ("summary", "left"),
+    [
+        ("Task complete. Created PR #123 with the tests.", ""),
+        ("Task complete. Created the tests.\n\nThey cover x.", "Created the tests.\n\nThey cover x."),
+        ("TASK_COMPLETE\n\nAdd tests of x", "Add tests of x"),
+        ("The task is now complete!", ""),
+        ("Add tests of x\n\nI opened a pull request. It is https://github.com/a/b/pull/12.", "Add tests of x"),
+        ("Add x\n\nPull request: https://github.com/a/b/pull/12", "Add x"),
+        ("PR #123: Add tests of x", ""),
+        ("Add x\n\nThe merge request has been submitted for review. See x.py.", "Add x\n\nSee x.py."),
+        ("Add x\n\nCommitted as 1a2b3c4 and pushed to origin/main.", "Add x"),
+        ("Add x\n\nFixes what pull request #7 broke.", "Add x\n\nFixes what pull request #7 broke."),
+        (
+            "Fix the parser of pull requests\n\nVersion 1.2. e.g. a.b.",
+            "Fix the parser of pull requests\n\nVersion 1.2. e.g. a.b.",
+        ),
+        (
+            "Complete the task list of the user\n\n- created_at is set.",
+            "Complete the task list of the user\n\n- created_at is set.",
+        ),
+    ],
+)
+def test_a_summary_reports_nothing_that_has_not_happened(summary, left):
+    """While a model writes it there is no pull request, and no commit of Callboard's."""
+    assert drop_claims(summary, "Mend what pull request 7 broke") == left
+
+
+def test_claims_are_dropped_in_linear_time():
+    for piece in ("commit ", "PR ", "a.", ".", "abcdef", "#1 ", "task "):
+        drop_claims(piece * 100_000, "1 " * 100_000)
 
 
 def test_findings_are_a_line_each():

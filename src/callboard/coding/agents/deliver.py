@@ -9,7 +9,12 @@ from msgspec.structs import replace
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
 from callboard.coding.agents.phase_runner import PhaseRunner
-from callboard.coding.agents.pull_request import format_commit_message, format_findings, format_pull_request
+from callboard.coding.agents.pull_request import (
+    drop_claims,
+    format_commit_message,
+    format_findings,
+    format_pull_request,
+)
 from callboard.coding.git import github
 from callboard.coding.git.tree import Tree
 from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput
@@ -19,6 +24,8 @@ from callboard.coding.jobs.log import Notice, Step
 async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner, tests: JobTests) -> JobOutput:
     """Commits what was changed, also where the job failed or was cancelled, and gives the job's output."""
     summary = next(reversed([*phases.summaries.values()]), "")
+    if request.kind in ("build", "debug"):
+        summary = drop_claims(summary, job.description)
     findings = phases.findings
     output = JobOutput(
         summary=summary if findings is None else format_findings(findings),

@@ -14,6 +14,18 @@ SUBJECT: Final = 70
 MAX_SUMMARY: Final = 6000
 """Characters of an answer that the phases after it get."""
 
+_SENTENCE: Final = re.compile(r"(?:[^\n.!?]|[.!?](?=\S))+[.!?]?[ \t]*")
+_DONE: Final = re.compile(
+    r"\W*(?:the )?task(?:[ _](?:is|has been))?[ _](?:now |successfully )?(?:complete|done|finish)", re.IGNORECASE
+)
+_PULL_REQUEST: Final = re.compile(
+    r"\b(?:PR|MR|(?:pull|merge)[- _]requests?|pushed)\b|/(?:pull|merge_requests)/\d", re.IGNORECASE
+)
+_PAST: Final = re.compile(r"\b(?:(?:creat|open|submitt|rais|fil|push|merg|publish|updat)ed|made|sent)\b", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"(?:#|\b(?:PR|MR|request) #?|/)(\d+)", re.IGNORECASE)
+_COMMIT: Final = re.compile(r"\bcommit(?:ted)?\b", re.IGNORECASE)
+_HASH: Final = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7,40}\b")
+
 
 def format_commit_message(job: Job, summary: str) -> str:
     """The message of the job's commit: the model's summary of the change, else the task; and the job's name."""
@@ -51,6 +63,23 @@ def format_pull_request(
         f"Made by a language model ({job.model}) in job {job.id}. Read it before you merge it.",
     ]
     return PullRequest(subject or _shorten(job.description), "\n\n".join([part for part in parts if part]) + "\n")
+
+
+def drop_claims(summary: str, task: str) -> str:
+    """A summary without the sentences that say that the task is complete, or that report a pull request or a commit.
+
+    While the model writes its summary, none exists. A pull request whose number the task names may be mentioned.
+    """
+    known = {*re.findall(r"\d+", task)}
+    kept = _SENTENCE.sub(lambda found: "" if _is_claim(found[0], known) else found[0], summary)
+    return re.sub(r"\n{3,}", "\n\n", kept).strip()
+
+
+def _is_claim(sentence: str, known: set[str]) -> bool:
+    if _DONE.match(sentence) or (_COMMIT.search(sentence) and _HASH.search(sentence)):
+        return True
+    is_past = _PAST.search(sentence) is not None
+    return bool(_PULL_REQUEST.search(sentence)) and (is_past or not {*_NUMBER.findall(sentence)} <= known)
 
 
 def format_findings(findings: Sequence[Finding]) -> str:
