@@ -82,6 +82,30 @@ def test_a_job_says_what_it_does_and_what_to_do_with_it(mended, there, repositor
     assert "a + b" in (repository.root / "calc.py").read_text()
 
 
+def test_a_job_that_failed_says_where_its_work_is_and_not_to_merge_it(there, repository):
+    (repository.root / "test_more.py").write_text("def test_more():\n    assert False\n")
+    repository.commit("A test that stays broken")
+    done = there(*BUILD, "--max-rounds", "1", replies=[MEND])
+    assert done.code == 3, done.err
+    (look,) = [line for line in done.err.splitlines() if line.startswith("look: ")]
+    branch = look.split("...")[1].split()[0]
+    assert f"the unfinished change is on branch {branch}, 1 commits, 1 files" in done.err.splitlines()
+    assert "git merge" not in done.err
+    assert "drop: callboard undo " in look
+
+
+def test_a_build_without_tests_says_so_last(there, repository):
+    repository.git("rm", "-q", "test_calc.py", "pytest.ini")
+    repository.commit("No tests")
+    done = there(*BUILD, replies=[MEND])
+    assert done.code == 0, done.err
+    reason = "not run: no file in the root says how it is tested"
+    assert {"completed, not tested", f"tests: {reason}"} <= {*done.err.splitlines()[-6:]}
+    job = identifier(there)
+    assert f"tests      {reason}" in there("jobs", "show", job).lines
+    assert json.loads(there("jobs", "show", "--json", job).out)["output"]["tests"] == reason
+
+
 @pytest.mark.parametrize(
     ("replies", "options", "code", "told"),
     [

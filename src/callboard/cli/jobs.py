@@ -95,23 +95,32 @@ class JobDisplay(Display):
 
 def print_outcome(job: Job, display: Display) -> None:
     """Shows what a person needs to know at a job's end."""
+    from callboard.coding.jobs.job import UNTESTED  # noqa: PLC0415  # not for --help
+
     output = job.output
     # The error says where, and what to do, too.
     why = collapse(job.error or job.reason, 1000)
-    display.tell(f"{job.state}{f': {why}' if why else ''}", _COLORS.get(job.state, ""))
+    is_completed = job.state == "completed"
+    is_untested = is_completed and output.tests.startswith(UNTESTED)
+    state = f"{job.state}{', not tested' if is_untested else ''}{f': {why}' if why else ''}"
+    display.tell(state, "33" if is_untested else _COLORS.get(job.state, ""))
     for each in output.missing:
         display.tell(f"missing: {collapse(each, 400)}", "33")
     if job.type in ("review", "triage") and output.summary:
         _print(f"{output.summary}\n")
-    if output.patch:
+    if output.patch and is_completed:
         display.tell(f"the change is in {output.patch}; take it with: git apply {shlex.quote(output.patch)}")
+    elif output.patch:
+        display.tell(f"the unfinished change is in {output.patch}")
     elif (branch := output.branch) and output.commits:
-        display.tell(f"branch {branch}, {len(output.commits)} commits, {len(output.files)} files")
-        display.tell(f"look: git diff HEAD...{branch}    take: git merge {branch}    drop: callboard undo {job.id}")
+        unfinished = "" if is_completed else "the unfinished change is on "
+        display.tell(f"{unfinished}branch {branch}, {len(output.commits)} commits, {len(output.files)} files")
+        take = f"    take: git merge {branch}" if is_completed else ""
+        display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
     if output.tests:
         display.tell(f"tests: {output.tests}")
-    if output.pull_request_url:
-        display.tell(output.pull_request_url)
+    if output.pull_request:
+        display.tell(f"pull request: {output.pull_request_url or 'not opened'}")
     display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard replay {job.id}", "2")
 
 
@@ -188,6 +197,7 @@ def show_job(
         "commits": ", ".join(each[:12] for each in output.commits),
         "files": ", ".join(output.files),
         "tests": output.tests,
+        "pull": output.pull_request and (output.pull_request_url or "no pull request was opened"),
         "missing": "; ".join(output.missing),
         "record": str(JobStore().folder(job.id)) if isinstance(stored, Job) else "",
         "queue": "" if isinstance(stored, Job) else stored.queue,

@@ -103,6 +103,16 @@ def test_the_seeds_example_round_by_round(run, jobs, repository):
     assert repository.git("log", "-1", "--format=%s", done.job.output.branch) == "Add a test of add\n"
 
 
+def test_a_pull_request_that_the_model_claims_is_no_title(run, repository):
+    claim = "Task complete. Created PR #123 with the fix of add."
+    script = [*ANALYZED, EDIT, "Done.", "All tests pass.", claim]
+    output = run("build", BUILD, script, workflow="phased").job.output
+    assert repository.git("log", "-1", "--format=%s", output.branch) == "Make add work\n"
+    assert output.pull_request.title == "Make add work"
+    assert "123" not in output.pull_request.body + output.summary
+    assert output.pull_request_url == ""
+
+
 # The lessons of seed 003's authors, each made impossible.
 
 
@@ -213,6 +223,7 @@ def test_code_in_words_does_not_reach_the_tests_that_fail(run):
 def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
     done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])
+    assert not any("with a tool" in each for each in done.prompts)
     assert len({*done.prompts}) == 3
     assert all(each.endswith(done.prompts[0][-150:]) for each in done.prompts)
     assert "there is no code in a fence in your answer" in done.prompts[1]
@@ -373,6 +384,7 @@ def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs)
     assert done.job.state == "completed"
     told = [each.text for each in done.steps if type(each).__name__ == "Notice"]
     assert f"the tests are not run: pytest is not installed in {bare}/bin/python" in told
+    assert done.job.output.tests == f"not run: pytest is not installed in {bare}/bin/python"
 
 
 def test_rounds_run_out(run):
@@ -386,7 +398,7 @@ def test_a_project_without_tests_says_so(run, repository):
     repository.commit("No tests")
     done = run("build", BUILD, [MEND, "Done."])
     assert done.job.state == "completed"
-    assert done.job.output.tests == ""
+    assert done.job.output.tests == "not run: no file in the root says how it is tested"
     assert "No tests were run." in done.job.output.pull_request.body
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from callboard.coding.agents.prompt_context import is_test_file
 from callboard.coding.git.tree import Tree
+from callboard.coding.jobs.job import UNTESTED
 from callboard.coding.test_runners import TestReport, run_tests
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError
@@ -46,8 +47,8 @@ class JobTests:
         first: TestReport | None = None,
         last: TestReport | None = None,
     ) -> None:
-        self.notice = ""
-        """Why the tests are not run, if they are not."""
+        self._untested = UNTESTED
+        """The headline while no test ran."""
         self.is_testable = True
         self.guarded_files: list[str] = []
         self._workspace = workspace
@@ -86,9 +87,14 @@ class JobTests:
         return self.first.total if self.first and self._guards_tests else 0
 
     @property
+    def notice(self) -> str:
+        """Why the tests are not run, if they are not."""
+        return "" if self.is_testable else f"the tests are {self._untested}"
+
+    @property
     def headline(self) -> str:
-        """The last run in one line."""
-        return self.last.headline if self.last else ""
+        """The last run in one line, else that there was none, and why."""
+        return self.last.headline if self.last else self._untested
 
     @property
     def transcript(self) -> str:
@@ -150,7 +156,7 @@ class JobTests:
 
     def _give_up(self, why: str) -> None:
         self.is_testable = False
-        self.notice = f"the tests are not run: {why}"
+        self._untested = f"{UNTESTED}: {why}"
 
     def _run_of_model(self, digest: str) -> TestReport | None:
         """A run of all tests on this content that the model asked for."""

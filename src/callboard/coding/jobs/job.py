@@ -20,6 +20,10 @@ MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record holds."""
 
 
+UNTESTED: Final = "not run"
+"""How `JobOutput.tests` begins if no test ran."""
+
+
 def new_identifier(now: datetime, token: Callable[[], str] = lambda: secrets.token_hex(3)) -> str:
     """An identifier that sorts by time, such as `20261123-081500-042-9f3c1a`; `now` is in UTC."""
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{token()}"
@@ -64,7 +68,7 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     diff: str = ""
     tests: str = ""
-    """The outcome of the last run of all tests in one line."""
+    """The outcome of the last run of all tests in one line; `UNTESTED`, and why, if no test ran."""
     pull_request: PullRequest | None = None
     pull_request_url: str = ""
     patch: str = ""
