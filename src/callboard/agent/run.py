@@ -353,7 +353,7 @@ class Run(Generic[OutputT_co]):
                             reply = self._open_reply(action)
                             async with closing(self._active.model.batches(reply.request)) as batches:
                                 with suppress(StopAsyncIteration):
-                                    while True:
+                                    while not reply.is_stopped:
                                         for event in reply.take(await self._in_time(anext(batches))):
                                             yield self._feed(event)
                             for event in reply.finish():
@@ -678,6 +678,8 @@ class _Reply:
         self._context_window = active.settings.context_window
         self._event_filter = active.settings.event_filter() if active.settings.event_filter else None
         self._is_whole = False
+        self.is_stopped = False
+        """Whether the filter ended the reply before the model did."""
 
     def take(self, events: list[Event]) -> list[Event]:
         """The events that the run is given for these."""
@@ -689,11 +691,13 @@ class _Reply:
             elif isinstance(event, ReplyStarted):
                 self.model = event.model or self.model
         self._is_whole = isinstance(events[-1], (ReplyEnded, ReplyFailed))
-        return (
-            events
-            if self._event_filter is None
-            else [out for event in events for out in self._event_filter.feed(event)]
-        )
+        if self._event_filter is None:
+            return events
+        outputs = [out for event in events for out in self._event_filter.feed(event)]
+        last = outputs[-1] if outputs and not self._is_whole else None
+        self.is_stopped = isinstance(last, ReplyEnded) and last.reason != "retry"
+        self._is_whole |= self.is_stopped
+        return outputs
 
     def finish(self) -> list[Event]:
         """The events that the filter held back, and a failure where the reply has no end."""

@@ -26,6 +26,7 @@ NoteCode = Literal[
     "incomplete",
     "cache",
     "hallucinated_result",
+    "repetition",
     "extra_call",
     "stopped_call",
     "missed_call",

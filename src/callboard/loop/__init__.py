@@ -11,10 +11,12 @@ from callboard.profiles import OnRepeatedCall
 if TYPE_CHECKING:
     from callboard.loop.context_window import ContextWindow
     from callboard.loop.hallucinated_results import HallucinatedResultFilter
+    from callboard.loop.repetition import RepetitionFilter
 
 _LAZY = {
     "HallucinatedResultFilter": "callboard.loop.hallucinated_results",
     "ContextWindow": "callboard.loop.context_window",
+    "RepetitionFilter": "callboard.loop.repetition",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "LoopRules",
     "OnRepeatedCall",
     "QuotedCalls",
+    "RepetitionFilter",
     "ends_with_model",
 ]
 

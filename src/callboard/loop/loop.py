@@ -230,6 +230,8 @@ class Loop:
         """Whether a result that the model wrote itself was cut out of the reply."""
         self._format_complaint = ""
         """What the model reads of a reply that has none of the formats that were asked for."""
+        self._cut_reply = ""
+        """Why a filter ended the reply."""
         self._unchecked = ""
         """The text that the driver is asked about."""
         # Of its calls.
@@ -421,7 +423,7 @@ class Loop:
 
     def _call_model(self) -> CallModel:
         self.rounds += 1
-        self._has_hallucinated, self._format_complaint = False, ""
+        self._has_hallucinated, self._format_complaint, self._cut_reply = False, "", ""
         return CallModel(self.rounds, tuple(self.transcript), self._is_last)
 
     def _feed_reply(self, event: Event, now: datetime) -> list[Action]:
@@ -436,6 +438,8 @@ class Loop:
                 self._cut_calls[identifier] = why
             case Note(code="hallucinated_result"):
                 self._has_hallucinated = True
+            case Note(code="repetition", text=text):
+                self._cut_reply = text
             case Note(code="format", text=text):
                 self._format_complaint = f"Error: {text}"
             case ReplyEnded(reason="retry"):
@@ -474,7 +478,7 @@ class Loop:
         if self._calls.invocations:
             self._refused = self._empty = self._thoughts = 0
             return self._permit(now)
-        why = self._shortfall or _SHORTFALLS.get(reason, "")
+        why = self._shortfall or self._cut_reply or _SHORTFALLS.get(reason, "")
         if not (text or why or self._has_hallucinated or reason == "refusal"):
             return self._ask_again(now)
         self._empty = self._thoughts = 0

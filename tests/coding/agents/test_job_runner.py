@@ -202,6 +202,16 @@ def test_lesson_10_the_whole_task_is_in_the_prompt(run, tmp_path):
     assert "Traceback: it broke" in done.prompts[0]
 
 
+def test_a_reply_that_repeats_itself_is_stopped_and_its_code_counts(run):
+    sentence = "I will now change the function so that it adds. "
+    done = run("debug", DEBUG, [sentence * 90, MEND + "\n" + sentence * 90])
+    assert (done.job.state, done.job.rounds) == ("completed", 2)
+    assert done.prompts[1].count(sentence) == 0
+    assert [each.code for each in done.steps if type(each).__name__ == "Note"] == ["repetition"] * 2
+    said = "".join([each.text for each in done.steps if type(each).__name__ == "TextPiece"])
+    assert said.count(sentence) < 30
+
+
 # What must not happen.
 
 

@@ -47,9 +47,10 @@ from callboard.core import (
     RoundStarted,
     RunProgress,
     Usage,
+    pipe,
 )
 from callboard.errors import NoOutput
-from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
+from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
 from callboard.modes import get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
@@ -492,7 +493,7 @@ class PhaseRunner:
             on_repeated_call="warn",
             context_window=context_window,
             max_parallel_calls=1,
-            event_filter=HallucinatedResultFilter,
+            event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:

@@ -17,9 +17,9 @@ from callboard.coding.chat.mcp_servers import without_names_of_ours
 from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
-from callboard.core import InvocationCanister, Model, ResultCanister
+from callboard.core import InvocationCanister, Model, ResultCanister, pipe
 from callboard.execution.result_store import KeptResults
-from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits
+from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
 from callboard.loop.cache_watch import CacheWatch
 from callboard.modes import get_plan
 from callboard.tools import Ensemble
@@ -109,7 +109,7 @@ class TurnAgent:
             on_repeated_call="warn",
             context_window=self._context_window,
             max_parallel_calls=1,
-            event_filter=HallucinatedResultFilter,
+            event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
         agent.cache_watch = self._cache_watch
         return agent
