@@ -1,6 +1,7 @@
 """Who may answer what: only "allow" runs a call."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -255,6 +256,63 @@ def test_a_question_that_is_cancelled_ends_the_run():
     assert target.deleted == []
 
 
+@pytest.mark.parametrize("returned", [lambda call: "allow", lambda call: Allow(), lambda call: Allow(call.arguments)])
+def test_an_approval_that_changes_the_call_passes_no_rule(returned):
+    def approve(invocation, _why):
+        invocation.arguments["path"] = "secret"
+        return returned(invocation)
+
+    target = Delete()
+    target.invoker = target.invoker.replace(subjects={"path": "path"})
+    policy = Policy([("delete", "ask"), ("delete(secret)", "deny")])
+    agent = Agent(ScriptedModel([CALL, "Done."]), [target.invoker], approve=approve, policy=policy)
+    result = agent.run_sync("?")
+    assert "secret" not in target.deleted
+    assert result.canisters[1].arguments == {"path": "a"}
+    asyncio.run(execute_invoker(Delete().invoker, given := {"path": "a"}, approve=approve))
+    assert given == {"path": "a"}
+
+
+@pytest.mark.parametrize("answer", ["allow", True, Allow(), Allow({"path": "b"})])
+def test_an_answer_after_the_wait_was_cancelled_allows_nothing(answer):
+    target = Delete()
+
+    async def scenario():
+        asked = asyncio.Event()
+
+        async def approve(_invocation, _why):
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return answer
+
+        for work in (
+            Agent(ScriptedModel([CALL]), [target.tool], approve=approve).run("?"),
+            execute_invoker(target.invoker, {"path": "a"}, approve=approve),
+        ):
+            asked.clear()
+            task = asyncio.create_task(work)
+            await asked.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(scenario())
+    assert target.deleted == []
+
+
+def test_an_approval_that_handles_a_timeout_of_its_own_may_answer():
+    async def approve(_invocation, _why):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        return "allow"
+
+    target = Delete()
+    run(target, approve)
+    assert target.deleted == ["a"]
+
+
 @pytest.mark.parametrize("verdict", ["", "Allow", "yes", None, True, 1])
 def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
     invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
@@ -288,6 +346,18 @@ def test_a_policy_of_another_hand_that_answers_oddly_denies():
     _, result = run(target, answering("allow", is_async=True), policy=Odd())
     assert target.deleted == []
     assert "delete may not run: it says so" in result.canisters[2].text
+
+
+@pytest.mark.parametrize("permission", [Unreadable(), Equal("deny"), True, None, b"allow"])
+def test_a_policy_whose_answer_equals_everything_denies(permission):
+    class Odd(Policy):
+        def decide(self, *_):
+            return permission, "it says so"
+
+    target = Delete()
+    _, result = run(target, answering("allow", is_async=True), policy=Odd())
+    assert target.deleted == []
+    assert "which is not a permission" in result.canisters[2].text
 
 
 # Without an agent.

@@ -7,17 +7,22 @@ Laws:
 - Only the answer "allow" (or True, or an Allow) runs a call. No callback, an answer of another kind and an exception
   deny it, for a mistake in a callback must never be the reason why something ran.
 - Whatever was not an ordinary "no" says what it was, for the model and for an alert.
+- The callback gets a copy of the call: what it changes there is not what runs.
+- An answer that comes after the wait was cancelled counts for nothing.
 - Edited arguments pass the rules and the validation that the model's own passed.
 - Nobody is asked about a call whose arguments do not fit: it could not run.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.core import (
     Allow,
@@ -30,7 +35,15 @@ from callboard.core import (
     error_result,
 )
 from callboard.text.truncate import truncate
-from callboard.tools import Invoker, Policy, denial, edited_invocation, quotation_denial, quotation_reason
+from callboard.tools import (
+    Invoker,
+    Policy,
+    denial,
+    edited_invocation,
+    quotation_denial,
+    quotation_reason,
+    read_decision,
+)
 
 _VERDICTS: Final[dict[str | bool, Verdict]] = {
     True: "allow",
@@ -56,14 +69,18 @@ async def ask_approval(approve: Approve | None, invocation: InvocationCanister, 
     """
     if approve is None:
         return _no_answer(invocation, "nobody can be asked")
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task is not None else 0
     try:
-        answer: Any = approve(invocation, why)
+        answer: Any = approve(replace(invocation, arguments=deepcopy(invocation.arguments)), why)
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:  # noqa: BLE001  # whatever a callback raises, the call does not run
         return _no_answer(
             invocation, f"the approval failed: {truncate(f'{type(error).__name__}: {error}', _MAX_SHOWN)}"
         )
+    if task is not None and task.cancelling() > cancels:  # the callback swallowed it
+        raise asyncio.CancelledError
     return read_answer(invocation, answer)
 
 
@@ -89,7 +106,7 @@ def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered
 
 
 def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
-    if arguments is None or arguments == invocation.arguments:
+    if arguments is None:
         return ApprovalAnswered(invocation, "allow")
     if not isinstance(arguments, Mapping):
         return _no_answer(invocation, f"the edited arguments are {_describe(arguments)}, not a mapping")
@@ -98,7 +115,7 @@ def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswe
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
         return _no_answer(invocation, f"the edited arguments are no JSON: {truncate(str(error), _MAX_SHOWN)}")
-    return ApprovalAnswered(invocation, "allow", arguments=copied)
+    return ApprovalAnswered(invocation, "allow", arguments=None if copied == invocation.arguments else copied)
 
 
 def _no_answer(invocation: InvocationCanister, why: str) -> ApprovalAnswered:
@@ -120,7 +137,7 @@ async def permit(
         The call that may run, with edited arguments where a person edited them; the result of one that may not.
     """
     arguments = invocation.arguments or {}
-    permission, why = policy.decide(invoker, arguments)[:2]
+    permission, why = read_decision(policy, invoker, arguments)
     if invocation.quoted_from and permission == "allow":
         permission, why = "ask", quotation_reason(invocation)
     if permission == "ask":

@@ -97,6 +97,7 @@ from callboard.tools import (
     edited_invocation,
     quotation_denial,
     quotation_reason,
+    read_decision,
 )
 
 if TYPE_CHECKING:
@@ -558,7 +559,7 @@ class Loop:
 
     def _apply_policy(self, invocation: InvocationCanister) -> tuple[Permission, str]:
         """The policy's decision; it does not allow a call that repeats a source by itself."""
-        permission, why = self._rules.policy.decide(self._invokers[invocation.name], invocation.arguments)[:2]
+        permission, why = read_decision(self._rules.policy, self._invokers[invocation.name], invocation.arguments)
         if not invocation.quoted_from or self._rules.quoted_calls == "run" or permission not in ("allow", "ask"):
             return permission, why
         quoted = quotation_reason(invocation)

@@ -14,7 +14,7 @@ from callboard.tools.invalid_calls import (
     quotation_reason,
 )
 from callboard.tools.invoker import Invocable, Invoker
-from callboard.tools.permissions import Decision, Permission, Policy, Rule
+from callboard.tools.permissions import Decision, Permission, Policy, Rule, read_decision
 from callboard.tools.registry import InvokerRegistry
 from callboard.tools.tool import Subject, Tool, is_seconds, tool
 
@@ -51,6 +51,7 @@ __all__ = [
     "prefixed",
     "quotation_denial",
     "quotation_reason",
+    "read_decision",
     "read_ensemble",
     "read_invoker",
     "refuse_clashes",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from callboard.core import InvocationCanister, ResultCanister, TextualContent, error_result
 from callboard.text.suggest import suggest
 from callboard.tools.invoker import Invoker
-from callboard.tools.permissions import Policy
+from callboard.tools.permissions import Policy, read_decision
 
 _MAX_EXCERPT = 200
 
@@ -57,7 +57,7 @@ def edited_invocation(
         The call that runs, or the result of one that may not, or cannot.
     """
     identifier, name = invocation.identifier, invocation.name
-    permission, why = policy.decide(invoker, arguments)[:2]
+    permission, why = read_decision(policy, invoker, arguments)
     if invoker.deferred:
         # Who gives the result never sees the edited arguments.
         return denial(invocation, "its result comes from outside, so its arguments cannot be edited")

@@ -133,6 +133,19 @@ class Policy:
         return is_permitted
 
 
+def read_decision(
+    policy: Policy, invoker: Invoker, arguments: Mapping[str, Any] | None = None
+) -> tuple[Permission, str]:
+    """Return the permission that a policy gives a call, and why. An answer that is not a plain string denies the call.
+
+    A policy may be the caller's own class, and its answer may compare equal to everything.
+    """
+    permission, why = policy.decide(invoker, arguments)[:2]
+    if type(permission) is not str:
+        return "deny", f"the policy answered a {type(permission).__name__}, which is not a permission"
+    return permission, why
+
+
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 

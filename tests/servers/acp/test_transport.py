@@ -71,6 +71,19 @@ def test_an_answer_with_an_error_that_is_none_is_an_error_of_nothing(receive, er
     assert receive(line + b'\n{"id": 2}\n') == ([{"id": 1, "error": {}}, {"id": 2}], [])
 
 
+@pytest.mark.parametrize("error", [{"code": 1, "message": "no"}, {}, "no", 7])
+def test_an_answer_with_an_error_and_a_result_is_an_error(receive, error):
+    result = {"outcome": {"outcome": "selected", "optionId": "once"}}
+    ([message], errors) = receive(json.dumps({"id": 1, "result": result, "error": error}).encode() + b"\n")
+    assert errors == []
+    assert sorted(message) == ["error", "id"]
+
+
+def test_an_error_that_is_null_leaves_the_result(receive):
+    ([message], _) = receive(b'{"id": 1, "result": {}, "error": null}\n')
+    assert message["result"] == {}
+
+
 def test_a_message_that_is_too_long_is_refused_and_the_next_one_read(receive):
     messages, errors = receive(b'{"a": "' + b"x" * 10_000 + b'"}\n{"id": 1}\n', max_message=1000)
     assert messages == [{"id": 1}]

@@ -98,6 +98,8 @@ class LineTransport:
         if "method" in message and not isinstance(message["method"], str):
             self._refuse(_INVALID_REQUEST, "the method of a request is a string", identifier)
             return None
+        if message.get("error") is not None:
+            message.pop("result", None)  # of both, the package takes the result: an error would count as an answer
         if not isinstance(message.get("error", {}), dict):
             message["error"] = {}  # the package looks into it
         return message

@@ -22,7 +22,7 @@ from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import restore_calls
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.tool_loop import ToolLoop, first_plan
-from callboard.tools import Ensemble, Invoker, InvokerRegistry, filtered
+from callboard.tools import Ensemble, Invoker, InvokerRegistry, filtered, read_decision
 from callboard.tools.search import ToolSearch
 
 log = logging.getLogger("callboard.gateway")
@@ -100,7 +100,7 @@ class HostedTools:
         return ToolSearch(declared, tools, searched, limit) if searched else None
 
     def _may_run(self, invoker: Invoker) -> bool:
-        permission, why = self._policy.decide(invoker)[:2]
+        permission, why = read_decision(self._policy, invoker)
         if permission != "allow":
             log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
         return permission == "allow"

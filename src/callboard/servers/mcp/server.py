@@ -30,7 +30,7 @@ from callboard.servers.mcp.session import Session, Sessions
 from callboard.servers.mcp.upstream import Upstream, instructions_of, output_schema, upstream_tool
 from callboard.telemetry import names, record, switch
 from callboard.text.suggest import suggest
-from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy
+from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, read_decision
 from callboard.wires.common.tool_declarations import ToolNames
 
 if TYPE_CHECKING:  # it needs another extra
@@ -162,7 +162,7 @@ class ToolServer:
 
     async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> ToolOutcome:
         peer = McpClientProxy(call, session)
-        permission, why = self._policy.decide(invoker, call.arguments)[:2]
+        permission, why = read_decision(self._policy, invoker, call.arguments)
         if permission == "ask":
             permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"
