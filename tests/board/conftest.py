@@ -80,6 +80,7 @@ class BoardProgram(ServerProgram):
         assert line, self.process.stderr.read()
         answer = json.loads(line)
         self.url, self.first_link = answer["url"], answer["link"]
+        self.agui_key = answer.get("agui_key", "")
         self.port = int(self.url.split(":")[2].split("/")[0])
 
 

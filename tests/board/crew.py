@@ -24,6 +24,12 @@ def deploy(to: str) -> str:
     return f"it is on {to} now"
 
 
+@tool(approval=True)
+def pay(cents: int, iban: str) -> str:
+    """Pay an invoice."""
+    return f"{cents} cents went to {iban}"
+
+
 @tool
 def ask(question: str) -> str:
     """Ask the user."""
@@ -43,6 +49,11 @@ SCRIPTS = {
         ["Now it goes out.", Call("deploy", {"to": "prod"})],
         [Call("ask", {"question": "Which name has the release?"})],
         ["It is shipped."],
+    ],
+    "Pay": [
+        [Call("pay", {"cents": 100, "iban": "DE1"})],
+        [Call("pay", {"cents": 9_990_000, "iban": "XX9"})],
+        ["It is paid."],
     ],
     "Slow": [["half a ", "reply"]],
     "Sleep": [["I wait.", Call("sleep", {})], ["I woke up."]],
@@ -73,4 +84,4 @@ def reply(request):
     return SCRIPTS[prompt.split()[0]][replies]
 
 
-clerk = Agent(GatedModel(repeat(reply)), [edit, deploy, Invoker.of(ask).replace(deferred=True), sleep])
+clerk = Agent(GatedModel(repeat(reply)), [edit, deploy, pay, Invoker.of(ask).replace(deferred=True), sleep])

@@ -20,7 +20,7 @@ def begin_run(board):
     run = {"threadId": "t1", "runId": "r1", "messages": [{"id": "m1", "role": "user", "content": "Slow please"}]}
     body = json.dumps({**run, "tools": [], "context": [], "state": {}, "forwardedProps": {}}).encode()
     url = board.url.replace("/board/", "/agui")
-    request = urllib.request.Request(url, body, {"content-type": "application/json"})
+    request = urllib.request.Request(url, body, {"content-type": "application/json", "x-api-key": board.agui_key})
     events = []
 
     def read():

@@ -7,7 +7,14 @@ pytestmark = pytest.mark.usefixtures("worker")
 
 
 def open_job(visitor, identifier):
-    return visitor.open(f"jobs/{identifier}")
+    page = visitor.open(f"jobs/{identifier}")
+    page.mouse.move(1, 1)  # a question that comes is inert until it is known where the pointer is
+    return page
+
+
+def look_at_next(page):
+    """Follow the link to the question that comes after an answer."""
+    page.get_by_role("link", name="Look at the next").click()
 
 
 def state_of(page):
@@ -23,6 +30,7 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
     expect(page.locator("#waits pre")).to_have_text("prod")
     look(page)
     page.get_by_role("button", name="Run it", exact=True).click()
+    look_at_next(page)
     expect(page.get_by_role("heading", name="A question for you")).to_be_visible()
     expect(page.locator("#log")).to_contain_text("it is on prod now")
     look(page)
@@ -43,6 +51,7 @@ def test_a_job_is_watched_approved_answered_and_forked(board, jobs, visit, look)
 
 def test_a_call_is_denied_by_the_enter_key_behind_its_reason(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
+    expect(page.get_by_role("button", name="Do not run it")).to_be_enabled()
     page.get_by_label("Why not").fill("not today")
     page.keyboard.press("Enter")
     expect(page.locator("#log")).to_contain_text("not today")
@@ -75,7 +84,7 @@ def test_two_tabs_see_the_same_and_the_late_answer_is_refused(board, jobs, visit
     # The second tab does not hear of it any more, and still shows the call.
     two.evaluate("window.dispatchEvent(new Event('pagehide'))")
     one.get_by_role("button", name="Run it", exact=True).click()
-    expect(one.get_by_role("heading", name="A question for you")).to_be_visible()
+    expect(one.get_by_role("heading", name="You allowed this call")).to_be_visible()
     two.get_by_role("button", name="Do not run it").click()
     expect(two.get_by_role("alert")).to_contain_text("answered already")
 
@@ -105,9 +114,12 @@ def test_it_can_be_done_by_the_keyboard_alone(board, jobs, visit):
     page = open_job(visit(board), jobs.submit("Ship it"))
     expect(page.get_by_role("heading", name="May this call run?")).to_be_visible()
     button = page.get_by_role("button", name="Run it", exact=True)
+    expect(button).to_be_enabled()
     for _ in range(30):
         page.keyboard.press("Tab")
         if button.evaluate("each => each === document.activeElement"):
             break
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Look at the next").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="A question for you")).to_be_visible()

@@ -3,7 +3,11 @@
 import asyncio
 import json
 import pickle
+import re
+import subprocess
 import sys
+import urllib.error
+import urllib.request
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +34,8 @@ from callboard.servers.gateway.configuration import parse_key_digests
 CREW = f"{Path(__file__).parents[1] / 'servers/agui/crew.py'}:clerk"
 LOCAL = "http://127.0.0.1:8282"
 KEY = "a-key-of-sixteen-characters"
+KEYS = parse_key_digests([KEY])
+HEADERS = {"authorization": f"Bearer {KEY}"}
 ASK = {"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "add them"}]}
 BACKENDS = (BackendSettings(url="http://127.0.0.1:9/v1"),)
 
@@ -54,13 +60,15 @@ def read_text(events):
 def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, database):
     store = tmp_path / "store.db"
     settings = GatewaySettings(backends=BACKENDS, store=f"sqlite:///{store}", hosts=("127.0.0.1",))
-    extend = partial(make_group, (partial(extend_gateway_by_agui, (CREW,)),))
+    extend = partial(make_group, (partial(extend_gateway_by_agui, (CREW,), KEYS),))
     with TestClient(application(settings, pickle.loads(pickle.dumps(extend))), base_url=LOCAL) as client:
-        events = read_stream(client.post("/agui/clerk", json=ASK))
+        assert client.post("/agui/clerk", json=ASK).status_code == 401
+        events = read_stream(client.post("/agui/clerk", json=ASK, headers=HEADERS))
         assert events[-1]["outcome"] == {"type": "success"}
         background = client.post("/v1/responses", json={"model": "m", "input": "Hi", "background": True})
-        assert background.json()["status"] == "queued"
-        assert client.post("/agui", json=ASK, headers={"host": "evil.example"}).status_code == 403
+        assert background.json()["status"] == "queued"  # the gateway itself has no keys
+        for host in ("evil.example", "127.0.0.1:1@evil.example", "127.0.0.1@evil.example"):
+            assert client.post("/agui", json=ASK, headers={**HEADERS, "host": host}).status_code == 403
     assert not Path(database.removeprefix("sqlite:///")).exists()
 
 
@@ -80,10 +88,10 @@ def test_the_budget_of_a_day_holds_for_agents_of_a_board(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
     (tmp_path / "callboard/callboard.toml").write_text("[jobs]\nbudget_per_day = 1.0\n")
-    extension = extend_board_by_agui([CREW], {}, (), ["testserver"], OwnJobs())
+    extension = extend_board_by_agui([CREW], KEYS, (), ["testserver"], OwnJobs())
     board = Board(BoardParts(), Login(tmp_path / "board"))
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
-        end = read_stream(client.post("/agui", json=ASK))[-1]
+        end = read_stream(client.post("/agui", json=ASK, headers=HEADERS))[-1]
     assert end["type"] == "RUN_ERROR"
     assert "what a reply cost is not known" in end["message"]
 
@@ -92,7 +100,7 @@ def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "callboard").mkdir()
     (tmp_path / "callboard/callboard.toml").write_text('[jobs]\nkeep = "1d"\n')
-    extension = extend_board_by_agui([CREW], {}, (), ["testserver"], OwnJobs())
+    extension = extend_board_by_agui([CREW], KEYS, (), ["testserver"], OwnJobs())
     with Database.open(database) as jobs:
         store = DurableStore(jobs, clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
         job = asyncio.run(store.create("agui", queue=agui_queue(normalize_reference(CREW))))
@@ -103,19 +111,19 @@ def test_old_runs_of_a_board_are_removed(tmp_path, monkeypatch, database):
 
 
 def test_the_agent_of_this_directory(directory):
-    extension = extend_board_by_agui(["run"], {}, (), ["testserver"], OwnJobs())
+    extension = extend_board_by_agui(["run"], KEYS, (), ["testserver"], OwnJobs())
     board = Board(BoardParts(), Login(directory / "board"))
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
-        events = read_stream(client.post("/agui/run", json=ASK))
+        events = read_stream(client.post("/agui/run", json=ASK, headers=HEADERS))
         assert read_text(events) == "Hello."
 
 
 def test_the_budget_of_this_directory_holds_for_its_agent(directory, monkeypatch):
     monkeypatch.setenv("CALLBOARD_BUDGET", "1.0")
-    extension = extend_board_by_agui(["run"], {}, (), ["testserver"], OwnJobs())
+    extension = extend_board_by_agui(["run"], KEYS, (), ["testserver"], OwnJobs())
     board = Board(BoardParts(), Login(directory / "board"))
     with TestClient(board_application(board, extension), base_url=LOCAL) as client:
-        end = read_stream(client.post("/agui/run", json=ASK))[-1]
+        end = read_stream(client.post("/agui/run", json=ASK, headers=HEADERS))[-1]
     assert "a budget needs the price" in end["message"]
 
 
@@ -141,6 +149,46 @@ def directory(tmp_path, monkeypatch):
 def test_agents_that_cannot_be_served(references, message):
     with pytest.raises(CallerError, match=message):
         check_agents(references)
+
+
+@pytest.mark.parametrize(
+    ("command", "stream"),
+    [
+        (("board", "--agui", CREW, "--port", "0"), "stderr"),
+        (("board", "--agui", CREW, "--port", "0", "--json"), "stdout"),
+        (("serve", "--backend", "http://127.0.0.1:9", "--agui", CREW, "--port", "0"), "stderr"),
+    ],
+)
+def test_without_a_key_one_is_made_and_printed(command, stream, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-m", "callboard", *command], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        try:
+            for line in getattr(program, stream):
+                if "agui_key" in line:
+                    url, key = json.loads(line)["url"], json.loads(line)["agui_key"]
+                    url = url.replace("/board/", "/agui")
+                elif match := re.search(r"clients of (http\S+/agui) send this key: (\S+)", line):
+                    url, key = match.groups()
+                else:
+                    continue
+                break
+            statuses = [ask_status(url, headers) for headers in ({}, {"x-api-key": "wrong"}, {"x-api-key": key})]
+        finally:
+            program.terminate()
+            program.communicate()
+    assert statuses == [401, 401, 400]
+
+
+def ask_status(url, headers):
+    """The status of a request that is not an AG-UI request."""
+    request = urllib.request.Request(url, b"{}", {"content-type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def test_beyond_this_machine_a_board_needs_a_key_for_its_agents(typed):

@@ -26,7 +26,8 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import load_settings
-from callboard.core import InvocationCanister, ReplyStarted, TextPiece
+from callboard.configuration.ownership import find_user_name
+from callboard.core import Allow, Deny, InvocationCanister, ReplyStarted, TextPiece
 from callboard.errors import CallerError
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
@@ -246,12 +247,24 @@ def talk(place):
         )
         model = ScriptedModel(replies, profile=profile)
         reading, writing = os.pipe()
-        os.write(writing, typed.encode())
-        os.close(writing)
+        left = typed.splitlines(keepends=True)
+
+        class Typist(PlainEditor):
+            """Types a line when one is asked for: what was typed before a question is no answer."""
+
+            async def _read_line(self, before):
+                if left:
+                    os.write(writing, left.pop(0).encode())
+                    if not left:
+                        os.close(writing)
+                return await super()._read_line(before)
+
+        if not left:
+            os.close(writing)
 
         async def scenario():
             display = JobDisplay(out, err, verbose=False, as_json=False)
-            await ChatConsole(display, PlainEditor(reading, is_person=is_person)).run(
+            await ChatConsole(display, Typist(reading, is_person=is_person)).run(
                 request, model, JobStore(), resume=resume
             )
 
@@ -259,6 +272,8 @@ def talk(place):
             asyncio.run(scenario())
         finally:
             os.close(reading)
+            if left:
+                os.close(writing)
         model.assert_complete()
         return err.getvalue(), next(iter(JobStore().all()), None)
 
@@ -345,18 +360,36 @@ def test_an_error_of_the_model_ends_the_turn_only(talk):
     assert (job.state, job.output.summary) == ("completed", "Two.")
 
 
-@pytest.mark.parametrize("answer", ["s", "g", "n"])
-def test_no_answer_lasts_where_no_pattern_says_what_it_is_about(tmp_path, answer):
-    questions = []
+@pytest.mark.parametrize("odd", ["s", "g", "a", "x", "", " ", "\x1b[A", "yesterday", "no thanks", "y\nrm -rf /", "ja"])
+@pytest.mark.parametrize(
+    ("last", "kind"), [("y", Allow), ("YES ", Allow), ("n", Deny), ("No", Deny), ("d", Deny), (None, Deny)]
+)
+def test_an_answer_that_is_none_is_asked_for_again(tmp_path, odd, last, kind):
+    questions, left = [], [odd, odd, last]
 
     async def ask(question):
         questions.append(question)
-        return answer
+        return left.pop(0)
 
     approvals = Approvals(tmp_path, tmp_path, Shown(), ask)
     invocation = InvocationCanister("c1", "bash", {"command": "make && rm -rf ."}, "")
-    assert asyncio.run(approvals(invocation, "may bash run")) == "deny"
-    assert (questions, approvals.rules) == (["run it? [y]es, [n]o"], [])
+    answer = asyncio.run(approvals(invocation, "may bash run"))
+    by = "nobody" if last is None else find_user_name()
+    assert (type(answer), answer.by, answer.via) == (kind, by, "terminal")
+    assert (questions, approvals.rules) == (["run it? [y]es, [n]o"] * 3, [])
+
+
+def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
+    answers, shown = ["y", "n", "n", "n"], Shown()
+
+    async def ask(_):
+        return answers.pop(0)
+
+    approvals = Approvals(tmp_path, tmp_path, shown, ask)
+    for command in ("make", "make", "make all", "make"):
+        asyncio.run(approvals(InvocationCanister("c1", "bash", {"command": command}, ""), "may bash run"))
+    said = [line for line, _ in shown.lines]
+    assert ["The same call was allowed before. Allowed by " in line for line in said] == [False, True, False, True]
 
 
 class Shown:
@@ -380,7 +413,7 @@ def test_a_difference_is_coloured_and_obeyed_by_no_terminal():
     ]
 
 
-@pytest.mark.parametrize("answers", [["y"], ["a", "y"], ["a", "a"]])
+@pytest.mark.parametrize("answers", [["y"], ["a", "y"], ["a", "a", "n"]])
 def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, answers):
     text = "".join(f"{number}\n" for number in range(MAX_LINES + 2)) + f"{'x' * 5000}\n"
     changes = [ChangedFile("calc.py", None, text.encode())]
@@ -391,11 +424,11 @@ def test_of_a_long_difference_the_rest_is_shown_when_it_is_asked_for(tmp_path, a
         return left.pop(0)
 
     approvals = Approvals(tmp_path, tmp_path, shown, ask)
-    verdict = asyncio.run(
+    answer = asyncio.run(
         approvals(InvocationCanister("c1", EDIT.name, EDIT.arguments, ""), "may file run", changes=changes)
     )
-    assert verdict == ("allow" if answers[-1] == "y" else "deny")
-    assert ["[a]ll" in each for each in questions] == [True, False][: len(answers)]
+    assert type(answer) is (Allow if answers[-1] == "y" else Deny)
+    assert ["[a]ll" in each for each in questions] == [True, False, False][: len(answers)]
     texts = [line for line, _ in shown.lines]
     assert "... 6 more lines" in texts
     assert (f"+{'x' * 5000}" in texts) == (answers[0] == "a")

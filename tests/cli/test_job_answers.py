@@ -110,7 +110,7 @@ def running():
 @pytest.mark.parametrize(
     ("build", "arguments", "told"),
     [
-        (answered, ("deny", "JOB", "call_1"), "it was answered already: deny"),
+        (answered, ("deny", "JOB", "call_1"), "it was answered already: Denied"),
         (running, ("deny", "JOB"), "the job is running and asks nothing"),
         (lambda: make(make_ended), ("approve", "JOB"), "the job is completed, so nothing is asked any more"),
         (lambda: make(make_waiting), ("approve", "JOB", "call_9"), "the job asks about no such call"),

@@ -194,7 +194,9 @@ def test_a_tool_that_wants_approval_is_denied_where_nobody_is(ask, toolbox):
     call = '```json\n{"name": "deploy", "arguments": {}}\n```'
     result, _ = ask("Deploy.", "--tools", toolbox, replies=[call, "Not allowed."])
     assert (result.exit_code, result.stdout) == (0, "Not allowed.\n")
-    assert result.stderr.splitlines() == [
+    lines = result.stderr.splitlines()
+    assert re.fullmatch(r"deploy: Denied by nobody \(terminal\) at [-0-9]{10} [:0-9]{8} UTC", lines.pop(3))
+    assert lines == [
         "-> deploy()",
         "deploy asks for approval before each call: {}",
         "nobody is here to ask: denied",

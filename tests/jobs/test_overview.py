@@ -39,7 +39,7 @@ def test_an_overview(store):
         await store.request_cancel(waiting.id)
         assert await overview.open_questions() == []
         assert (await overview.read(waiting.id)).title == "Ship it"
-        assert [tuple(each) for each in await overview.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 2)]
+        assert [tuple(each) for each in await overview.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 3)]
         with pytest.raises(CallerError):
             await overview.read("nothing")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
+from callboard.core import ApprovalAnswered, AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import CallerError
 from callboard.jobs.claim import Superseded
 from callboard.jobs.job import Approval
@@ -178,14 +178,79 @@ def test_an_answer_to_something_else_is_refused(store, call, digest, words):
 def test_an_answer_that_comes_too_late_is_refused(store):
     async def story():
         job = await a_waiting_job(store)
-        await store.answer(job.id, "c1", digest="d1")
-        with pytest.raises(CallerError, match="answered already: allow"):
-            await store.answer(job.id, "c1", "deny", digest="d1")
+        await store.answer(job.id, "c1", digest="d1", by="alice", via="board")
+        first = r"answered already: Allowed by alice \(board\) at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+        with pytest.raises(CallerError, match=f"{first}$"):
+            await store.answer(job.id, "c1", "deny", digest="d1", by="bob")
         await store.request_cancel(job.id)
-        with pytest.raises(CallerError, match="the job is cancelled"):
+        with pytest.raises(CallerError, match=rf"{first}; the job has ended \(cancelled\)$"):
             await store.answer(job.id, "c1", digest="d1")
+        other = await a_waiting_job(store)
+        await store.request_cancel(other.id)
+        with pytest.raises(CallerError, match=r"the job has ended \(cancelled\), so nothing is asked"):
+            await store.answer(other.id, "c1", digest="d1")
         with pytest.raises(CallerError, match="no such job"):
             await store.answer("nope", "c1", digest="d1")
+
+    asyncio.run(story())
+
+
+def test_an_answer_is_an_entry_with_its_author_and_its_edits(store):
+    async def story():
+        job = await a_waiting_job(store)
+        before = (await store.get(job.id)).entries
+        asked = (await store.read_approvals(job.id))[0]
+        edited = {"n": 1, **(asked.arguments or {})}
+        edited["n"] = 2
+        answered = await store.answer(job.id, "c1", digest="d1", edited=edited, by="alice", via="terminal")
+        assert answered.entries == before + 1
+        entry = (await store.read_entries(job.id, before))[0]
+        [item] = await store.read_answers(job.id)
+        assert (entry.number, entry.item) == (answered.entries, item)
+        assert (item.by, item.via, item.verdict, item.arguments) == ("alice", "terminal", "allow", edited)
+        assert item.timestamp == (await store.read_approvals(job.id))[0].answered_at
+        assert item.edits
+        assert all(" -> " in each for each in item.edits)
+
+    asyncio.run(story())
+
+
+def test_of_two_answers_at_once_one_counts_and_the_other_is_told(store):
+    async def story():
+        job = await a_waiting_job(store)
+        given = [
+            store.answer(job.id, "c1", digest="d1", edited={"n": 1}, by="alice"),
+            store.answer(job.id, "c1", digest="d1", edited={"n": 2}, by="bob"),
+            store.answer(job.id, "c1", "deny", digest="d1", by="carol"),
+        ]
+        outcomes = await asyncio.gather(*given, return_exceptions=True)
+        refused = [each for each in outcomes if isinstance(each, CallerError)]
+        [item] = await store.read_answers(job.id)
+        assert len(refused) == len(given) - 1
+        assert all(item.describe() in str(each) for each in refused)
+        [answer] = (await store.claim(job.id, 2, "two")).answers
+        assert (answer.verdict, answer.edited) == (item.verdict, item.arguments)
+
+    asyncio.run(story())
+
+
+def test_a_question_says_that_the_same_call_was_allowed_before(store):
+    async def story():
+        job = await a_waiting_job(store)
+        first = (await store.read_approvals(job.id))[0]
+        await store.answer(job.id, "c1", digest="d1", by="alice", via="board")
+        claim = await store.claim(job.id, 2, "two")
+        same = Approval(call_id="c2", name=first.name, arguments=first.arguments, why="it asks", digest="d2")
+        other = Approval(call_id="c3", name=first.name, arguments={"n": 9}, why="it asks", digest="d3")
+        question = Approval(call_id="c4", name=first.name, arguments=first.arguments, why="which?", is_question=True)
+        await claim.wait([same, other, question])
+        [item] = await store.read_answers(job.id)
+        whys = {each.call_id: each.why for each in await store.read_approvals(job.id) if not each.verdict}
+        assert whys == {
+            "c2": f"it asks. The same call was allowed before. {item.describe()}",
+            "c3": "it asks",
+            "c4": "which?",
+        }
 
     asyncio.run(story())
 
@@ -419,7 +484,7 @@ def test_a_clock_that_is_set_back_a_day_loses_and_reorders_nothing(database, que
         await claim.end_call(ResultCanister("removed", invocation_id="c1"))
         await claim.end("completed")
         items = [each.item for each in await store.read_entries(job.id)]
-        assert [type(each) for each in items] == [InvocationCanister, ResultCanister]
+        assert [type(each) for each in items] == [InvocationCanister, ApprovalAnswered, ResultCanister]
         job = await store.get(job.id)
         assert (job.state, job.segment, job.cancel_requested) == ("completed", 2, False)
         # Those that ended before the clock's new day count as younger, never as older.

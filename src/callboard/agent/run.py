@@ -503,7 +503,7 @@ class Run(Generic[OutputT_co]):
 
         if decision := self._decisions.pop(invocation.identifier, None):
             return decision
-        answer = await ask_approval(self._active.approve, invocation, why)
+        answer = replace(await ask_approval(self._active.approve, invocation, why), timestamp=self._clock())
         if self._outer is not None and answer.verdict == "defer":
             return replace(answer, verdict="deny", why=_NOT_LATER)
         return answer

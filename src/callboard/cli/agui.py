@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -45,10 +46,31 @@ def check_agents(references: Sequence[str]) -> None:
             load_agent(each)
 
 
-def extend_gateway_by_agui(references: Sequence[str], services: Services) -> AguiExtension:
-    """What serves these agents at `/agui` of a gateway's worker; who may ask it, may ask them."""
-    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
+def make_key() -> tuple[str, dict[str, str]]:
+    """Return a new key for clients of `/agui`, and its digest by its name.
+
+    Who asks at `/agui` runs agents and allows their calls: without a key every user of this machine could.
+    """
+    from callboard.servers.gateway.auth import digest  # noqa: PLC0415  # not for --help
+
+    key = secrets.token_urlsafe(24)
+    return key, {"printed": digest(key)}
+
+
+def describe_key(key: str, address: str) -> str:
+    """The line that tells the user the new key."""
+    return f"clients of {address}/agui send this key: {key}"
+
+
+def extend_gateway_by_agui(references: Sequence[str], keys: Mapping[str, str], services: Services) -> AguiExtension:
+    """What serves these agents at `/agui` of a gateway's worker. The `keys` count if the gateway has none of its own."""
+    from time import monotonic  # noqa: PLC0415
+
+    from msgspec.structs import replace  # noqa: PLC0415  # not for --help
+
+    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415
     from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
+    from callboard.servers.gateway.auth import Authenticator  # noqa: PLC0415
 
     gateway, jobs = services.gateway, services.background.jobs
     service = AguiService(
@@ -57,7 +79,9 @@ def extend_gateway_by_agui(references: Sequence[str], services: Services) -> Agu
         jobs if jobs.is_possible else OwnJobs(streams=jobs.streams),
         gateway.spending,
     )
-    return AguiExtension(service, gateway.authenticator, gateway.settings.limits, gateway.request_budget)
+    settings = gateway.settings
+    authenticator = gateway.authenticator if settings.keys else Authenticator(replace(settings, keys=keys), monotonic)
+    return AguiExtension(service, authenticator, settings.limits, gateway.request_budget)
 
 
 def extend_board_by_agui(

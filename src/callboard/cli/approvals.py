@@ -1,6 +1,7 @@
 """Ask the person at the terminal whether a call may run: once, for the session, or for good.
 
-Law: without a person the answer is no; all of a call is shown before the question, of a long diff at least on request.
+Law: without a person the answer is no; all of a call is shown before the question, of a long diff at least on request;
+only an answer that was typed after the question counts, and only an explicit one.
 """
 
 from __future__ import annotations
@@ -11,26 +12,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
-from callboard.cli.line_editor import read_line
+from callboard.cli.line_editor import NO, YES, discard_input, read_line
 from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover
 from callboard.coding.chat.dry_run import diff_of
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.configuration.ownership import find_user_name
 from callboard.text.display import make_visible
 
 Ask: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Asks a question, and gives the answer; None where nobody is here."""
+"""Asks a question, and gives the answer; None if nobody is here, or the input has ended."""
 
 MAX_LINES: Final = 120
 """Lines of a diff that are shown before the person asks for all of it."""
 MAX_WIDTH: Final = 400
 
 _ANSWERS: Final[Mapping[str, ChatAnswer | Literal["all"]]] = {
-    **dict.fromkeys(("y", "yes"), "once"),
+    **dict.fromkeys(YES, "once"),
+    **dict.fromkeys(NO, "reject"),
     **dict.fromkeys(("s", "session"), "session"),
     **dict.fromkeys(("g", "good"), "good"),
     **dict.fromkeys(("a", "all"), "all"),
 }
-"""The answers. Anything else is a no: "yesterday" is not "yes"."""
+"""The answers. After any other one the question is asked again."""
 
 _COLORS: Final = (("+++", "1"), ("---", "1"), ("@@", "36"), ("+", "32"), ("-", "31"))
 
@@ -43,7 +46,7 @@ class Approvals(ChatApprover):
     """Asks at the terminal. `ask` reads a line of standard input by default."""
 
     def __init__(self, project: Path, data: Path, display: HasTell, ask: Ask | None = None) -> None:
-        super().__init__(SavedApprovals(project, data / FILE))
+        super().__init__(SavedApprovals(project, data / FILE), by=find_user_name(), via="terminal")
         self._display = display
         self._read_answer = ask or self._from_standard_input
 
@@ -55,22 +58,24 @@ class Approvals(ChatApprover):
         more = bool(diff) and show_diff(self._display, diff)
         and_later = f", [s]ession or [g]ood: {make_visible(question.pattern)} from now on" if question.pattern else ""
         text = f"run it? [y]es, [n]o{and_later}"
-        answer = await self._answer(f"{text}, [a]ll of the diff" if more else text)
-        if more and answer == "all":
-            show_diff(self._display, diff, whole=True)
-            answer = await self._answer(text)
-        return "reject" if answer == "all" else answer
-
-    async def _answer(self, question: str) -> ChatAnswer | Literal["all"]:
-        answer = await self._read_answer(question)
-        if answer is None:
-            self._display.tell("nobody is here to ask: denied")
-            return "reject"
-        return _ANSWERS.get(answer.strip().lower(), "reject")
+        while True:
+            line = await self._read_answer(f"{text}, [a]ll of the diff" if more else text)
+            if line is None:
+                self._display.tell("nobody is here to ask: denied")
+                return "nobody"
+            answer = _ANSWERS.get(line.strip().lower())
+            if answer == "all" and more:
+                show_diff(self._display, diff, whole=True)
+                more = False
+            elif answer in ("once", "reject") or (answer in ("session", "good") and question.pattern):
+                return answer
+            else:
+                self._display.tell("that is none of the answers", "33")
 
     async def _from_standard_input(self, question: str) -> str | None:
         if not sys.stdin.isatty():
             return None
+        discard_input()
         self._display.tell(question)
         return await read_line()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callboard.cli.agui import HELP
+from callboard.cli.agui import HELP, describe_key, make_key
 from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
 
@@ -65,6 +65,7 @@ def board(options: BoardOptions) -> None:
     from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
     from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.server import board_hosts, local_url, login_link, serve_board  # noqa: PLC0415
+    from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415
 
     if options.link:
         board_hosts(options.host, options.url)
@@ -74,30 +75,32 @@ def board(options: BoardOptions) -> None:
     from callboard.jobs.streams import JobStreams  # noqa: PLC0415
 
     streams = JobStreams()
+    given = read_keys(options.agui_key)
+    key, keys = make_key() if options.agui and not given else ("", parse_key_digests(given))
     serve_board(
         make_parts(streams),
         host=options.host,
         port=options.port,
         url=options.url,
-        ready=lambda url, link: _show(options, url, link),
-        extension=_make_agui(options, board_hosts(options.host, options.url), streams) if options.agui else None,
+        ready=lambda url, link: _show(options, url, link, key),
+        extension=_make_agui(options, keys, board_hosts(options.host, options.url), streams) if options.agui else None,
         log_format=load_telemetry_settings().log_format(os.environ),
     )
 
 
-def _make_agui(options: BoardOptions, hosts: Collection[str], streams: JobStreams) -> AguiExtension:
+def _make_agui(
+    options: BoardOptions, keys: Mapping[str, str], hosts: Collection[str], streams: JobStreams
+) -> AguiExtension:
     """What serves agents beside the board. Raises CallerError where everybody could ask them."""
     from callboard.cli.agui import check_agents, extend_board_by_agui  # noqa: PLC0415  # not for --help
     from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.agui.service import OwnJobs  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415
     from callboard.servers.listening import is_loopback  # noqa: PLC0415
 
     agents = options.agui or []
     check_agents(agents)
     if (options.url or not is_loopback(options.host)) and not options.agui_key:
         raise CallerError("beyond this machine everybody could ask", path="--agui", hint="give --agui-key")
-    keys = parse_key_digests(read_keys(options.agui_key))
     return extend_board_by_agui(agents, keys, options.agui_origin or (), hosts, OwnJobs(streams=streams))
 
 
@@ -149,11 +152,13 @@ def extend_gateway(hosts: Collection[str], directory: str, services: Services) -
     return Board(replace(parts, traffic=traffic, tools=tools), Login(), hosts)
 
 
-def _show(options: BoardOptions, url: str, link: str) -> None:
+def _show(options: BoardOptions, url: str, link: str, key: str = "") -> None:
     if options.as_json:
-        typer.echo(json.dumps({"url": url, "link": link}))
+        typer.echo(json.dumps({"url": url, "link": link, **({"agui_key": key} if key else {})}))
         return
     typer.echo(link)
+    if key:
+        typer.echo(describe_key(key, url.removesuffix("/board/")), err=True)
     if not options.link:
         typer.echo(f"the board is at {url}; this link logs in once, within an hour (Ctrl-C stops it)", err=True)
 

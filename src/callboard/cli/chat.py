@@ -190,7 +190,7 @@ class ChatConsole:
         try:
             return await self._editor.answer(question)
         except EOFError:
-            return ""
+            return None
         except Interrupted:
             self._interrupt()
             return await asyncio.Future()

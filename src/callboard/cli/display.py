@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from callboard.core import (
+    ApprovalAnswered,
     Content,
     Event,
     FileContent,
@@ -60,6 +61,8 @@ class Display:
                 self.tell(f".. {far} {collapse(message)}".rstrip(), "2")
             case ResultReady(canister=canister):
                 self.tell(f"<- {collapse(result_text(canister)) or '(nothing)'}", "31" if canister.error else "32")
+            case ApprovalAnswered(invocation=invocation, verdict=verdict) if verdict != "defer":
+                self.tell(f"{collapse(invocation.name)}: {collapse(event.describe(), _MESSAGE)}", "2")
             case ReplyFailed(message=message, excerpt=excerpt, path=path, hint=hint):
                 where = f" ({collapse(path, _MESSAGE)})" if path else ""
                 helps = f"; {collapse(hint, _MESSAGE)}" if hint else ""

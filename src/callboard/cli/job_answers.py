@@ -14,6 +14,8 @@ import typer
 
 from callboard.cli.durable_store import change_jobs, find_durable_job, read_jobs
 from callboard.cli.jobs import JobName
+from callboard.cli.line_editor import NO, YES, discard_input, read_answer
+from callboard.configuration.ownership import find_user_name
 from callboard.errors import CallerError
 from callboard.text.display import collapse, escape, make_visible
 
@@ -140,14 +142,23 @@ def _confirm(job: DurableJob, approval: Approval) -> None:
         seen = f"--digest {approval.digest}" if approval.digest else "--yes"
         hint = f"once you have looked at it: callboard jobs approve {job.id} {approval.call_id} {seen}"
         raise CallerError("nobody is here to ask", path=f"{job.id} {approval.call_id}", hint=hint)
-    if not typer.confirm("run it?", err=True):
-        typer.echo("it still waits", err=True)
-        raise typer.Exit(1)
+    word = ""
+    while word not in YES:
+        discard_input()
+        typer.echo("run it? [y]es, [n]o", err=True)
+        line = read_answer()
+        word = "no" if line is None else line.strip().lower()
+        if word in NO:
+            typer.echo("it still waits", err=True)
+            raise typer.Exit(1)
 
 
 def _answer(job: DurableJob, approval: Approval, as_json: bool, **values: Any) -> None:
     """Give the answer, bound to what was shown."""
-    changed = change_jobs(lambda store: store.answer(job.id, approval.call_id, digest=approval.digest, **values))
+    by = find_user_name()
+    changed = change_jobs(
+        lambda store: store.answer(job.id, approval.call_id, digest=approval.digest, by=by, via="terminal", **values)
+    )
     if as_json:
         typer.echo(json.dumps(changed.as_json()))
         return

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
@@ -20,7 +20,8 @@ from callboard.text.display import collapse, strip_controls
 if TYPE_CHECKING:
     from callboard.coding.jobs.job import Job
     from callboard.coding.jobs.log import Step
-    from callboard.jobs.job import JobSummary
+    from callboard.core import ApprovalAnswered
+    from callboard.jobs.job import DurableJob, JobSummary
 
 app = typer.Typer(no_args_is_help=True, help="Your jobs: recorded runs and durable ones.")
 
@@ -171,12 +172,15 @@ def show_job(
     from callboard.cli.watch import describe_waiting  # noqa: PLC0415
     from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.core import encode_line  # noqa: PLC0415
 
     stored = find_job(name)
     job = stored if isinstance(stored, Job) else to_record(stored)
     output = job.output
+    answers = _read_answers(stored)
     if as_json:
-        typer.echo(json.dumps(stored.as_json(), indent=2))
+        told = [json.loads(encode_line(each)) for each in answers]
+        typer.echo(json.dumps({**stored.as_json(), **({"answers": told} if told else {})}, indent=2))
         return
     if diff:
         _print(output.diff)
@@ -207,6 +211,8 @@ def show_job(
     for key, value in rows.items():
         if value:
             typer.echo(f"{key:9}  {collapse(str(value), 400)}")
+    for each in answers:
+        typer.echo(f"{'answer':9}  {collapse(f'{each.invocation.name}: {each.describe()}', 1000)}")
     if not isinstance(stored, Job):
         for line in read_jobs(lambda store: describe_waiting(store, stored)):
             typer.echo(collapse(line, 2000))
@@ -215,6 +221,23 @@ def show_job(
     _print(f"\n{job.description}\n")
     if output.summary:
         _print(f"\n{output.summary}\n")
+
+
+def _read_answers(stored: Job | DurableJob) -> Sequence[ApprovalAnswered]:
+    """What people answered when the job asked whether calls may run."""
+    from callboard.cli.durable_store import read_jobs  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.job import Job  # noqa: PLC0415
+    from callboard.coding.jobs.log import EVENTS, replay_steps  # noqa: PLC0415
+    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.core import ApprovalAnswered  # noqa: PLC0415
+
+    if not isinstance(stored, Job):
+        return read_jobs(lambda store: store.read_answers(stored.id))
+    folder = JobStore().folder(stored.id)
+    if not (folder / EVENTS).is_file():
+        return []
+    steps = replay_steps(folder)
+    return [each for each in steps if isinstance(each, ApprovalAnswered) and each.verdict != "defer"]
 
 
 def _print(text: str) -> None:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
+YES: Final = ("y", "yes")
+NO: Final = ("n", "no", "d", "deny")
+"""The answers to a question about a call. After any other one the question is asked again."""
 MAX_LINE: Final = 1024 * 1024
 """Bytes of a line."""
 _BLOCK = 65536
@@ -33,7 +38,7 @@ class Editor(Protocol):
         ...
 
     async def answer(self, question: str) -> str:
-        """One line."""
+        """One line that is typed after the question was shown; "" for a paste of several lines."""
         ...
 
 
@@ -47,12 +52,35 @@ def open_editor(history: Path) -> Editor:
         return PlainEditor(sys.stdin.fileno(), is_person=True)
 
 
-async def read_line() -> str:
-    """Read a line of standard input; waiting for it can be cancelled."""
+async def read_line() -> str | None:
+    """As `read_answer`; waiting for the line can be cancelled."""
     from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # not for --help
 
-    line: str = await ThreadPool(1).run(sys.stdin.readline)
+    line: str | None = await ThreadPool(1).run(read_answer)
     return line
+
+
+def read_answer() -> str | None:
+    """Read a line of standard input, None at its end. A paste of several lines counts as an empty line."""
+    line = sys.stdin.readline()
+    if not line:
+        return None
+    return "" if _has_input(sys.stdin.fileno()) else line
+
+
+def discard_input(terminal: int = 0) -> None:
+    """Discard what was typed before a question is shown: it was not meant for the question."""
+    try:
+        import termios  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        return
+    with suppress(termios.error):  # not a terminal
+        termios.tcflush(terminal, termios.TCIFLUSH)
+
+
+def _has_input(source: int) -> bool:
+    """Whether more input is there: nobody types a second line so fast."""
+    return os.isatty(source) and bool(select.select([source], [], [], 0)[0])
 
 
 class PlainEditor:
@@ -78,7 +106,13 @@ class PlainEditor:
         return "\n".join(lines)
 
     async def answer(self, question: str) -> str:
-        return await self._read_line(f"{question} ")
+        if self.is_person:
+            discard_input(self._source)
+            self._buffer = b""
+            if self._reading is not None and self._reading.done():
+                self._reading = None
+        line = await self._read_line(f"{question} ")
+        return "" if self.is_person and (self._buffer or _has_input(self._source)) else line
 
     async def _read_line(self, before: str) -> str:
         if self.is_person:
@@ -128,6 +162,10 @@ class RichEditor:
         return await self._prompts.prompt_async(before, handle_sigint=False)
 
     async def answer(self, question: str) -> str:
+        from prompt_toolkit.input.typeahead import clear_typeahead  # noqa: PLC0415  # as above
+
+        clear_typeahead(self._questions.input)
+        discard_input(self._questions.input.fileno())
         return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
 
 

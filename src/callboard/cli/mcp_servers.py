@@ -88,8 +88,11 @@ def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Ca
     return show
 
 
-def make_elicit(tell: Callable[[str, str], None], read: Callable[[], Awaitable[str]]) -> Elicit:
+def make_elicit(tell: Callable[[str, str], None], read_line: Callable[[], Awaitable[str | None]]) -> Elicit:
     """Make a callback that asks a person at the terminal, field by field. Nothing is sent without their consent."""
+
+    async def read() -> str:
+        return (await read_line()) or ""
 
     async def ask(text: str, schema: Mapping[str, Any]) -> tuple[ElicitAction, Mapping[str, Any] | None]:
         tell(f"{collapse(text, _WIDTH)}", "33")

@@ -13,9 +13,9 @@ import typer
 
 from callboard.cli import complete, interrupt, mcp_servers
 from callboard.cli.display import Display
-from callboard.cli.line_editor import read_line
+from callboard.cli.line_editor import NO, YES, discard_input, read_line
 from callboard.cli.options import Background, Budget, Wait, takes_options
-from callboard.core import InvocationCanister, Model, RunState, Verdict, encode_line
+from callboard.core import Allow, Answer, Deny, InvocationCanister, Model, RunState, encode_line
 from callboard.errors import CallerError
 from callboard.text.display import make_visible
 
@@ -194,12 +194,21 @@ def _make_agent(
     settings: Settings, model: Model, ensembles: list[Ensemble], conversation: Conversation, display: Display
 ) -> Agent:
     from callboard.agent import Agent  # noqa: PLC0415  # not for --help
+    from callboard.configuration.ownership import find_user_name  # noqa: PLC0415  # not for --help
+    from callboard.execution.approval import EarlierAnswers  # noqa: PLC0415  # as above
     from callboard.loop import Limits  # noqa: PLC0415
 
-    async def approve(invocation: InvocationCanister, why: str) -> Verdict:
+    earlier = EarlierAnswers()
+
+    async def approve(invocation: InvocationCanister, why: str) -> Answer:
         # All arguments, and escaped: nobody approves what was not shown.
+        why = earlier.mention(invocation, why)
         display.tell(f"{make_visible(why)}: {json.dumps(invocation.arguments)}", "33")
-        return await _ask_approval(invocation, display)
+        is_allowed = await _is_allowed(invocation, display)
+        by, via = "nobody" if is_allowed is None else find_user_name(), "terminal"
+        answer = Allow(by=by, via=via) if is_allowed else Deny(by=by, via=via)
+        earlier.note(invocation, answer)
+        return answer
 
     return Agent(
         model,
@@ -212,11 +221,14 @@ def _make_agent(
     )
 
 
-async def _ask_approval(invocation: InvocationCanister, display: Display) -> Verdict:
-    """Ask the person at the terminal; without one the answer is no."""
-    if not sys.stdin.isatty():
-        display.tell("nobody is here to ask: denied")
-        return "deny"
-    display.tell(f"run {make_visible(invocation.name)}? [y/N]")
-    answer = await read_line()
-    return "allow" if answer.strip().lower() in ("y", "yes") else "deny"
+async def _is_allowed(invocation: InvocationCanister, display: Display) -> bool | None:
+    """Ask the person at the terminal until there is a yes or a no; None without a person, which denies the call."""
+    while sys.stdin.isatty():
+        discard_input()
+        display.tell(f"run {make_visible(invocation.name)}? [y]es, [n]o")
+        if (line := await read_line()) is None:
+            break
+        if (word := line.strip().lower()) in (*YES, *NO):
+            return word in YES
+    display.tell("nobody is here to ask: denied")
+    return None

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callboard.cli import complete
-from callboard.cli.agui import HELP
+from callboard.cli.agui import HELP, describe_key, make_key
 from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from callboard.servers.gateway import BackendSettings, GatewaySettings
     from callboard.servers.gateway.app import Extend
 
@@ -218,7 +220,10 @@ def serve(options: ServeOptions) -> None:
         typer.echo(f"callboard serves {', '.join(names)} at {url}/v1 (Ctrl-C stops it)", err=True)
         if options.board:
             typer.echo(f"its board: {_board_link(options.board_url or url)}", err=True)
+        if agui_key:
+            typer.echo(describe_key(agui_key, url), err=True)
 
+    agui_key, agui_keys = make_key() if options.agui and not settings.keys else ("", {})
     address = Address(
         host=options.host,
         port=options.port,
@@ -227,7 +232,7 @@ def serve(options: ServeOptions) -> None:
         workers=options.workers,
     )
     with _make_directory(options) as directory:
-        extend = _make_extend(options, directory)
+        extend = _make_extend(options, directory, agui_keys)
         asyncio.run(_warn_of_backends(settings))
         serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
 
@@ -245,14 +250,14 @@ def _make_directory(options: ServeOptions) -> Generator[str]:
         yield directory
 
 
-def _make_extend(options: ServeOptions, directory: str) -> Extend | None:
+def _make_extend(options: ServeOptions, directory: str, agui_keys: Mapping[str, str]) -> Extend | None:
     """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
     makers = [_extend_by_board(options, directory)] if options.board else []
     if options.agui:
         from callboard.cli.agui import check_agents, extend_gateway_by_agui  # noqa: PLC0415  # not for --help
 
         check_agents(options.agui)
-        makers.append(partial(extend_gateway_by_agui, tuple(options.agui)))
+        makers.append(partial(extend_gateway_by_agui, tuple(options.agui), agui_keys))
     if not makers:
         return None
     from callboard.cli.extensions import make_group  # noqa: PLC0415  # as above

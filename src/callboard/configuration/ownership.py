@@ -74,6 +74,11 @@ def _is_private_group(group: int) -> bool:
     return user.pw_gid == group and about.gr_name == user.pw_name and not {*about.gr_mem} - {user.pw_name}
 
 
+def find_user_name() -> str:
+    """Return the name of the user who runs this process."""
+    return _user_name(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+
+
 def _user_name(user: int) -> str:
     import pwd  # noqa: PLC0415  # not on Windows
 

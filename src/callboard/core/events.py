@@ -6,11 +6,14 @@ Law: the same event means the same thing wherever it came from; `type` on JSON i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from callboard.core.canisters import InvocationCanister, ResultCanister
+from callboard.text.display import display
+from callboard.text.truncate import truncate
 
 Offsets: TypeAlias = tuple[int, int]
 """Begin and end in the text that a parser was fed, in characters."""
@@ -245,7 +248,7 @@ class ApprovalAsked(_Event, frozen=True, tag="approval_asked"):
     why: str
 
 
-class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
+class ApprovalAnswered(_Event, frozen=True, eq=False, tag="approval_answered"):
     """Whether the call may run. `why` is the reason of a denial, `arguments` those that were edited.
 
     `failed` says that nobody denied the call: there was no answer, or one that is none.
@@ -256,6 +259,48 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
     why: str = ""
     arguments: Mapping[str, Any] | None = None
     failed: bool = False
+    is_question: bool = False
+    """True for the answer to a question of the model. The result of the call has its text."""
+    by: str = ""
+    """Name of the user, session, client or key that answered."""
+    via: str = "Python"
+    """Face that took the answer: terminal, board, AG-UI, ACP, MCP or Python."""
+    timestamp: datetime | None = None
+    """Time of the answer, in UTC. It is not part of equality."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not ApprovalAnswered:
+            return NotImplemented
+        names = [name for name in self.__struct_fields__ if name != "timestamp"]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]  # arguments are mappings
+
+    @property
+    def edits(self) -> list[str]:
+        """The changed arguments, such as `cents: 124000 -> 100000`. Each side is JSON, or "nothing"."""
+        before, after = self.invocation.arguments or {}, self.arguments
+        if after is None:
+            return []
+        sides = {name: (_encode_side(before, name), _encode_side(after, name)) for name in {**before, **after}}
+        return [f"{name}: {old} -> {new}" for name, (old, new) in sides.items() if old != new]
+
+    def describe(self) -> str:
+        """Return who answered what, when, from where and with which edits, in one line."""
+        if self.failed:
+            return f"Denied: {self.why}"
+        verb = "Answered" if self.is_question and self.verdict == "allow" else _VERBS[self.verdict]
+        by = f" by {display(self.by, 100)}" if self.by else ""
+        at = f" at {self.timestamp:%Y-%m-%d %H:%M:%S} UTC" if self.timestamp else ""
+        details = "; ".join([*self.edits, *([self.why] if self.why else [])])
+        return f"{verb}{by} ({self.via}){at}{f': {details}' if details else ''}"
+
+
+_VERBS: Final[Mapping[Verdict, str]] = {"allow": "Allowed", "deny": "Denied", "defer": "Left for later"}
+
+
+def _encode_side(arguments: Mapping[str, Any], name: str) -> str:
+    return truncate(msgspec.json.encode(arguments[name]).decode(), 200) if name in arguments else "nothing"
 
 
 class HandedOver(_Event, frozen=True, tag="handed_over"):

@@ -24,15 +24,22 @@ Identify: TypeAlias = Callable[[int, str], str]
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Lets a call run, with `arguments` in the place of the model's own where they are given; the model reads them."""
+    """Lets a call run, with `arguments` in the place of the model's own where they are given; the model reads them.
+
+    `by` and `via` say who answered, and from where, as of ApprovalAnswered.
+    """
 
     arguments: Mapping[str, Any] | None = None
+    by: str = ""
+    via: str = "Python"
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """Denies a call; the model reads `why`."""
+    """Denies a call; the model reads `why`. `by` and `via` are as of Allow."""
 
     why: str = ""
+    by: str = ""
+    via: str = "Python"
 
 
 Answer: TypeAlias = Verdict | bool | Allow | Deny

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from msgspec.structs import replace
 
 from callboard.core import (
     Allow,
+    Answer,
     ApprovalAnswered,
     Approve,
     Deny,
@@ -96,9 +98,9 @@ def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered
     """
     kind = type(answer)
     if kind is Deny and type(answer.why) is str:
-        return ApprovalAnswered(invocation, "deny", answer.why)
+        return ApprovalAnswered(invocation, "deny", answer.why, by=str(answer.by), via=str(answer.via))
     if kind is Allow:
-        return _is_allowed(invocation, answer.arguments)
+        return replace(_is_allowed(invocation, answer.arguments), by=str(answer.by), via=str(answer.via))
     verdict = _VERDICTS.get(answer) if kind in (str, bool) else None
     if verdict is not None:
         return ApprovalAnswered(invocation, verdict)
@@ -120,6 +122,36 @@ def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswe
 
 def _no_answer(invocation: InvocationCanister, why: str) -> ApprovalAnswered:
     return ApprovalAnswered(invocation, "deny", why, failed=True)
+
+
+class EarlierAnswers:
+    """The calls that somebody has allowed, so that the question about the same call can say so."""
+
+    def __init__(self) -> None:
+        self._allowed: list[ApprovalAnswered] = []
+
+    def mention(self, invocation: InvocationCanister, why: str) -> str:
+        """Return `why` with the last answer that allowed the same tool with the same arguments."""
+        return mention_earlier(self._allowed, invocation.name, invocation.arguments, why)
+
+    def note(self, invocation: InvocationCanister, answer: Answer) -> None:
+        """Remember an answer."""
+        self._allowed.append(replace(read_answer(invocation, answer), timestamp=datetime.now(UTC)))
+
+
+def mention_earlier(
+    answers: Iterable[ApprovalAnswered], name: str, arguments: Mapping[str, Any] | None, why: str
+) -> str:
+    """Return `why` with the last of the answers that let the same call run."""
+    same = [
+        each
+        for each in answers
+        if each.verdict == "allow"
+        and not each.is_question
+        and each.invocation.name == name
+        and (each.invocation.arguments if each.arguments is None else each.arguments) == (arguments or {})
+    ]
+    return f"{why}. The same call was allowed before. {same[-1].describe()}" if same else why
 
 
 async def permit(

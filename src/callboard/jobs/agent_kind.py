@@ -7,7 +7,7 @@ call whose result comes from outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,9 @@ from callboard.agent import Agent
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
 from callboard.core import (
+    ApprovalAnswered,
     ApprovalAsked,
+    Nested,
     RoundStarted,
     RunProgress,
     UserCanister,
@@ -103,20 +105,27 @@ class AgentKind:
             limits=job_input.limits,
             approve=agent.settings.approve or (lambda *_: "defer"),
         )
-        return await _drive(run, segment, journal)
+        return await _drive(run, segment, journal, approvals)
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """Nothing can be seen of what a function did."""
         return ""
 
 
-async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal) -> Outcome:
+async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, recorded: Container[str]) -> Outcome:
+    """Drive the run. The answers to the `recorded` calls are entries already; those of the agent's callback become some."""
     reasons: dict[str, str] = {}
     rounds = 0
     async with run:
         async for event in run:
             segment.publish(event)
-            if isinstance(event, ApprovalAsked):
+            answer = event
+            while isinstance(answer, Nested):
+                answer = answer.event
+            if isinstance(answer, ApprovalAnswered) and answer.verdict != "defer":
+                if answer.invocation.identifier not in recorded or answer is not event:
+                    await segment.claim.append([answer])
+            elif isinstance(event, ApprovalAsked):
                 reasons[event.invocation.identifier] = event.why
             elif isinstance(event, RoundStarted):
                 # All that came before is committed, and nothing was asked for yet.

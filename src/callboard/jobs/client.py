@@ -222,7 +222,8 @@ async def answer(
     reason: str = "",
     text: str = "",
     edited: dict[str, Any] | None = None,
+    by: str = "",
 ) -> None:
     """Answer an approval or a question of a job; parameters as of `JobHandle.answer`."""
     job = await get(identifier)
-    await job.answer(call_id, verdict, digest=digest, reason=reason, text=text, edited=edited)
+    await job.answer(call_id, verdict, digest=digest, reason=reason, text=text, edited=edited, by=by)

@@ -21,6 +21,7 @@ from callboard.coding.jobs.json_encoding import encode_json
 from callboard.coding.jobs.log import Step
 from callboard.core import (
     Answer,
+    ApprovalAnswered,
     ArgumentsPiece,
     Canister,
     InvocationCanister,
@@ -131,7 +132,9 @@ class CodingRecord:
     def add(self, step: Step) -> None:
         if isinstance(step, RunEnded):
             self._in_run = False
-        if not (self._in_run and isinstance(step, _OF_RUN)):
+        # The store has written what a person answered.
+        is_recorded = isinstance(step, ApprovalAnswered) and not step.failed
+        if not (is_recorded or (self._in_run and isinstance(step, _OF_RUN))):
             self._steps.append(step)
 
     def update(self, **changes: Any) -> None:

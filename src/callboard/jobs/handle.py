@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from callboard.agent import Agent
+from callboard.configuration.ownership import find_user_name
 from callboard.core import Event, Usage
 from callboard.errors import NoOutput
 from callboard.jobs.entries import Item
@@ -124,6 +125,7 @@ class JobHandle:
         reason: str = "",
         text: str = "",
         edited: dict[str, Any] | None = None,
+        by: str = "",
     ) -> None:
         """Answer an approval or a question of the job.
 
@@ -134,11 +136,15 @@ class JobHandle:
             reason: Of a denial; the model reads it.
             text: What a question is answered.
             edited: Arguments in the place of the model's own.
+            by: Name of the person who answers. The default is the user of this process.
 
         Raises:
             CallerError: Nothing waits for this answer; it says why.
         """
-        await self._store.answer(self.id, call_id, verdict, digest=digest, reason=reason, text=text, edited=edited)
+        by = by or find_user_name()
+        await self._store.answer(
+            self.id, call_id, verdict, digest=digest, reason=reason, text=text, edited=edited, by=by
+        )
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """End the job, its model call and its commands, wherever they run. One that has ended stays as it is."""

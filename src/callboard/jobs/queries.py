@@ -10,7 +10,9 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 from sqlalchemy import Connection, Update, bindparam, delete, func, insert, literal, select, update
 
+from callboard.core import ApprovalAnswered
 from callboard.errors import CallerError
+from callboard.execution.approval import mention_earlier
 from callboard.jobs.entries import JobEntry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
 from callboard.jobs.notifications import add_notification
@@ -33,6 +35,11 @@ _ENTRIES = (
     .where(entries.c.job == bindparam("job"), entries.c.number > bindparam("after"))
     .order_by(entries.c.number)
     .limit(bindparam("most"))
+)
+_ANSWERS = (
+    select(entries.c.number, entries.c.round, entries.c.line)
+    .where(entries.c.job == bindparam("job"), entries.c.line.startswith('{"type":"approval_answered"'))
+    .order_by(entries.c.number)
 )
 _OPEN_CALLS = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
 _APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
@@ -167,10 +174,31 @@ def read_approvals(connection: Connection, key: int) -> list[Approval]:
     return list(from_rows(connection.execute(_APPROVALS, {"job": key}), Approval))
 
 
+def read_answers(connection: Connection, key: int, call_id: str | None = None) -> list[ApprovalAnswered]:
+    """The answers that people gave to a job, or to its calls of this identifier, in order."""
+    lines = connection.execute(_ANSWERS, {"job": key}).all()
+    answers = [JobEntry(*line).item for line in lines]
+    return [
+        each
+        for each in answers
+        if isinstance(each, ApprovalAnswered) and (call_id is None or each.invocation.identifier == call_id)
+    ]
+
+
 def ask(connection: Connection, key: int, questions: Sequence[Approval], now: datetime) -> None:
-    """Open approvals and questions; what was asked and answered about the same calls before is forgotten."""
+    """Open approvals and questions, and say of a call that the same one was allowed before.
+
+    The rows of former questions about the same calls are replaced; the entries keep their answers.
+    """
     if not questions:
         return
+    answers = read_answers(connection, key)
+    questions = [
+        each
+        if each.is_question
+        else structs.replace(each, why=mention_earlier(answers, each.name, each.arguments, each.why))
+        for each in questions
+    ]
     again = approvals.c.call_id.in_([each.call_id for each in questions])
     connection.execute(delete(approvals).where(approvals.c.job == key, again))
     rows = [

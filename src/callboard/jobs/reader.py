@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 
+from callboard.core import ApprovalAnswered
 from callboard.jobs import queries
 from callboard.jobs.database import Database
 from callboard.jobs.entries import JobEntry
@@ -37,6 +38,12 @@ class JobReader:
     async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
         """The entries behind number `after`, in order. Raises CallerError for a job that is not there."""
         return await self.database.read(lambda connection: queries.read_entries(connection, identifier, after, limit))
+
+    async def read_answers(self, identifier: str) -> Sequence[ApprovalAnswered]:
+        """The answers that people gave to a job, in order. Raises CallerError for a job that is not there."""
+        return await self.database.read(
+            lambda connection: queries.read_answers(connection, queries.key_of(connection, identifier))
+        )
 
     async def read_approvals(self, identifier: str) -> Sequence[Approval]:
         """What was asked, in order; those without a verdict are open. Raises CallerError for a job that is not there."""

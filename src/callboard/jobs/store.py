@@ -10,13 +10,14 @@ failure leaves everything as it was; each method may be tried again after a comm
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from msgspec.structs import replace
 from sqlalchemy import Connection, select, update
 
+from callboard.core import ApprovalAnswered, InvocationCanister
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries
@@ -170,8 +171,12 @@ class DurableStore(JobReader):
         reason: str = "",
         text: str = "",
         edited: dict[str, Any] | None = None,
+        by: str = "",
+        via: str = "Python",
     ) -> DurableJob:
         """Answer an approval or a question; the last open answer queues the next segment, in the same transaction.
+
+        The answer becomes an entry of the job in that transaction. The first answer counts.
 
         Args:
             identifier: The job.
@@ -181,6 +186,8 @@ class DurableStore(JobReader):
             reason: Of a denial; the model reads it.
             text: What a question is answered.
             edited: Arguments in the place of the model's own.
+            by: Name of the user, session, client or key that answers.
+            via: Face that takes the answer: terminal, board, AG-UI, ACP, MCP or Python.
 
         Raises:
             CallerError: It says why the answer cannot be taken: no such call, another digest, it was answered before, or
@@ -196,11 +203,28 @@ class DurableStore(JobReader):
             if mine:
                 return stored.job
             known = queries.read_approvals(connection, stored.key)
-            _check_answer(stored.job, next((each for each in known if each.call_id == call_id), None), call_id, digest)
-            connection.execute(update(approvals).where(question), to_row({**answered, "answered_at": self._clock()}))
+            asked = next((each for each in known if each.call_id == call_id), None)
+            if asked is not None and asked.verdict:
+                earlier = queries.read_answers(connection, stored.key, call_id)
+                raise CallerError(_describe_earlier(stored.job, asked, earlier), path=f"{identifier}:{call_id}")
+            asked = _check_answer(stored.job, asked, call_id, digest)
+            now, number = self._clock(), stored.job.entries + 1
+            connection.execute(update(approvals).where(question), to_row({**answered, "answered_at": now}))
+            entry = ApprovalAnswered(
+                InvocationCanister(call_id, asked.name, asked.arguments),
+                verdict,
+                reason,
+                edited,
+                is_question=asked.is_question,
+                by=by,
+                via=via,
+                timestamp=now,
+            )
+            line = {"job": stored.key, "number": number, "round": stored.job.rounds, "line": encode_entry(entry)}
+            queries.add_entries(connection, [line])
             if any(not each.verdict and each.call_id != call_id for each in known):
-                return stored.job
-            return self._go_on(connection, stored)
+                return self._change(connection, stored, entries=number)
+            return self._go_on(connection, stored, entries=number)
 
         return await self.database.run(take)
 
@@ -360,7 +384,7 @@ class DurableStore(JobReader):
         if self._enqueue is not None:
             self._enqueue(connection, job, 0)
 
-    def _go_on(self, connection: Connection, stored: StoredJob) -> DurableJob:
+    def _go_on(self, connection: Connection, stored: StoredJob, **changes: Any) -> DurableJob:
         job = self._change(
             connection,
             stored,
@@ -371,6 +395,7 @@ class DurableStore(JobReader):
             segment=stored.job.segment + 1,
             cancel_requested=False,
             completed_at=None,
+            **changes,
         )
         self._queue(connection, job)
         return job
@@ -392,17 +417,23 @@ def _lock(connection: Connection, identifier: str) -> StoredJob:
     return stored
 
 
-def _check_answer(job: DurableJob, question: Approval | None, call_id: str, digest: str) -> None:
-    """Raises CallerError that says why an answer cannot be taken."""
+def _describe_earlier(job: DurableJob, asked: Approval, answers: Sequence[ApprovalAnswered]) -> str:
+    """Return who answered first; `answers` are those to calls of this identifier."""
+    described = answers[-1].describe() if answers else {"allow": "Allowed", "deny": "Denied"}[asked.verdict]
+    ended = f"; the job has ended ({job.state})" if job.has_ended else ""
+    return f"it was answered already: {described}{ended}"
+
+
+def _check_answer(job: DurableJob, question: Approval | None, call_id: str, digest: str) -> Approval:
+    """Return the question. Raises CallerError that says why an answer cannot be taken."""
     path = f"{job.id}:{call_id}"
     if job.has_ended:
-        raise CallerError(f"the job is {job.state}, so nothing is asked any more", path=path)
+        raise CallerError(f"the job has ended ({job.state}), so nothing is asked any more", path=path)
     if question is None:
         raise CallerError("the job asks about no such call", path=path, hint=f"callboard jobs show {job.id} tells what")
-    if question.verdict:
-        raise CallerError(f"it was answered already: {question.verdict}", path=path)
     if job.state != "waiting":
         raise CallerError(f"the job is {job.state} and does not wait for an answer", path=path)
     if question.digest != digest:
         hint = f"look at it again: callboard jobs show {job.id}"
         raise CallerError("the call is not the one that was answered: it changed since", path=path, hint=hint)
+    return question

@@ -7,6 +7,7 @@ and those of `socket.create_server`, or made without a protocol, do not.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from callboard.errors import CallboardError, CallerError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?")
 BACKLOG: Final = 4096
 """Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
 
@@ -54,6 +56,12 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def host_name(value: str) -> str:
+    """The name in a Host header, without its port and in lower case; "" for a value that is not a name and a port."""
+    match = _HOST.fullmatch(value)
+    return match[1].lower() if match is not None else ""
 
 
 def call_at_signals(notify: Callable[[], None]) -> None:

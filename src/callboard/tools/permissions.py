@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 import msgspec
 
@@ -140,10 +151,11 @@ def read_decision(
 
     A policy may be the caller's own class, and its answer may compare equal to everything.
     """
-    permission, why = policy.decide(invoker, arguments)[:2]
+    answer: tuple[Any, str] = policy.decide(invoker, arguments)[:2]
+    permission, why = answer
     if type(permission) is not str:
         return "deny", f"the policy answered a {type(permission).__name__}, which is not a permission"
-    return permission, why
+    return cast("Permission", permission), why
 
 
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}

@@ -44,6 +44,7 @@ def make_policy(directory, person, ensembles, workspace):
         workspace=workspace,
         ensembles=ensembles,
         on_question=lambda _: None,
+        on_answer=lambda _: None,
     )
 
 

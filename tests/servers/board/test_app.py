@@ -101,7 +101,9 @@ def test_a_form_of_another_page_is_refused(browser, token, origin):
     assert answer.headers["content-security-policy"] == POLICY
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8283", "", "[::2]"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:8283", "", "[::2]", "127.0.0.1:1@evil", "127.0.0.1@evil", "[::1]x"]
+)
 def test_a_name_that_is_not_the_boards_is_refused(browser, host):
     answer = browser.get("/board/jobs", headers={"host": host})
     assert answer.status_code == 403

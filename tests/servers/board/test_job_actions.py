@@ -1,5 +1,7 @@
 """What is done with a job on the board."""
 
+import html
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,11 +10,30 @@ from tests.servers.board.test_job_page import make_ended, make_job, make_waiting
 from callboard.cli.kept_tests import keep_reply
 from callboard.core import AssistantCanister
 from callboard.evaluation.suites import load_file, recorded_path
+from callboard.jobs.job import Approval
+from callboard.servers.board.job_view import look_subject
+from callboard.servers.board.login import LOOK_SECONDS
 
 
 @pytest.fixture
-def post(browser, token):
+def session(browser, login):
+    return login.find_session(browser.cookies[login.cookie])
+
+
+@pytest.fixture
+def look(login, session):
+    """The token of a question that is shown now."""
+    return lambda job, call, digest: login.make_look_token(session, look_subject(job.id, call, digest))
+
+
+@pytest.fixture
+def post(browser, token, look, clock):
+    """Sends a form that was shown for long enough, unless it has a `look` of its own."""
+
     def send(job, action, **fields):
+        if action == "answer" and "look" not in fields:
+            fields["look"] = look(job, fields.get("call", ""), fields.get("digest", ""))
+            clock.now += LOOK_SECONDS
         data = {"token": token, **fields}
         return browser.post(f"/board/jobs/{job.id}/{action}", data=data, follow_redirects=False)
 
@@ -40,7 +61,7 @@ def read(run, job_store, job):
 def test_an_answer_lets_the_job_go_on(run, job_store, post, form, expected):
     waiting = run(make_waiting, job_store)
     answer = post(waiting, "answer", call="call_1", digest="d1", **form)
-    assert answer.headers["location"] == f"/board/jobs/{waiting.id}"
+    assert answer.headers["location"] == f"/board/jobs/{waiting.id}?answered=1"
     job, (approval,) = read(run, job_store, waiting)
     assert job.state == "pending"
     assert {name: getattr(approval, name) for name in expected} == expected
@@ -71,7 +92,72 @@ def test_the_second_of_two_tabs_is_told(run, job_store, post):
     post(waiting, "answer", **form)
     answer = post(waiting, "answer", **{**form, "verdict": "deny"})
     assert answer.status_code == 409
-    assert "it was answered already: allow" in answer.text
+    assert "it was answered already: Allowed by session " in answer.text
+    assert len(run(job_store.read_answers, waiting.id)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 0.25, 0.5, 0.9, 1.4])
+@pytest.mark.parametrize("verdict", ["allow", "edit", "deny", "answer"])
+def test_an_answer_within_a_moment_of_the_question_does_nothing(run, job_store, post, *, look, clock, seconds, verdict):
+    waiting = run(make_waiting, job_store)
+    shown = look(waiting, "call_1", "d1")
+    clock.now += seconds
+    form = {"call": "call_1", "digest": "d1", "look": shown, "verdict": verdict, "arguments": "{}"}
+    answer = post(waiting, "answer", **form)
+    assert answer.status_code == 409
+    assert "not shown for long enough" in answer.text
+    assert read(run, job_store, waiting)[1][0].verdict == ""
+    clock.now += LOOK_SECONDS - seconds
+    assert post(waiting, "answer", **form).status_code == 303
+
+
+def test_a_look_at_one_question_is_none_at_another(run, job_store, post, *, look, login, clock):
+    waiting, other = run(make_waiting, job_store), run(make_waiting, job_store)
+    looks = [
+        "",
+        "1.x",
+        "\ud800",
+        look(other, "call_1", "d1"),
+        look(waiting, "call_1", "d0"),
+        look(waiting, "call_2", "d1"),
+        login.make_look_token("another session", look_subject(waiting.id, "call_1", "d1")),
+        look(waiting, "call_1", "d1").replace("1", "2", 1),
+    ]
+    clock.now += 60
+    for each in looks:
+        answer = post(
+            waiting, "answer", call="call_1", digest="d1", verdict="allow", look=each.encode(errors="replace")
+        )
+        assert answer.status_code == 400, each
+    assert read(run, job_store, waiting)[1][0].verdict == ""
+
+
+def test_the_page_after_an_answer_has_no_question(run, job_store, browser, post):
+    claim = run(make_job, job_store)
+    asked = [Approval(call_id=f"call_{n}", name="pay", digest=f"d{n}", arguments={"eur": n}) for n in (1, 2)]
+    run(claim.wait, asked)
+    location = post(claim.job, "answer", call="call_1", digest="d1", verdict="allow").headers["location"]
+    page = browser.get(location).text
+    assert 'name="verdict"' not in page
+    assert "You allowed this call" in page
+    assert f'<a href="/board/jobs/{claim.job.id}">Look at the next call</a>' in page
+    page = browser.get(f"/board/jobs/{claim.job.id}").text
+    assert page.index("You allowed this call") < page.index('name="verdict"')
+
+
+def test_who_answered_and_what_was_changed_stands_on_the_page_and_in_the_log(run, job_store, browser, post):
+    waiting = run(make_waiting, job_store)
+    post(waiting, "answer", call="call_1", digest="d1", verdict="edit", arguments='{"to": "test", "n": 1}')
+    page = html.unescape(browser.get(f"/board/jobs/{waiting.id}").text)
+    above, _, log = page.partition('id="log"')
+    for text in (above, log):
+        assert re.search(r"Allowed by session [0-9a-f]{8} \(board\) at [-0-9]{10} [:0-9]{8} UTC", text)
+        assert 'to: "prod" -> "test"; n: nothing -> 1' in text
+    other = run(make_waiting, job_store)
+    run(job_store.answer, other.id, "call_1", "deny", digest="d1", reason="no", by="mallory\u202e", via="terminal")
+    page = browser.get(f"/board/jobs/{other.id}").text
+    assert "Somebody else denied this call" in page
+    assert "Denied by mallory\\u202e (terminal)" in page
 
 
 def test_a_job_that_waits_is_cancelled_at_once(run, job_store, post):

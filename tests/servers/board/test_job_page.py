@@ -365,6 +365,12 @@ def test_a_stream_tells_that_one_of_several_calls_was_answered(run, job_store, f
         await job_store.answer(claim.job.id, "call_1", "deny", digest="d1")
 
     messages = follow(position(page), lambda came: "digest d1" not in came[-1][1].get("waits", "digest d1"), answer)
-    assert "digest d1" in messages[0][1]["waits"]
-    assert set(messages[-1][1]) == {"waits"}
-    assert "digest d2" in messages[-1][1]["waits"]
+    before, after = messages[0][1]["waits"], messages[-1][1]["waits"]
+    assert "digest d1" in before
+    assert "Somebody else denied this call" in after
+    assert after.index("Somebody else") < after.index("digest d2")
+    calls = [re.findall(r'data-call="([^"]*)"', each) for each in (before, after)]
+    assert calls[0] == calls[1]
+    looks = [re.findall(r'name="look" value="([^"]*)"', each) for each in (before, after)]
+    assert set(looks[1]) < set(looks[0])  # the second call was shown since the page was loaded
+    assert any("Denied" in str(each[1]) for each in messages if each[0] == "entries")

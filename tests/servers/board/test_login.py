@@ -57,6 +57,22 @@ def test_an_empty_secret_signs_nothing(tmp_path):
         Login(tmp_path)
 
 
+def test_a_secret_that_others_own_or_may_write_signs_nothing(tmp_path, monkeypatch):
+    Login(tmp_path)
+    secret = tmp_path / "secret"
+    secret.chmod(0o606)
+    with pytest.raises(CallerError, match="everybody may write to"):
+        Login(tmp_path)
+    secret.chmod(0o600)
+    Login(tmp_path)
+    if os.getuid():
+        monkeypatch.setattr(os, "getuid", lambda: 4242)
+    else:
+        os.chown(secret, 4242, 4242)
+    with pytest.raises(CallerError, match="secret belongs to another user"):
+        Login(tmp_path)
+
+
 def test_a_form_is_of_one_session(login):
     first, second = (login.find_session(login.begin_session()) for _ in range(2))
     token = login.form_token(first)

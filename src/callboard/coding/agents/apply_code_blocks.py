@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 from callboard.coding.edits.add_imports import add_imports
@@ -30,6 +32,7 @@ from callboard.core import (
     ResultReady,
 )
 from callboard.execution import ParallelExecutor, permit
+from callboard.execution.approval import read_answer
 from callboard.tools import Ensemble, InvokerRegistry, Policy
 
 PUT_CODE: Final = "put_code"
@@ -154,8 +157,11 @@ class CodeBlockApplier:
     async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
         answer = self._approve(invocation, why)
         answer = await answer if inspect.isawaitable(answer) else answer
-        if answer == "defer":
+        answered = read_answer(invocation, answer)
+        if answered.verdict == "defer":
             self.deferred.append(invocation)
+        else:
+            self._emit(replace(answered, timestamp=datetime.now(UTC)))
         return answer
 
     def _find_decision(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.permissions import DEFAULT, JobPolicy
@@ -19,7 +22,8 @@ from callboard.coding.chat.saved_approvals import pattern_of
 from callboard.coding.tools import single_action
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import Access
-from callboard.core import InvocationCanister, ResultCanister, Verdict, error_result
+from callboard.core import Allow, Answer, ApprovalAnswered, InvocationCanister, ResultCanister, error_result
+from callboard.execution import ask_approval
 from callboard.execution.result_store import READ_RESULT, RESULTS
 from callboard.tools import Decision, Ensemble, Invoker, InvokerRegistry, Rule
 
@@ -33,7 +37,8 @@ _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
 class ApprovalPolicy(JobPolicy):
     """The policy of a turn: looking is free; all else is asked about, unless the access or a rule says otherwise.
 
-    An agent takes `approve` and `before_call`. `on_question` gets what is asked, and "" when it is answered.
+    An agent takes `approve` and `before_call`. `on_question` gets what is asked, and "" when it is answered; `on_answer`
+    gets the answers of `before_call`, which the run does not know.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class ApprovalPolicy(JobPolicy):
         workspace: Workspace,
         ensembles: Iterable[Ensemble],
         on_question: Callable[[str], None],
+        on_answer: Callable[[ApprovalAnswered], None],
     ) -> None:
         """`ensembles` are all that the model can call; those that do not work in the workspace are somebody else's."""
         super().__init__(request, approver, str(workspace.root))
@@ -53,6 +59,7 @@ class ApprovalPolicy(JobPolicy):
         self._workspace = workspace
         self._invokers = InvokerRegistry(ensembles)
         self._on_question = on_question
+        self._on_answer = on_answer
         self._failing: set[str] = set()
         """Edits whose dry run failed when they were to be asked about."""
 
@@ -77,12 +84,12 @@ class ApprovalPolicy(JobPolicy):
         choices = invoker.arguments_schema.get("properties", {}).get("action", {}).get("enum", [None])
         return all(self.decide(invoker, {"action": each} if each else {}).permission == "allow" for each in choices)
 
-    async def approve(self, invocation: InvocationCanister, why: str) -> Verdict:
+    async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
         """The user's answer. An edit that would fail is let through, for `before_call` to look at it again."""
         outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
         if outcome is not None and outcome.error:
             self._failing.add(invocation.identifier)
-            return "allow"
+            return Allow(by="Callboard, for the edit would fail")
         return await self._ask(invocation, why, outcome.changes if outcome else ())
 
     async def before_call(self, invocation: InvocationCanister) -> ResultCanister | None:
@@ -96,17 +103,21 @@ class ApprovalPolicy(JobPolicy):
             # The error may show lines of the file, which the model has read then.
             self._workspace.seen = outcome.seen
             return outcome.result
-        if await self._ask(invocation, f"may {invocation.name} run", outcome.changes) == "allow":
+        answer = await ask_approval(
+            lambda call, why: self._ask(call, why, outcome.changes), invocation, f"may {invocation.name} run"
+        )
+        self._on_answer(replace(answer, timestamp=datetime.now(UTC)))
+        if answer.verdict == "allow":
             return None
         return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: the answer was no")
 
-    async def _ask(self, invocation: InvocationCanister, why: str, changes: Sequence[ChangedFile]) -> Verdict:
+    async def _ask(self, invocation: InvocationCanister, why: str, changes: Sequence[ChangedFile]) -> Answer:
         invoker = self._invokers[invocation.name]
         is_ours = bool(self.action_of(invoker, invocation.arguments))
         pattern = _pattern(invoker, invocation) if is_ours else _foreign_pattern(invoker)
         if not invocation.quoted_from and self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
-            return "allow"
+            return Allow(by="an answer about another call")
         self._on_question(f"asks whether {invocation.name} may run")
         try:
             return await self._ask_person(invocation, why, changes=changes, pattern=pattern)

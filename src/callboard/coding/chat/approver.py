@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
-from callboard.core import InvocationCanister, Verdict
+from callboard.core import Allow, Answer, Deny, InvocationCanister
+from callboard.execution.approval import EarlierAnswers
 from callboard.tools import Rule
 
-ChatAnswer: TypeAlias = Literal["once", "session", "good", "reject"]
-"""What a person answers: "session" and "good" allow all calls of the question's pattern."""
+ChatAnswer: TypeAlias = Literal["once", "session", "good", "reject", "nobody"]
+"""What a person answers: "session" and "good" allow all calls of the question's pattern. "nobody" was there to answer."""
 
 
 class CallQuestion(NamedTuple):
@@ -34,8 +35,12 @@ class CallQuestion(NamedTuple):
 class ChatApprover(ABC):
     """Asks, and remembers what was allowed, as `rules`."""
 
-    def __init__(self, saved: SavedApprovals) -> None:
+    def __init__(self, saved: SavedApprovals, *, by: str, via: str) -> None:
+        """`by` and `via` say who answers, and from where, as of ApprovalAnswered."""
         self._saved = saved
+        self._by = by
+        self._via = via
+        self._earlier = EarlierAnswers()
 
     @property
     def rules(self) -> list[Rule]:
@@ -49,16 +54,21 @@ class ChatApprover(ABC):
         *,
         changes: Sequence[ChangedFile] = (),
         pattern: str | None = None,
-    ) -> Verdict:
+    ) -> Answer:
         """The answer; parameters as of CallQuestion. The pattern is by default that of this call and similar ones."""
         if pattern is None:
             pattern = pattern_of(invocation.name, invocation.arguments or {})
+        why = self._earlier.mention(invocation, why)
         answer = await self.ask(CallQuestion(invocation, why, changes, pattern))
+        if answer == "nobody":
+            return Deny(by="nobody", via=self._via)
         if answer == "reject" or (answer != "once" and not pattern):
-            return "deny"
+            return Deny(by=self._by, via=self._via)
         if answer != "once":
             self._saved.allow(pattern, for_good=answer == "good")
-        return "allow"
+        allowed = Allow(by=self._by, via=self._via)
+        self._earlier.note(invocation, allowed)
+        return allowed
 
     @abstractmethod
     async def ask(self, question: CallQuestion) -> ChatAnswer:

@@ -86,6 +86,7 @@ class ChatSession:
             approver,
             ensembles=ensembles,
             on_question=self._wait_for,
+            on_answer=self._emit,
             before_change=self._begin_checkpoint,
         )
         self._checkpoints = Checkpoints(request.directory, folder, job.output.turns)

@@ -17,7 +17,7 @@ from callboard.coding.chat.mcp_servers import without_names_of_ours
 from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
-from callboard.core import InvocationCanister, Model, ResultCanister, pipe
+from callboard.core import ApprovalAnswered, InvocationCanister, Model, ResultCanister, pipe
 from callboard.execution.result_store import KeptResults
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
 from callboard.loop.cache_watch import CacheWatch
@@ -44,6 +44,7 @@ class TurnAgent:
         approver: Asks the user.
         ensembles: Tools of others, which the model gets unless it may only look. Who made them connects them.
         on_question: Gets what is asked, and "" when it is answered.
+        on_answer: Gets the answers that the run does not know.
         before_change: Called before a call that may change files.
     """
 
@@ -57,6 +58,7 @@ class TurnAgent:
         *,
         ensembles: Iterable[Ensemble] = (),
         on_question: Callable[[str], None],
+        on_answer: Callable[[ApprovalAnswered], None],
         before_change: Callable[[], Awaitable[None]],
     ) -> None:
         self._request = request
@@ -65,6 +67,7 @@ class TurnAgent:
         self._approver = approver
         self._further = ensembles
         self._on_question = on_question
+        self._on_answer = on_answer
         self._before_change = before_change
         self._last_policy: ApprovalPolicy | None = None
         self.use_model(model)
@@ -143,6 +146,7 @@ class TurnAgent:
             workspace=self._workspace,
             ensembles=ensembles,
             on_question=self._on_question,
+            on_answer=self._on_answer,
         )
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:

@@ -85,6 +85,7 @@ class AcpAgent:
         self._ask = ask
         self._root = root
         self._is_initialized = False
+        self._client = "client"
         self._opened: set[ClientSession] = set()
         self._sessions: dict[str, ClientSession] = {}
         self.requests = {
@@ -112,8 +113,9 @@ class AcpAgent:
 
     # The connection
 
-    async def _initialize(self, _request: InitializeRequest) -> InitializeResponse:
+    async def _initialize(self, request: InitializeRequest) -> InitializeResponse:
         self._is_initialized = True
+        self._client = request.client_info.name if request.client_info else "client"
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=Implementation(name="callboard", title="Callboard", version=__version__),
@@ -253,7 +255,15 @@ class AcpAgent:
         try:
             self._check_room()
             described = describe_servers(servers or (), prepared.request.settings)
-            session = ClientSession(self._chats, prepared, self._send, self._ask, servers=described, earlier=earlier)
+            session = ClientSession(
+                self._chats,
+                prepared,
+                self._send,
+                self._ask,
+                servers=described,
+                earlier=earlier,
+                client=self._client,
+            )
         except BaseException:
             await prepared.model.aclose()
             raise

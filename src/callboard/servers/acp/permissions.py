@@ -52,6 +52,7 @@ class ClientApprover(ChatApprover):
         root: The session's directory.
         ask: Sends the question.
         show: Sends an update.
+        client: Name of the client.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class ClientApprover(ChatApprover):
         root: Path,
         ask: Ask,
         show: Callable[[Update], None],
+        *,
+        client: str,
     ) -> None:
-        super().__init__(saved)
+        super().__init__(saved, by=client, via="ACP")
         self._encoder = encoder
         self._root = root
         self._send_question = ask

@@ -66,6 +66,7 @@ class ClientSession:
         ask: Asks the user.
         servers: The MCP servers of the client.
         earlier: The chat that goes on.
+        client: Name of the client.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ClientSession:
         *,
         servers: Iterable[DescribedServer] = (),
         earlier: Job | None = None,
+        client: str = "",
     ) -> None:
         self.chat: ChatSession
         self.models = prepared.models
@@ -98,7 +100,7 @@ class ClientSession:
             context_tokens=get_plan(prepared.model).context_tokens,
         )
         saved = SavedApprovals(root, chats.jobs.directory.parent / FILE)
-        self._approver = ClientApprover(saved, self._encoder, root, self._ask_client, self._show)
+        self._approver = ClientApprover(saved, self._encoder, root, self._ask_client, self._show, client=client)
         self._withheld: list[AnyUpdate] | None = []
         self._turn: asyncio.Task[StopReason] | None = None
         self._closing = asyncio.Event()

@@ -56,6 +56,10 @@ def _encode_answer(event: ApprovalAnswered, thread: AguiThread, author: str) -> 
         "verdict": event.verdict,
         "why": event.why,
         "failed": event.failed,
+        "by": event.by,
+        "via": event.via,
+        "at": to_builtins(event.timestamp),
+        "text": event.describe(),
     }
     return value if event.arguments is None else {**value, "edited": to_builtins(event.arguments)}
 

@@ -19,6 +19,7 @@ import msgspec
 from callboard.agent import Agent
 from callboard.core import SupervisorCanister
 from callboard.errors import CallerError
+from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
 from callboard.servers.agui.agui_kind import (
@@ -81,7 +82,7 @@ class ThreadRuns:
         """
         if run_input.resume:
             job = await self._find_interrupted(owner, run_input)
-            return await self._go_on(job, run_input)
+            return await self._go_on(job, owner, run_input)
         waiting = await self._find_waiting(owner, run_input)
         if waiting is None:
             return await self._submit(agent, owner, run_input)
@@ -91,7 +92,7 @@ class ThreadRuns:
             names = ", ".join([interrupt_id(each, waiting.id) for each in interrupts])
             raise CallerError(f"{_UNANSWERED}: {names}", path="resume", hint="answer each interrupt of the last run")
         if isinstance(run_input.messages[-1], AguiToolMessage):
-            return await self._go_on(waiting, run_input)
+            return await self._go_on(waiting, owner, run_input)
         # The user said something else meanwhile: the conversation goes on from what the client shows of it.
         run = await self._submit(agent, owner, run_input)
         await self._store.request_cancel(waiting.id, "the conversation went on without it")
@@ -124,11 +125,12 @@ class ThreadRuns:
         after = len(history) + bool(prompt.content)
         return AguiRun(job, after, _encoder(job, run_input, after))
 
-    async def _go_on(self, job: DurableJob, run_input: RunInput) -> AguiRun:
+    async def _go_on(self, job: DurableJob, owner: str, run_input: RunInput) -> AguiRun:
         """Answer all that a job waits for."""
         options = read_options(job)
         answers = _read_answers(job, options, await self._open_approvals(job), run_input)
-        encoder = _encoder(job, run_input, job.entries)
+        conversation = read_conversation([each.item for each in await self._store.read_entries(job.id)])
+        encoder = _encoder(job, run_input, len(conversation))
         for each in answers:
             await self._store.answer(
                 job.id,
@@ -138,6 +140,8 @@ class ThreadRuns:
                 reason=each.reason,
                 text=each.text,
                 edited=each.edited,
+                by=f"key {owner}" if owner else "client",
+                via="AG-UI",
             )
         return AguiRun(job, job.entries, encoder)
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
@@ -28,7 +28,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.servers.board import login_page
 from callboard.servers.board.guard import LOOPBACK_NAMES, Guard
 from callboard.servers.board.input import Form, read_form
-from callboard.servers.board.login import Login
+from callboard.servers.board.login import Login, name_session
 from callboard.servers.board.pages import PAGES, BoardPage
 from callboard.servers.board.static import send_asset
 from callboard.servers.board.templating import now, render
@@ -146,6 +146,9 @@ class Board:
             "path": request.scope["path"].removeprefix(base),
             "pages": self.pages if session else [],
             "form_token": self.login.form_token(session) if session else "",
+            "author": name_session(session) if session else "",
+            # Cached, so that the token of a stream says when the question was first shown.
+            "sign_look": cache(partial(self.login.make_look_token, session)),
             "can_keep": self.parts.keep_test is not None,
             "now": now(),
         }

@@ -269,10 +269,7 @@ _NOTES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "callboard.note": ("Note", lambda value: _join_words(value["kind"], value["text"])),
     "callboard.notice": ("Callboard", lambda value: value["text"]),
     "callboard.approval_asked": ("Approval asked", lambda value: _join_words(value["name"], value["why"])),
-    "callboard.approval_answered": (
-        "Approval",
-        lambda value: _join_words(value["name"], value["verdict"], value["why"]),
-    ),
+    "callboard.approval_answered": ("Approval", lambda value: _join_words(value["name"], value["text"])),
     "callboard.handed_over": ("Handed over", lambda value: value["agent"]),
     "callboard.rolled_back": ("Rolled back", lambda value: f"to the first {value['to']} items of the conversation"),
     "callboard.reply_failed": ("The reply failed", lambda value: _join_words(value["message"], value["hint"])),

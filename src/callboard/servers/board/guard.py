@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callboard.servers.board.login import Login
+from callboard.servers.listening import host_name
 from callboard.text.display import display
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -68,10 +69,10 @@ class Guard:
         await self._app(scope, receive, send_guarded)
 
     def _check_host(self, headers: Headers) -> str:
-        host = host_name(headers.get("host", ""))
-        if host in self._hosts:
+        value = headers.get("host", "")
+        if (host := host_name(value)) and host in self._hosts:
             return ""
-        return f"this board is not {display(host, 100)!r}; --url says under which address it is reached"
+        return f"this board is not {display(host or value, 100)!r}; --url says under which address it is reached"
 
     def _check_origin(self, request: Request) -> str:
         """Why a request that changes something is refused: another page sends it."""
@@ -98,10 +99,3 @@ class Guard:
 def _is_public(path: str) -> bool:
     """Whether a path below the board's own needs no session."""
     return path == "/login" or path.startswith("/static/")
-
-
-def host_name(value: str) -> str:
-    """The name in a Host header, without its port and in lower case."""
-    if value.startswith("["):
-        return value.partition("]")[0].lower() + "]"
-    return value.partition(":")[0].lower()

@@ -1,7 +1,8 @@
 """What is done with a job: answer what it asks, cancel it, let it go on, do it again, fork it.
 
 Law: an answer is about what was shown: it carries the digest of that, and the store refuses it when the call is another
-by now, when it was answered before, or when the job waits no more.
+by now, when it was answered before, or when the job waits no more. It counts only if the question was shown for
+`LOOK_SECONDS`, and the page that follows an answer has no question.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob
 from callboard.servers.board.entry_view import read_object
 from callboard.servers.board.input import Form, read_number
+from callboard.servers.board.job_view import look_subject
+from callboard.servers.board.login import LOOK_SECONDS, name_session
 from callboard.servers.gateway.traffic_values import KeptReply
 
 if TYPE_CHECKING:
@@ -44,16 +47,28 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         verdict = VERDICTS.get(form.get("verdict", ""))
         if verdict is None:
             raise HTTPException(400, "say allow or deny")
+        session, call, digest = request.state.session, form.get("call", ""), form.get("digest", "")
+        question = look_subject(request.path_params["job"], call, digest)
+        seconds = board.login.find_look(session, question, form.get("look", ""))
+        if seconds is None:
+            raise HTTPException(400, "the form is not of this question; load the page again")
+        if seconds < LOOK_SECONDS:
+            hint = "go back, look at the question, and answer again"
+            raise CallerError("nothing was done: the question was not shown for long enough", path=call, hint=hint)
         job = await board.jobs.store.answer(
             request.path_params["job"],
-            form.get("call", ""),
+            call,
             verdict,
-            digest=form.get("digest", ""),
+            digest=digest,
+            by=name_session(session),
+            via="board",
             reason=form.get("reason", "") if verdict == "deny" else "",
             text=form.get("text", "") if form["verdict"] == "answer" else "",
             edited=_read_edited(form) if form["verdict"] == "edit" else None,
         )
-        return await _lead_to(request, job)
+        await board.start_worker(job)
+        # That page has no question, so that a second click answers nothing.
+        return board.redirect(request, f"/jobs/{job.id}?answered=1")
 
     async def cancel(request: Request, _: Form) -> Response:
         job = await board.jobs.store.request_cancel(request.path_params["job"], "cancelled on the board")

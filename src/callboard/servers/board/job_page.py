@@ -25,7 +25,7 @@ from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.entry_view import EntryView, PieceView
 from callboard.servers.board.input import read_number, read_value
-from callboard.servers.board.job_view import MAX_TEXT, find_place, read_approvals, render_parts
+from callboard.servers.board.job_view import MAX_TEXT, find_place, render_parts
 from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
 from callboard.text.truncate import truncate
 
@@ -59,6 +59,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         rounds = await JobOverview(store.database).rounds(job.id)
         begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
         window = choose_window(job.entries, begin, before)
+        is_answered = "answered" in request.query_params
         place = find_place(request.scope["root_path"], job.id)
         articles = await _read_articles(board, place, job.id, rounds, window)
         return board.render(
@@ -70,7 +71,14 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             window=window,
             earlier=window.after,
             articles=articles,
-            parts=await render_parts(board, board.values(request), job, await read_approvals(store, job)),
+            parts=await render_parts(
+                board,
+                board.values(request),
+                job,
+                [] if job.has_ended and not is_answered else await store.read_approvals(job.id),
+                is_answered=is_answered,
+            ),
+            is_answered=is_answered,
             epoch=find_epoch(job),
         )
 
@@ -87,7 +95,9 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         epoch, _, number = position.rpartition("-")
         if epoch != find_epoch(job):
             return send_updates(board, request, tell_to_reload())
-        return send_updates(board, request, _follow(board, board.values(request), job, read_number(number) or 0))
+        is_answered = "answered" in request.query_params
+        updates = _follow(board, board.values(request), job, read_number(number) or 0, is_answered=is_answered)
+        return send_updates(board, request, updates)
 
     return [
         Route("/jobs/{job}", show),
@@ -135,8 +145,11 @@ async def tell_to_reload() -> AsyncGenerator[PageUpdate]:
     yield PageUpdate(event="reload")
 
 
-async def _follow(board: Board, common: Mapping[str, Any], job: JobSummary, after: int) -> AsyncGenerator[PageUpdate]:
+async def _follow(
+    board: Board, common: Mapping[str, Any], job: JobSummary, after: int, *, is_answered: bool
+) -> AsyncGenerator[PageUpdate]:
     """What is new of a job behind entry `after`, for as long as somebody watches."""
+    asks = is_answered or not job.has_ended
     store, epoch = board.jobs.store, find_epoch(job)
     overview = JobOverview(store.database)
     view = EntryView(job.id, find_place(common["base"], job.id))
@@ -154,9 +167,9 @@ async def _follow(board: Board, common: Mapping[str, Any], job: JobSummary, afte
                 after = entries[-1].number
                 pieces = PieceView(job.id)  # the page takes what was said just now away when it gets entries
                 yield PageUpdate(event="entries", data={"html": "".join(articles)}, id=f"{epoch}-{after}")
-            approvals = await read_approvals(store, job)
+            approvals = await store.read_approvals(job.id) if asks or not job.has_ended else []
             if (job, approvals) != seen:  # an answer to one of several calls changes these, and not the job
-                fresh = await render_parts(board, common, job, approvals)
+                fresh = await render_parts(board, common, job, approvals, is_answered=is_answered)
                 changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}
                 seen, parts = (job, approvals), fresh
                 if changed:

@@ -19,7 +19,6 @@ from callboard.text.display import display
 from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:
-    from callboard.jobs.store import DurableStore
     from callboard.servers.board.app import Board
 
 RESUMABLE: Final = END_STATES - {"completed"}
@@ -28,6 +27,8 @@ MAX_TEXT: Final = 100_000
 MAX_DIFF: Final = 1_000_000
 """Characters of a diff."""
 MAX_DIFF_LINES: Final = 3000
+MAX_ANSWERED: Final = 3
+"""Answered questions that are shown above the open ones."""
 _MAX_FACT: Final = 1000
 MOST_ROUNDS: Final = 500
 """Rounds that the timeline shows, the last ones."""
@@ -58,21 +59,35 @@ def find_place(base: str, job: str) -> str:
     return f"{base}/jobs/{job}"
 
 
-async def read_approvals(store: DurableStore, job: JobSummary) -> Sequence[Approval]:
-    """What a job that waits asks a person, and what was asked and answered with it."""
-    return await store.read_approvals(job.id) if job.state == "waiting" else []
+def look_subject(job: str, call: str, digest: str) -> str:
+    """The question that a look token is for."""
+    return f"{job} {call} {digest}"
 
 
 async def render_parts(
-    board: Board, common: Mapping[str, Any], job: JobSummary, approvals: Sequence[Approval]
+    board: Board,
+    common: Mapping[str, Any],
+    job: JobSummary,
+    approvals: Sequence[Approval],
+    *,
+    is_answered: bool,
 ) -> dict[str, Markup]:
     """The parts of the page that change while the job runs, by the ids of their elements.
 
     `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
+    `is_answered` is for the page that follows an answer: it only links to the next question.
     """
     store = board.jobs.store
     values = {**common, "job": job, "place": find_place(common["base"], job.id), "key": job.updated_at.timestamp()}
-    opened = [(each, show_arguments(each.arguments)) for each in approvals if not each.verdict]
+    approvals = sorted(approvals, key=lambda each: each.asked_at or job.created_at)
+    opened = [
+        (each, show_arguments(each.arguments), look_subject(job.id, each.call_id, each.digest))
+        for each in approvals
+        if not each.verdict and job.state == "waiting"
+    ]
+    given = [each for each in approvals if each.verdict]
+    answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if given else {}
+    answered = [(each, answers.get(each.call_id)) for each in given[-MAX_ANSWERED:]]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await JobOverview(store.database).rounds(job.id)
     actions = [
@@ -83,7 +98,9 @@ async def render_parts(
     ]
     return {
         "facts": render("job_facts.html", {**values, "facts": list_facts(job), "why": describe_state(job)}),
-        "waits": render("job_waits.html", {**values, "opened": opened}),
+        "waits": render(
+            "job_waits.html", {**values, "answered": answered, "opened": opened, "is_answered": is_answered}
+        ),
         "actions": render("job_actions.html", {**values, "actions": actions}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
         "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),

@@ -22,6 +22,7 @@ from typing import Final, Literal
 
 from itsdangerous import BadSignature, SignatureExpired, Signer, TimestampSigner
 
+from callboard.configuration.ownership import find_unsafe_owner
 from callboard.errors import CallerError
 from callboard.storage.directories import state_directory
 
@@ -29,6 +30,9 @@ LINK_SECONDS: Final = 3600
 """For how long a link may be used: long enough to come back to the terminal that printed it."""
 SESSION_SECONDS: Final = 12 * 3600
 """A day's work."""
+
+LOOK_SECONDS: Final = 1.5
+"""Seconds that a question is shown before its answer counts."""
 
 LinkState = Literal["ok", "used", "expired", "wrong"]
 
@@ -55,6 +59,7 @@ class Login:
         self._links = _Signer(secret, clock, salt="callboard.board.link")
         self._sessions = _Signer(secret, clock, salt="callboard.board.session")
         self._forms = Signer(secret, salt="callboard.board.form", digest_method=sha256)
+        self._looks = Signer(secret, salt="callboard.board.look", digest_method=sha256)
         self.cookie = f"callboard-board-{sha256(secret).hexdigest()[:8]}"
         """The name of its cookie. Cookies know no ports, so boards of other secrets on this machine have other names."""
 
@@ -96,6 +101,19 @@ class Login:
         """Whether a form comes from a page of this session."""
         return bool(session) and compare_digest(self.form_token(session).encode(), token.encode(errors="replace"))
 
+    def make_look_token(self, session: str, question: str) -> str:
+        """A token that says when a question was shown to a session."""
+        moment = str(int(self._clock() * 1000))
+        return f"{moment}.{self._looks.get_signature(f'{moment} {session} {question}').decode()}"
+
+    def find_look(self, session: str, question: str, token: str) -> float | None:
+        """Seconds since the question was shown to the session; None if the token is not of this question."""
+        moment, _, signature = token.partition(".")
+        expected = self._looks.get_signature(f"{moment} {session} {question}")
+        if not compare_digest(expected, signature.encode(errors="replace")):
+            return None
+        return self._clock() - int(moment) / 1000
+
     def _note(self, kind: str, nonce: str, lifetime: int) -> bool:
         """Note that a link was used, or a session ended; whether this was the first time."""
         folder = self._directory / kind
@@ -114,6 +132,11 @@ class Login:
             with suppress(OSError):  # another process may delete it as well
                 if path.stat().st_mtime < oldest:
                     path.unlink()
+
+
+def name_session(session: str) -> str:
+    """The name of a session in records and on pages; it does not log in."""
+    return f"session {sha256(session.encode()).hexdigest()[:8]}"
 
 
 class _Signer(TimestampSigner):
@@ -147,6 +170,8 @@ def _read_secret(path: Path) -> bytes:
 
 
 def _check_secret(path: Path) -> bytes:
+    if path.exists() and (problem := find_unsafe_owner(path)) is not None:
+        raise CallerError(f"others could know the board's secret: {problem.reason}", path=str(path), hint=problem.hint)
     secret = path.read_bytes()
     if len(secret) < _SECRET_BYTES:
         raise CallerError("this is no secret to sign with: it is too short", path=str(path), hint="delete the file")

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from callboard.errors import CallboardError
 from callboard.jobs.metrics import JobStates
 from callboard.jobs.queries import count_open_jobs
-from callboard.servers.board.guard import LOOPBACK_NAMES, host_name
-from callboard.servers.listening import is_loopback
+from callboard.servers.board.guard import LOOPBACK_NAMES
+from callboard.servers.listening import host_name, is_loopback
 from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics
 
 if TYPE_CHECKING:

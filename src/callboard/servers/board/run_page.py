@@ -72,6 +72,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             earlier=page.earlier,
             articles=page.articles,
             parts={"waits": "", **_render_parts(find_records(board), board.values(request), page.job, page.log)},
+            is_answered=False,
             epoch=find_epoch(page.job),
         )
 

@@ -16,9 +16,8 @@ from starlette.routing import BaseRoute, Route
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
-from callboard.servers.board.guard import host_name
 from callboard.servers.board.login import Login
-from callboard.servers.listening import is_loopback, listen, report_failure
+from callboard.servers.listening import host_name, is_loopback, listen, report_failure
 from callboard.servers.orderly_server import OrderlyServer
 from callboard.telemetry.logs import configure_logs
 from callboard.telemetry.settings import LogFormat
@@ -108,7 +107,10 @@ def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
             raise CallerError("not an address of a web page", path=option, hint="such as https://board.example.org")
-        return {host_name(parts.netloc)}
+        if not (name := host_name(parts.netloc)):
+            hint = "write the name in ASCII, as browsers send it, such as xn--bcher-kva.example"
+            raise CallerError("not the name of a host", path=option, hint=hint)
+        return {name}
     if not is_loopback(host):
         hint = f"say under which address the board is reached, such as {option} https://board.example.org"
         raise CallerError("beyond this machine others could try to log in", path=f"--host {host}", hint=hint)

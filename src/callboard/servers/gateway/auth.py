@@ -13,6 +13,7 @@ from hmac import compare_digest
 
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.listening import host_name
 
 MIN_KEY_LENGTH = 16
 """The least characters of a gateway's key: a shorter one could be guessed."""
@@ -156,8 +157,9 @@ class Authenticator:
         origin = headers.get("origin")
         if origin is not None and origin not in self._origins:
             raise HttpError("origin_not_allowed", "web pages may not ask here; --origin allows one")
-        if self._hosts and (host := _host(headers.get("host", ""))) not in self._hosts:
-            raise HttpError("host_not_allowed", f"this gateway is not {host!r}")
+        value = headers.get("host", "")
+        if self._hosts and ((host := host_name(value)) not in self._hosts or not host):
+            raise HttpError("host_not_allowed", f"this gateway is not {host or value!r}")
 
 
 def read_token(headers: Mapping[str, str]) -> str:
@@ -167,10 +169,3 @@ def read_token(headers: Mapping[str, str]) -> str:
         scheme, _, rest = value.partition(" ")
         return rest.strip() if scheme.lower() == "bearer" else value
     return (headers.get("x-api-key") or headers.get("x-goog-api-key", "")).strip()
-
-
-def _host(value: str) -> str:
-    """Without its port."""
-    if value.startswith("["):
-        return value.partition("]")[0].lower() + "]"
-    return value.partition(":")[0].lower()

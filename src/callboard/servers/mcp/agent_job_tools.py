@@ -174,7 +174,7 @@ class _JobTools:
             job = await self._jobs.get(arguments["job"])
             questions = await self._jobs.read_questions(job)
             if job.has_ended or questions or loop.time() >= end:
-                return describe_job(job, questions)
+                return describe_job(job, questions, await self._jobs.read_answers(job))
             if job.entries > entries:
                 entries = job.entries
                 await peer.progress(entries, message=describe_progress(job))
@@ -191,15 +191,17 @@ class _JobTools:
             hint = "get_job tells what it asks, and the digest of it"
             raise CallerError("the call is not the one of this digest", path=question.call_id, hint=hint)
         answer = JobAnswer(arguments["verdict"], arguments["reason"], arguments["text"])
+        peer: McpClientProxy = context.auxdata[KEY]
         if answer.verdict == "allow":
-            answer = await _confirm(context.auxdata[KEY], job, question, answer)
-        return await self._describe(await self._jobs.answer(job, question, **answer._asdict()))
+            answer = await _confirm(peer, job, question, answer)
+        return await self._describe(await self._jobs.answer(job, question, peer.name, **answer._asdict()))
 
     async def cancel(self, _: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return await self._describe(await self._jobs.cancel(await self._jobs.get(arguments["job"])))
 
     async def _describe(self, job: DurableJob) -> dict[str, Any]:
-        return describe_job(job, await self._jobs.read_questions(job))
+        questions = await self._jobs.read_questions(job)
+        return describe_job(job, questions, await self._jobs.read_answers(job))
 
 
 async def _confirm(peer: McpClientProxy, job: DurableJob, question: Approval, answer: JobAnswer) -> JobAnswer:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+from callboard.core import ApprovalAnswered
 from callboard.errors import CallerError
 from callboard.jobs.coding_kind import settle_cancelled
 from callboard.jobs.job import Approval, DurableJob
@@ -79,9 +80,14 @@ class AgentJobs:
             return []
         return [each for each in await self._store.read_approvals(job.id) if not each.verdict]
 
-    async def answer(self, job: DurableJob, question: Approval, **answer: Any) -> DurableJob:
+    async def read_answers(self, job: DurableJob) -> Sequence[ApprovalAnswered]:
+        """What people have answered, in order."""
+        return await self._store.read_answers(job.id)
+
+    async def answer(self, job: DurableJob, question: Approval, client: str, **answer: Any) -> DurableJob:
         """Answer a question of a job as it was read, with the arguments of `DurableStore.answer`. Raises CallerError."""
-        return await self._serve(await self._store.answer(job.id, question.call_id, digest=question.digest, **answer))
+        answer |= {"digest": question.digest, "by": client, "via": "MCP"}
+        return await self._serve(await self._store.answer(job.id, question.call_id, **answer))
 
     async def cancel(self, job: DurableJob) -> DurableJob:
         """Cancel a job; one that has ended stays as it is. The tree of one that no worker has is taken away here."""
@@ -99,7 +105,9 @@ class AgentJobs:
         return job
 
 
-def describe_job(job: DurableJob, questions: Sequence[Approval] = ()) -> dict[str, Any]:
+def describe_job(
+    job: DurableJob, questions: Sequence[Approval] = (), answers: Sequence[ApprovalAnswered] = ()
+) -> dict[str, Any]:
     """The job as the model of a client reads it; what is empty is left out."""
     output = job.output or {}
     described = {
@@ -113,6 +121,7 @@ def describe_job(job: DurableJob, questions: Sequence[Approval] = ()) -> dict[st
         "calls": job.calls,
         "result": {name: value for name, value in output.items() if value and name not in _OMITTED},
         "asks": [_describe_question(each) for each in questions],
+        "answers": [f"{each.invocation.name}: {each.describe()}" for each in answers],
         "next": "" if job.state == "waiting" and not questions else _NEXT.get(job.state, ""),
     }
     return {name: value for name, value in described.items() if value not in ("", 0, [], {})}

@@ -17,7 +17,8 @@ from mcp import MCPError
 from mcp.server.connection import allowed_log_levels
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from callboard.core import InvocationCanister
+from callboard.core import Allow, Answer, Deny, InvocationCanister
+from callboard.execution.approval import EarlierAnswers
 from callboard.mcp.ensemble import SERVED
 from callboard.servers.mcp.call import CreatedTask, Incoming, Questions, ToolCall
 from callboard.servers.mcp.session import Session
@@ -60,6 +61,12 @@ def knows_tasks(incoming: Incoming) -> bool:
     return incoming.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS in declared
 
 
+def name_client(incoming: Incoming) -> str:
+    """The name that the client of a request gives itself."""
+    parameters = incoming.session.client_params
+    return parameters.client_info.name if parameters is not None else "client"
+
+
 class McpClientProxy:
     """The client of one call."""
 
@@ -70,6 +77,7 @@ class McpClientProxy:
         """The structured content of another server's answer."""
         self.task: CreatedTask | None = None
         """That the call is answered with."""
+        self._earlier = EarlierAnswers()
         self.lacked: MCPError | None = None
         """Why it could not be asked."""
 
@@ -77,6 +85,11 @@ class McpClientProxy:
     def can(self) -> frozenset[Asked]:
         """What the client can be asked."""
         return find_askable(self._call.incoming)
+
+    @property
+    def name(self) -> str:
+        """The name that the client gives itself."""
+        return name_client(self._call.incoming)
 
     @property
     def knows_tasks(self) -> bool:
@@ -134,10 +147,11 @@ class McpClientProxy:
         """The reply of the client's model: a CreateMessageResult."""
         return (await self.ask({key: types.CreateMessageRequest(params=params)}))[key]
 
-    async def approve(self, invocation: InvocationCanister, why: str) -> Literal["allow", "deny"]:
+    async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
         """Whether the user lets a call run; no where the client cannot ask."""
         if "elicitation" not in self.can:
-            return "deny"
+            return Deny(via="MCP")
+        why = self._earlier.mention(invocation, why)
         # Escapes, so that nothing in the arguments is hidden; the key is new, so that it is not answered unasked.
         called = f"{invocation.name} {json.dumps(invocation.arguments, default=str)}"
         schema = {
@@ -147,7 +161,10 @@ class McpClientProxy:
         }
         result = await self.elicit(f"{why}: {called}", schema, key=f"approval-{secrets.token_hex(8)}")
         content = result.content or {}
-        return "allow" if result.action == "accept" and content.get(_YES) is True else "deny"
+        if not (result.action == "accept" and content.get(_YES) is True):
+            return Deny(by=self.name, via="MCP")
+        self._earlier.note(invocation, allowed := Allow(by=self.name, via="MCP"))
+        return allowed
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 
 from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
-from callboard.execution import run_invoker
+from callboard.execution import ask_approval, run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT
 from callboard.servers.mcp.call import CreatedTask, Incoming, ToolCall, ToolOutcome, WaitingCalls
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progress
@@ -164,7 +164,8 @@ class ToolServer:
         peer = McpClientProxy(call, session)
         permission, why = read_decision(self._policy, invoker, call.arguments)
         if permission == "ask":
-            permission = await peer.approve(InvocationCanister(call.name, call.name, call.arguments), why)
+            invocation = InvocationCanister(call.name, call.name, call.arguments)
+            permission = "allow" if (await ask_approval(peer.approve, invocation, why)).verdict == "allow" else "deny"
             why = "the answer was no" if "elicitation" in peer.can else f"{why}, and this client cannot be asked"
         if permission != "allow":
             return encode_result(error_result(call.name, "permission", f"{call.name} may not run: {why}"))

@@ -23,7 +23,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.jobs.job import Approval, DurableJob, DurableState
 from callboard.servers.mcp.agent_jobs import PEOPLE, AgentJobs, describe_job, describe_progress
 from callboard.servers.mcp.call import Incoming
-from callboard.servers.mcp.client_proxy import TASKS, find_askable, knows_tasks
+from callboard.servers.mcp.client_proxy import TASKS, find_askable, knows_tasks, name_client
 from callboard.servers.mcp.job_questions import decode_answer, encode_question, question_key
 from callboard.servers.mcp.results import encode_json_result
 
@@ -80,7 +80,9 @@ class TaskHandlers:
             for question in await self._jobs.read_questions(job):
                 answer = params.input_responses.get(question_key(job.id, question))
                 if isinstance(answer, types.ElicitResult):
-                    await self._jobs.answer(job, question, **decode_answer(question, answer)._asdict())
+                    await self._jobs.answer(
+                        job, question, name_client(incoming), **decode_answer(question, answer)._asdict()
+                    )
         return {}
 
     async def _cancel(self, incoming: Incoming, params: TaskParams) -> dict[str, Any]:

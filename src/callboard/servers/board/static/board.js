@@ -29,6 +29,62 @@ function update(target, html) {
   }
 }
 
+// A question never takes the place of another one: a box stays where it is, and a new one comes below all others.
+function updateQuestions(target, html) {
+  const fresh = new Map([...parse(html).children].map((each) => [each.dataset.call, each]));
+  for (const each of [...target.children]) {
+    const next = fresh.get(each.dataset.call);
+    fresh.delete(each.dataset.call);
+    if (next?.dataset.key === each.dataset.key) continue;
+    const { height } = each.getBoundingClientRect();
+    for (const button of each.querySelectorAll("button")) button.disabled = true;
+    if (next) each.replaceWith(next);
+    else if (!each.matches(".answered")) {
+      each.classList.add("answered");
+      each.querySelector("h2").textContent = "This is not asked any more";
+    }
+    (next ?? each).style.minHeight = `${height}px`;
+  }
+  for (const each of fresh.values()) {
+    target.append(each);
+    rest(each, true);
+  }
+}
+
+// A new question is inert while nobody can have read it, and until a pointer that was on its place has left.
+const LOOK_MILLISECONDS = 1500; // the server refuses a faster answer
+let pointer; // its last event; undefined while nobody knows where it is, null if it is not on the page
+document.documentElement.addEventListener("pointermove", (event) => (pointer = event));
+document.documentElement.addEventListener("pointerleave", () => (pointer = null));
+document.documentElement.addEventListener("keydown", () => (pointer ??= null));
+function isUnderPointer(box) {
+  if (!pointer) return pointer === undefined && matchMedia("(hover: hover)").matches;
+  const { left, right, top, bottom } = box.getBoundingClientRect();
+  return pointer.clientX >= left && pointer.clientX <= right && pointer.clientY >= top && pointer.clientY <= bottom;
+}
+const WAKING = ["pointermove", "pointerleave", "keydown"];
+function rest(box, isNew) {
+  const buttons = box.querySelectorAll("button");
+  let isShort = true;
+  let isCovered = isNew;
+  const wake = () => {
+    isCovered &&= isUnderPointer(box);
+    if (isShort || isCovered) return;
+    box.classList.remove("resting");
+    for (const each of buttons) each.disabled = false;
+    for (const name of WAKING) document.documentElement.removeEventListener(name, wake);
+  };
+  box.classList.add("resting");
+  for (const each of buttons) each.disabled = true;
+  for (const name of WAKING) document.documentElement.addEventListener(name, wake);
+  setTimeout(() => {
+    isShort = false;
+    wake();
+  }, LOOK_MILLISECONDS);
+  if (pointer !== undefined) wake();
+}
+for (const each of document.querySelectorAll(".ask")) rest(each, false);
+
 // Keep a page up to date while it is looked at: a browser has few connections, and a hidden page needs none.
 function follow(log) {
   const status = byId("status");
@@ -40,7 +96,8 @@ function follow(log) {
   };
   const keepEnd = (change) => {
     const page = document.documentElement;
-    const follows = window.scrollY > 0 && window.innerHeight + window.scrollY >= page.scrollHeight - 120;
+    // What a person may click on stays where it is.
+    const follows = !document.querySelector(".ask") && window.scrollY > 0 && window.innerHeight + window.scrollY >= page.scrollHeight - 120;
     change();
     if (follows) window.scrollTo(0, page.scrollHeight);
   };
@@ -51,7 +108,10 @@ function follow(log) {
       log.append(parse(JSON.parse(event.data).html));
     }),
     parts: (event) => {
-      for (const [id, html] of Object.entries(JSON.parse(event.data))) update(byId(id), html);
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) {
+        const target = byId(id);
+        (target.matches("[data-questions]") ? updateQuestions : update)(target, html);
+      }
     },
     pieces: (event) => keepEnd(() => JSON.parse(event.data).forEach(addPiece)),
     reload: () => {
