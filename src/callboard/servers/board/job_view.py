@@ -75,7 +75,7 @@ async def render_parts(
     """The parts of the page that change while the job runs, by the ids of their elements.
 
     `common` is what every template gets. A stream keeps its own, so that what has not changed is rendered as it was.
-    `is_answered` is for the page that follows an answer: it only links to the next question.
+    `is_answered` is for the page that follows an answer: it has no button near that of the answer, and links to the next question.
     """
     store = board.jobs.store
     values = {**common, "job": job, "place": find_place(common["base"], job.id), "key": job.updated_at.timestamp()}
@@ -101,7 +101,7 @@ async def render_parts(
         "waits": render(
             "job_waits.html", {**values, "answered": answered, "opened": opened, "is_answered": is_answered}
         ),
-        "actions": render("job_actions.html", {**values, "actions": actions}),
+        "actions": render("job_actions.html", {**values, "actions": [] if is_answered else actions}),
         "outcome": render("job_outcome.html", {**values, "outcome": outcome}),
         "rounds": render("job_rounds.html", {**values, "rounds": rounds[-MOST_ROUNDS:], "most_forked": job.rounds}),
     }
