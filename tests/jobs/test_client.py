@@ -56,6 +56,16 @@ async def test_a_job_runs_in_this_process_where_nothing_else_does():
 
 
 @run_async
+async def test_a_job_belongs_to_the_directory_that_it_was_submitted_in(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here = await jobs.submit(adder, "What is 1 + 2?")
+    there = await jobs.submit(adder, "What is 1 + 2?", directory="/srv/shop")
+    assert [(await each.read()).directory for each in (here, there)] == [str(tmp_path), "/srv/shop"]
+    await here.result()
+    await there.result()
+
+
+@run_async
 async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_piece():
     job = await jobs.submit(adder, "What is 1 + 2?")
     events = [event async for event in job.events()]
@@ -203,7 +213,7 @@ async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkey
     second = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     while (job := await second.read()).state in {"pending", "running"}:  # noqa: ASYNC110  # DBOS does it
         await asyncio.sleep(0.01)
-    assert (job.state, job.waits_for, job.model) == ("waiting", "rate_limit", "")
+    assert (job.state, job.waits_for, job.model) == ("waiting", "rate_limit", "scripted")
     while not told.exists():  # noqa: ASYNC110  # another process makes it
         await asyncio.sleep(0.01)
     assert '"state":"completed"' in told.read_text()

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
@@ -82,10 +83,11 @@ def add(
 
 
 async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
+    from callboard.jobs.coding_kind import KINDS  # noqa: PLC0415  # not for --help
     from callboard.jobs.shared_database import check_directory, check_options  # noqa: PLC0415  # not for --help
 
     check_options(template.input, schedules.database)
-    if template.directory:
+    if template.kind in KINDS:
         check_directory(template.directory, schedules.database)
     return await schedules.add(name, cron, zone, template)
 
@@ -145,7 +147,13 @@ def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
         )
     reference = normalize_reference(agent)
     job_input = AgentInput(agent=reference, prompt=UserCanister(contents(prompt)))
-    return JobTemplate(kind=KIND, description=prompt, input=job_input.to_json(), queue=agent_queue(reference))
+    return JobTemplate(
+        kind=KIND,
+        description=prompt,
+        directory=str(Path.cwd()),
+        input=job_input.to_json(),
+        queue=agent_queue(reference),
+    )
 
 
 def _coding_template(words: Sequence[str]) -> JobTemplate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, Unpack
 from weakref import WeakKeyDictionary
@@ -100,7 +101,7 @@ class JobClient:
             auxdata: What tools find in their Context beside the agent's own; it has to be JSON.
             limits: In the place of the agent's own.
             description: What lists show; by default the prompt.
-            directory: Where it works.
+            directory: The directory that the job belongs to, for lists; by default the current directory.
             partition: Of jobs with the same one, one runs at a time.
             priority: The lowest comes first.
 
@@ -127,7 +128,7 @@ class JobClient:
         job = await self.store.create(
             KIND,
             description=description or question.text,
-            directory=directory,
+            directory=directory or str(Path.cwd()),
             model="" if isinstance(agent, str) else agent.model.name,
             input=job_input.to_json(),
             items=canisters,
