@@ -8,7 +8,7 @@ from pathlib import Path
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.jobs.database import Database
-from callboard.jobs.job import Approval
+from callboard.jobs.job import QUEUE, Approval
 from callboard.jobs.store import DurableStore
 
 CALL = InvocationCanister(identifier="call_1", name="deploy", arguments={"to": "prod"})
@@ -50,8 +50,8 @@ async def make_waiting(store, *asked):
     return claim.job
 
 
-async def make_ended(store, state="completed", **fields):
-    claim = await begin(store)
+async def make_ended(store, state="completed", *, queue=QUEUE, **fields):
+    claim = await begin(store, queue=queue)
     await claim.end_call(ResultCanister("shipped", invocation_id="call_1"))
     await claim.append([AssistantCanister("Done.")], rounds=2)
     await claim.end(state, **fields)

@@ -82,6 +82,23 @@ def test_a_retry_is_a_new_job_with_the_same_input(invoke):
     assert f"callboard jobs watch {new.id}" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [
+        (
+            agent_queue("crew:clerk"),
+            "it waits for a worker: callboard worker --agents crew:clerk; callboard jobs watch ",
+        ),
+        (host_queue(), "a worker runs it; callboard jobs watch "),
+    ],
+)
+@pytest.mark.parametrize("command", ["retry JOB", "fork JOB@1"])
+def test_a_new_job_says_who_runs_it(invoke, monkeypatch, command, queue, said):
+    monkeypatch.setattr("callboard.jobs.local_worker.start_worker", lambda *_, **__: None)
+    job = make(make_ended, queue=queue)
+    assert invoke("jobs", *command.replace("JOB", job.id).split()).stderr.startswith(said)
+
+
 def test_a_fork_has_the_first_rounds(invoke, refuse):
     job = make(make_ended)
     new = json.loads(invoke("jobs", "fork", f"{job.id}@1", "--json").stdout)

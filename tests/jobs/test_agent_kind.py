@@ -291,6 +291,14 @@ async def test_a_job_waits_ten_days_over_three_processes(tmp_path):
     )
 
 
+@run_async
+async def test_the_row_of_a_job_has_the_model_of_its_agent_from_its_first_segment_on(database):
+    queue = Bench(["Done."]).queue(database)
+    job = await queue.submit()
+    await queue.drain()
+    assert (job.model, (await queue.store.get(job.id)).model) == ("", "scripted")
+
+
 # How a job ends otherwise.
 
 

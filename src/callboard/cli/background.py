@@ -52,6 +52,15 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
     return None
 
 
+def runs_here(job: DurableJob) -> bool:
+    """Return whether `ensure_worker` provides a worker for the job."""
+    from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # half a second
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
+    from callboard.jobs.database_url import database_url  # noqa: PLC0415
+
+    return database_url().startswith("sqlite") and job.queue in {host_queue(), run_queue(job.directory)}
+
+
 def submit_job(request: JobRequest, display: Display, *, priority: int = 0) -> DurableJob:
     """Queue a coding job, and start a worker where none would run it. Raises CallerError, DatabaseUnavailable."""
     require_extra("jobs")

@@ -23,7 +23,7 @@ from callboard.cli.durable_store import (
     remove_durable_job,
 )
 from callboard.cli.jobs import JobDisplay, JobName, app
-from callboard.cli.watch import follow, wait_for_poll, watch
+from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
 from callboard.errors import CallerError
 from callboard.jobs.database_url import may_have_jobs
 from callboard.text.duration import parse_duration
@@ -127,7 +127,7 @@ def _show_new(job: DurableJob, *, as_json: bool) -> None:
         typer.echo(json.dumps(job.as_json()))
         return
     typer.echo(job.id)
-    typer.echo(f"a worker runs it; callboard jobs watch {job.id} shows it", err=True)
+    typer.echo(f"{describe_runner(job)}; callboard jobs watch {job.id} shows it", err=True)
 
 
 @app.command("rm")

@@ -157,6 +157,13 @@ async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
     return lines
 
 
+def describe_runner(job: DurableJob) -> str:
+    """Say who runs a new job: a worker that was started, or the command that starts one."""
+    from callboard.cli.background import runs_here  # noqa: PLC0415  # not for --help
+
+    return "a worker runs it" if runs_here(job) else f"it waits for a worker: {_describe_worker(job)}"
+
+
 def _describe_worker(job: DurableJob) -> str:
     """The command that starts a process which runs the job."""
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help

@@ -37,6 +37,8 @@ Queueing the same segment twice is as queueing it once.
 
 FindObstacle = Callable[[DurableJob], str]
 """Why this process cannot run a job; empty where it can."""
+FindModel = Callable[[DurableJob], str]
+"""The name of a job's model; empty if it is not known."""
 CountAnew = Callable[[Connection, DurableJob], None]
 """Counts the attempts at the job's present segment from one again, in the transaction of the connection."""
 

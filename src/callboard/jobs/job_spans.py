@@ -52,7 +52,8 @@ def observe_segment(claim: Claim, on_segment: OnSegment | None) -> Generator[Non
         names.CONVERSATION_ID: job.id,
     }
     with open_span(f"{names.INVOKE_WORKFLOW} {job.kind}", "consumer", attributes, parent=_parent(job.input)) as span:
-        log.info("job %s, segment %d: %s by %s begins", job.id, job.segment, job.kind, job.model or "no model")
+        model = f" by {job.model}" if job.model else ""
+        log.info("job %s, segment %d: %s%s begins", job.id, job.segment, job.kind, model)
         try:
             yield
         finally:

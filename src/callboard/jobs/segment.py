@@ -200,7 +200,7 @@ class SegmentRunner:
         """
         try:
             pause, reason = await self._limit(identifier)
-            claim = await self._store.claim(identifier, number, watch.executor, self._find_obstacle)
+            claim = await self._store.claim(identifier, number, watch.executor, self._find_obstacle, self._find_model)
             if pause and not claim.job.cancel_requested:
                 await claim.wait(waits_for="rate_limit", reason=reason, delay=pause)
             else:
@@ -214,6 +214,10 @@ class SegmentRunner:
         if (kind := self._kinds.get(job.kind)) is not None:
             return kind.find_obstacle(job)
         return f"the worker that took it runs no jobs of the kind {job.kind!r}; start one that does"
+
+    def _find_model(self, job: DurableJob) -> str:
+        kind = self._kinds.get(job.kind)
+        return "" if kind is None else kind.find_model(job)
 
     async def _limit(self, identifier: str) -> tuple[float, str]:
         """How many seconds the limit of its model lets a segment wait, and why."""

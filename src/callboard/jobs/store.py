@@ -21,7 +21,7 @@ from callboard.core import ApprovalAnswered, InvocationCanister
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries
-from callboard.jobs.claim import Claim, CountAnew, Enqueue, FindObstacle, LeftToOthers, Superseded
+from callboard.jobs.claim import Claim, CountAnew, Enqueue, FindModel, FindObstacle, LeftToOthers, Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
@@ -106,7 +106,12 @@ class DurableStore(JobReader):
         return await self._add(job, make)
 
     async def claim(
-        self, identifier: str, segment: int, executor: str, find_obstacle: FindObstacle = lambda _: ""
+        self,
+        identifier: str,
+        segment: int,
+        executor: str,
+        find_obstacle: FindObstacle = lambda _: "",
+        find_model: FindModel = lambda _: "",
     ) -> Claim:
         """Make this process the job's one runner.
 
@@ -115,6 +120,7 @@ class DurableStore(JobReader):
             segment: The number of the segment that is to be run.
             executor: Who runs it.
             find_obstacle: Why this process cannot run the job; a cancelled one needs only to be ended.
+            find_model: The name of the model of a job whose row does not have it.
 
         Raises:
             Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
@@ -143,6 +149,7 @@ class DurableStore(JobReader):
                 reason="",
                 waits_for="",
                 executor=executor,
+                model=job.model or find_model(job),
                 attempts=job.attempts + 1,
                 started_at=job.started_at or now,
             )
