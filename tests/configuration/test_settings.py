@@ -146,7 +146,7 @@ def test_where_the_users_file_is(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("modle = 'x'", ":1: modle: unknown key; did you mean 'mode' or 'model'?"),
+        ("modle = 'x'", ":1: modle: unknown key; did you mean 'mode' or 'model' or 'dialect'?"),
         ("\n[limits]\nrounds = 3", ":2: limits: unknown key; "),
         ("[permissions]\nalow = []", ":2: permissions.alow: unknown key; did you mean 'allow'?"),
         ("[permissions]\nallow = 'x'", ":2: permissions.allow: Expected `array`, got `str`"),

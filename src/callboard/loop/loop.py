@@ -495,12 +495,12 @@ class Loop:
     def _complain(self, complaint: str, text: str, now: datetime) -> list[Action]:
         """Tell the model what is wrong with its reply, as often as may be."""
         self._refused += 1
-        if self._refused > self.limits.output_retries:
+        if self._refused > self.limits.output_retries or self.rounds > self.limits.rounds:
             return [Finish("incomplete", text, complaint)]
         if exhausted := self._exhaustion_reason(now):
             return [Finish("incomplete", text, exhausted)]
         self.transcript.append(UserCanister(contents(complaint), timestamp=now))
-        return [self._call_model()]
+        return self._next_round(now)
 
     def _ask_again(self, now: datetime) -> list[Action]:
         """A reply that neither called nor said anything: at most a thought."""
@@ -517,7 +517,7 @@ class Loop:
             return [Finish("incomplete", "", over)]
         if ends_with_model(self.transcript):
             self.transcript.append(UserCanister(contents(GO_ON), timestamp=now))
-        return [self._call_model()]
+        return self._next_round(now)
 
     # Invocations.
 

@@ -455,7 +455,7 @@ def test_a_rule_knows_absolute_paths_in_the_tree(run, jobs):
         return Call("file", {"action": "delete", "path": str(root / "test_calc.py")})
 
     settings = '[permissions]\ndeny = ["file(test_*.py)"]\n'
-    done = run("build", BUILD, [FILE, "a", "b", spoil], workflow="phased", settings=settings, rounds=4)
+    done = run("build", BUILD, [FILE, "a", "b", spoil], workflow="phased", settings=settings, rounds=5)
     assert "says deny" in done.results[1]
     assert done.asked == []
 
@@ -790,3 +790,11 @@ def test_a_job_asks_for_as_many_replies_as_it_may(run, rounds):
     done = run("debug", DEBUG, looks, workflow="phased", rounds=rounds)
     assert (len(done.model.requests), done.job.rounds) == (rounds, rounds)
     assert [each.tool_choice for each in done.model.requests] == ["auto"] * (rounds - 1) + ["none"]
+
+
+def test_with_the_dialect_the_prompt_and_past_calls_are_commands(run_in_text):
+    facts = {**CODING_FACTS, "dialect": "markdown_bash"}
+    job, _, asked = run_in_text([COMMANDS, "It subtracts."], 2, facts=facts)
+    assert job.calls == 1
+    assert "```bash\nthe_tool value --parameter value\n```" in asked[0][0]["content"]
+    assert asked[1][-2]["content"].endswith("```bash\nfile --path calc.py\n```")

@@ -157,3 +157,24 @@ def test_a_command_that_could_not_be_read_is_written_as_it_was():
 def test_positional_words_of_a_tool_without_actions_follow_its_required_arguments():
     schema = {"type": "object", "properties": {"to": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n"]}
     assert calls(block("go 3 here"), tools=[ToolDeclaration("go", "", schema)]) == [("go", {"n": 3, "to": "here"})]
+
+
+READ = ("file", {"path": "pkg/recurrence/generator.go"})
+
+
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("I'll start by reading the file:\n```bash\nfile pkg/recurrence/generator.go\n```", READ),
+        (
+            "Now I'll create the test file:\n```bash\ncode_edit -f pkg/recurrence/generator_test.go -a ...\n```",
+            ("code_edit", {"path": "pkg/recurrence/generator_test.go", "added": "..."}),
+        ),
+        (
+            "I'll help you.\n\n## Step 1: Understanding Requirements\n...\n\n```bash\nfile pkg/recurrence/generator.go\n```\n",
+            READ,
+        ),
+    ],
+)
+def test_the_rounds_of_seed_003(text, called):
+    assert calls(text) == [called]

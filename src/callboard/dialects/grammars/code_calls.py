@@ -179,8 +179,8 @@ _Command: TypeAlias = tuple[str, str, list[_Word], str]
 def _split(text: str) -> list[_Command]:
     r"""The commands of a text, a line each: the name, the line, the words, and why it cannot be read.
 
-    Quotation marks and backslashes are those of a shell, with one exception: if a text in double quotes stands in one
-    line, `\n` in it is a line's end. Models write texts of several lines so.
+    Quotation marks and backslashes are those of a shell. In double quotes `\n` is also a line's end, if the text is in
+    one line, because models write texts of several lines so.
     """
     commands: list[_Command] = []
     words: list[_Word] = []
@@ -226,7 +226,7 @@ def _read_command(
     """The tool, the arguments in JSON by its flags and their order, and whether they fit its schema's names.
 
     A flag that the tool does not have, and a word too many, are arguments too, so that the model reads that they are
-    wrong. If the line cannot be read, it stands in the place of the arguments, with the reason.
+    wrong. If the line cannot be read, the arguments are the line itself and the reason.
     """
     operator = next((word for word, quoted in words if not quoted and word in _OPERATORS), "")
     if fault or operator:
@@ -263,8 +263,8 @@ def _place(
 ) -> list[str]:
     """Give the values without flags to the arguments in their order; the values for which there is none.
 
-    A row of `cli` such as `action=grep` says which arguments follow that value of an argument, and `action=` which do
-    if the argument is left out.
+    A row of `cli` such as `action=grep` names the arguments that follow this value. The row `action=` names those that
+    follow if `action` is left out.
     """
     left = [*values]
     keys = [key for key in keys_of(schema) if key not in given]
