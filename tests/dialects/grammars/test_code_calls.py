@@ -159,7 +159,24 @@ def test_positional_words_of_a_tool_without_actions_follow_its_required_argument
     assert calls(block("go 3 here"), tools=[ToolDeclaration("go", "", schema)]) == [("go", {"n": 3, "to": "here"})]
 
 
+OPTION_A = """Let me search for the function:
+
+```bash
+search -t "GenerateInstances" pkg/recurrence/
+```
+
+Now let me read the file:
+
+```bash
+file pkg/recurrence/generator.go
+```
+"""
+SEARCHED = ("search", {"pattern": "GenerateInstances", "directory": "pkg/recurrence/"})
 READ = ("file", {"path": "pkg/recurrence/generator.go"})
+
+
+def test_the_option_that_seed_003_recommends():
+    assert calls(OPTION_A) == [SEARCHED, READ]
 
 
 @pytest.mark.parametrize(
