@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
-from callboard.servers.gateway.auth import Authenticator, TokenBucket, digest, read_token, short_owner
+from callboard.servers.gateway.auth import Authenticator, TokenBucket, digest, mask_key, read_token, short_owner
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.testing import FakeBackend
 
@@ -67,6 +67,18 @@ def test_a_key_that_is_not_known(token, status, code):
 )
 def test_where_a_key_stands(headers, token):
     assert read_token(Headers(headers)) == token
+
+
+@given(st.text())
+def test_a_masked_key_keeps_its_secret(key):
+    shown = mask_key(key)
+    assert shown == ("none" if not key else "***" if len(key) < 24 else f"{key[:6]}...{key[-4:]}")
+    assert len(shown) <= 13
+
+
+def test_nothing_is_shown_of_a_short_key():
+    assert [mask_key("s" * length) for length in (1, 13, 23)] == ["***"] * 3
+    assert mask_key("abcdef" + "-" * 14 + "wxyz") == "abcdef...wxyz"
 
 
 @given(st.text(min_size=1))

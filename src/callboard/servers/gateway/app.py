@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import endpoints, stored_responses, websocket
-from callboard.servers.gateway.auth import read_token, short_owner
+from callboard.servers.gateway.auth import mask_key, read_token, short_owner
 from callboard.servers.gateway.background import BackgroundResponses
 from callboard.servers.gateway.background_jobs import BackgroundJobs
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
@@ -284,7 +284,10 @@ class ReplyEndpoint:
     ) -> None:
         """Add a request that has ended to the logs and the metrics."""
         front = self._front.name
-        key = short_owner(owner) or ("unknown" if token else "none")
+        if not self._gateway.settings.keys:
+            key = mask_key(token)
+        else:
+            key = short_owner(owner) or ("unknown" if token else "none")
         if span is not NO_SPAN:
             end_request_span(span, exchange, status)
         if entry is not None:

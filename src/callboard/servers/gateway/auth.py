@@ -17,6 +17,8 @@ from callboard.servers.listening import host_name
 
 MIN_KEY_LENGTH = 16
 """The least characters of a gateway's key: a shorter one could be guessed."""
+_MIN_SHOWN_LENGTH = 24
+"""From this length on, ten characters of a key are shown."""
 _REST_OF_DIGEST = re.compile(r"(?<=-[0-9a-f]{8})[0-9a-f]{56}\Z")
 """The end of a digest that is a name."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
@@ -25,6 +27,11 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 def digest(key: str) -> str:
     """The SHA-256 digest of a key."""
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
+
+
+def mask_key(key: str) -> str:
+    """A client's own key for a log line: `abcdef...wxyz`, and nothing of a short one."""
+    return f"{key[:6]}...{key[-4:]}" if len(key) >= _MIN_SHOWN_LENGTH else "***" if key else "none"
 
 
 def short_owner(owner: str) -> str:
