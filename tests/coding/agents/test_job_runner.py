@@ -230,6 +230,25 @@ def test_code_in_words_does_not_reach_the_tests_that_fail(run):
     assert done.job.rounds == 2
 
 
+def test_the_faulty_function_of_a_long_module_behind_a_re_export_is_in_the_prompt(run, repository):
+    filler = "".join(f"def helper_{number}(value):\n    return value + {number}\n\n\n" for number in range(400))
+    package = repository.root / "shop"
+    package.mkdir()
+    (repository.root / "calc.py").unlink()
+    (package / "__init__.py").write_text("from .sums import add\n")
+    (package / "sums.py").write_text(
+        f"{filler}def add(a, b):\n    return a - b\n\n\n{filler.replace('helper', 'other')}"
+    )
+    (repository.root / "test_calc.py").write_text(
+        "from shop import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
+    )
+    repository.commit("A package")
+    done = run("debug", DEBUG, ["It subtracts.\n```python\ndef add(a, b):\n    return a + b\n```\n"])
+    assert (done.job.state, done.job.output.files) == ("completed", ("shop/sums.py",))
+    assert "def add(a, b):\n    return a - b" in done.prompts[0]
+    assert "helper_77" not in done.prompts[0]
+
+
 def test_a_fresh_attempt_begins_where_the_first_one_did(run):
     wrong = "calc.py\n```python\ndef add(a, b):\n    return a * b\n\n\ndef more():\n    pass\n```"
     done = run("debug", DEBUG, ["Nothing to do.", wrong, MEND])

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from callboard.coding.agents.prompt_context import (
     MAX_FILES,
     MAX_TEXT,
+    Part,
     choose_files,
+    choose_lines,
     example_test,
     format_change,
     format_diff,
-    format_files,
+    format_lines,
     format_tree,
     is_test_file,
     new_files,
@@ -51,17 +53,29 @@ def test_nothing_is_shown_where_nothing_is_meant():
     assert chosen("Make it nicer.") == []
 
 
-def test_few_files_are_shown_whole_and_none_in_part():
-    files = {f"m{number}.py": f"def handle_{number}(): pass\n" + "#" * 4000 for number in range(9)}
+def test_few_files_are_shown_and_whole_as_far_as_they_fit():
+    files = {f"m{number}.py": f"def handle_{number}(): pass\n" + "#" * 7000 for number in range(9)}
     names = choose_files("handle_1 handle_2 handle_3 handle_4 handle_5 handle_6", [*files], files.get)
     assert len(names) == MAX_FILES
-    shown = format_files(names, files.get)
+    lines = {name: text.split("\n") for name, text in files.items()}
+    shown = format_lines(choose_lines([Part("m7.py", 1, 1)], names, lines.get), lines.get)
     assert len(shown) < MAX_TEXT + 200
-    assert shown.count("#" * 4000) == 2
+    assert shown.startswith("m7.py:\n```\ndef handle_7(): pass\n#")
+    assert shown.count("#" * 7000) == 2
+    assert choose_lines([Part("m7.py", 1, 99)], [], {"m7.py": ["x" * MAX_TEXT]}.get) == {}
+
+
+def test_parts_of_a_file_are_shown_once_in_the_order_of_its_lines():
+    lines = {"a.py": [f"line {number} {'#' * 2000}" for number in range(1, 21)]}
+    shown = choose_lines([Part("a.py", 5, 6), Part("a.py", 1, 2), Part("a.py", 2, 3)], ["a.py"], lines.get)
+    assert shown == {"a.py": [1, 2, 3, 5, 6]}
+    text = format_lines(shown, lines.get).replace(f" {'#' * 2000}", "")
+    assert text == "a.py (parts of it):\n```\nline 1\nline 2\nline 3\n\nline 5\nline 6\n```"
 
 
 def test_a_fence_in_a_file_does_not_end_the_files():
-    assert format_files(["a.md"], lambda _: "```\nx\n```\n") == "a.md:\n````\n```\nx\n```\n````"
+    lines = {"a.md": ["```", "x", "```", ""]}
+    assert format_lines({"a.md": [1, 2, 3, 4]}, lines.get) == "a.md:\n````\n```\nx\n```\n````"
 
 
 def test_a_tree_of_many_files_is_told_by_its_folders():

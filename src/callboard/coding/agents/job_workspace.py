@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from callboard.coding.agents.evidence import Facts
+from callboard.coding.agents.find_definitions import Project, find_parts
 from callboard.coding.agents.job_memory import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
@@ -18,10 +20,11 @@ from callboard.coding.agents.permissions import JobPolicy
 from callboard.coding.agents.phases import Evidence, Phase, PromptPart, actions_of_groups
 from callboard.coding.agents.prompt_context import (
     choose_files,
+    choose_lines,
     example_test,
     format_change,
     format_diff,
-    format_files,
+    format_lines,
     format_tree,
     is_test_file,
     new_files,
@@ -47,6 +50,8 @@ from callboard.tools.context import everything
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is read for a prompt."""
+MAX_MODULE: Final = 2_000_000
+"""Bytes of a file in which definitions are looked up."""
 MAX_PRINTED: Final = 2000
 """Characters of what a command had printed that was under way when a process ended."""
 MAX_REPORT: Final = 3000
@@ -162,11 +167,7 @@ class JobWorkspace:
                         context["The tests now"] = report.summary[:MAX_REPORT]
                         task = f"{task}\n{report.summary}"
                 case "files":
-                    self.chosen_files = choose_files(task, self.files, self._read)
-                    tests = [name for name in self.chosen_files if is_test_file(name)]
-                    tests = tests or example_test(self.new_files(task), self._read, self.files)
-                    context["The tests"] = self._show(tests)
-                    context["The code"] = self._show([name for name in self.chosen_files if name not in tests])
+                    context |= await asyncio.to_thread(self._show_code, task)
                 case "tree":
                     context["The files of the repository"] = format_tree(self.files)
                 case "diff":
@@ -221,16 +222,31 @@ class JobWorkspace:
         outcome = await repository.diff(self._base, "HEAD", leave_out=hidden)
         return outcome.output.decode("utf-8", "replace"), len(hidden)
 
-    def _read(self, path: str) -> str | None:
+    def _read(self, path: str, limit: int = MAX_FILE) -> str | None:
         try:
-            return self.workspace.files.read(path, MAX_FILE).decode("utf-8")
+            return self.workspace.files.read(path, limit).decode("utf-8")
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _show(self, names: list[str]) -> str:
-        """The files for a prompt. They count as read by the model, so that it may edit them."""
-        for path in names:
+    def _show_code(self, task: str) -> dict[str, str]:
+        """The tests and the code for a prompt. They count as read by the model, so that it may edit them."""
+        report = self.tests.last
+        project = Project(self.files, lambda path: self._read(path, MAX_MODULE))
+        chosen = choose_files(task, self.files, self._read)
+        if not any(map(is_test_file, chosen)):
+            chosen += example_test(self.new_files(task), self._read, self.files)
+
+        def lines_of(path: str) -> Sequence[str]:
+            module = project.load(path)
+            return module.lines if module else ()
+
+        shown = choose_lines(find_parts(task, report, chosen, project), chosen, lines_of)
+        self.chosen_files = [*dict.fromkeys([*shown, *chosen])]
+        for path, numbers in shown.items():
             with suppress(OSError):
                 opened = open_text(self.workspace, path)
-                self.workspace.seen.record(opened.canonical_path, 1, opened.lines)
-        return format_files(names, self._read)
+                for number in numbers:
+                    self.workspace.seen.record(opened.canonical_path, number, opened.lines[number - 1 : number])
+        tests = {path: numbers for path, numbers in shown.items() if is_test_file(path)}
+        code = {path: numbers for path, numbers in shown.items() if path not in tests}
+        return {"The tests": format_lines(tests, lines_of), "The code": format_lines(code, lines_of)}

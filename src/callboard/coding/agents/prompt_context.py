@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from callboard.text.display import escape
 
 MAX_FILES: Final = 4
-MAX_TEXT: Final = 10_000
-"""Characters of the files that are shown, together."""
+MAX_TEXT: Final = 18_000
+"""Characters of the files that are shown, together: about 6,000 tokens."""
 MAX_READ: Final = 400
 """Files that are searched for words of the task."""
 MAX_TREE: Final = 200
@@ -38,6 +39,14 @@ _DEFINES: Final = re.compile(
     r"(?:def|func|function|class|fn|struct|interface|type|const|let|var)\s+(?:\([^)\n]{0,80}\)\s*)?([A-Za-z_]\w*)",
     re.MULTILINE,
 )
+
+
+class Part(NamedTuple):
+    """Lines of a file, from 1, both ends included."""
+
+    path: str
+    start: int
+    end: int
 
 
 def choose_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
@@ -82,16 +91,31 @@ def _mentions(text: str, other: str) -> bool:
     return any(re.search(rf"\b{re.escape(stem)}\b", line) for line in lines) if stem else False
 
 
-def format_files(names: Iterable[str], read: Callable[[str], str | None]) -> str:
-    """The files, each whole, as far as they fit."""
-    parts: list[str] = []
+def choose_lines(
+    parts: Iterable[Part], files: Iterable[str], lines_of: Callable[[str], Sequence[str]]
+) -> dict[str, list[int]]:
+    """The numbers of the lines to show, by file: of the parts, then of whole files, as far as they fit."""
+    shown: dict[str, set[int]] = {}
     room = MAX_TEXT
-    for name in names:
-        text = read(name)
-        if text is None or len(text) > room:
-            continue
-        room -= len(text)
-        parts.append(f"{escape(name)}:\n{fence(text)}")
+    wanted = [(part.path, range(part.start, part.end + 1)) for part in parts]
+    ends = {path: len(lines_of(path)) for path in [*(path for path, _ in wanted), *files]}
+    for path, numbers in [*wanted, *((path, range(1, end + 1)) for path, end in ends.items())]:
+        new = {number for number in numbers if number <= ends[path]} - shown.get(path, set())
+        cost = sum([len(lines_of(path)[number - 1]) + 1 for number in new])
+        if new and cost <= room:
+            room -= cost
+            shown[path] = shown.get(path, set()) | new
+    return {path: sorted(numbers) for path, numbers in shown.items()}
+
+
+def format_lines(shown: Mapping[str, Sequence[int]], lines_of: Callable[[str], Sequence[str]]) -> str:
+    """These lines of files; an empty line is where some are left out."""
+    parts: list[str] = []
+    for path, numbers in shown.items():
+        lines = lines_of(path)
+        gaps = {number for before, number in pairwise(numbers) if number > before + 1}
+        text = "\n".join([("\n" if number in gaps else "") + lines[number - 1] for number in numbers])
+        parts.append(f"{escape(path)}{'' if len(numbers) == len(lines) else ' (parts of it)'}:\n{fence(text)}")
     return "\n\n".join(parts)
 
 
