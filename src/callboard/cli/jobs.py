@@ -120,7 +120,7 @@ def print_outcome(job: Job, display: Display) -> None:
         display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
     if output.tests:
         display.tell(f"tests: {output.tests}")
-    if output.pull_request:
+    if output.pull_request and output.commits:
         display.tell(f"pull request: {output.pull_request_url or 'not opened'}")
     display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard replay {job.id}", "2")
 
@@ -201,7 +201,7 @@ def show_job(
         "commits": ", ".join(each[:12] for each in output.commits),
         "files": ", ".join(output.files),
         "tests": output.tests,
-        "pull": output.pull_request and (output.pull_request_url or "no pull request was opened"),
+        "pull": output.commits and (output.pull_request_url or "no pull request was opened"),
         "missing": "; ".join(output.missing),
         "record": str(JobStore().folder(job.id)) if isinstance(stored, Job) else "",
         "queue": "" if isinstance(stored, Job) else stored.queue,
