@@ -1,4 +1,7 @@
 import ast
+import random
+import sysconfig
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -46,6 +49,55 @@ def test_what_is_used_and_not_bound_is_imported(code, imports):
 def test_imports_stand_below_what_leads_and_with_the_others():
     code = '"""Tests."""\n\nfrom __future__ import annotations\n\nimport os\n\nos.name\ntotal()\n'
     assert add_imports(code, DEFINED).splitlines()[4:7] == ["from shop.cart import total", "import os", ""]
+
+
+@pytest.mark.parametrize(
+    ("code", "above"),
+    [
+        ("@pytest.mark.slow\n@total\ndef test():\n    pass\n", ""),
+        ("@total\nclass TestA:\n    pass\n", ""),
+        (
+            '#!/usr/bin/python\n# coding: utf-8\n\n"""Doc.\n\x0c\nimport os\n"""\n\x0c\n@total\ndef f(): pass\n',
+            "@total",
+        ),
+        ('"""Doc."""; total()\n', None),
+        ("from __future__ import annotations; total()\n", None),
+        ("x = '''\u2028\x1c'''\ntotal()\n", "x ="),
+        ("if TYPE_CHECKING:\n    import os\ntotal()\n", "if TYPE"),
+        ('"""Doc."""\r\n\r\n@total\r\nasync def f(): pass\r\n', "@total"),
+        ("total()", ""),
+    ],
+)
+def test_imports_come_before_the_first_statement(code, above):
+    made = add_imports(code, DEFINED)
+    compile(made, "a.py", "exec")
+    if above is None:
+        assert made == code
+    else:
+        assert made.index("from shop.cart import total\n") < made.index("total", made.index("import total") + 12)
+        assert made.partition("import total\n")[2].lstrip().startswith(above)
+
+
+def test_files_with_imports_compile():
+    paths = [
+        each
+        for each in Path(sysconfig.get_path("stdlib")).glob("[a-z]*/[a-z]*.py")
+        if "packages" not in each.parent.name
+    ]
+    for path in random.Random(7).sample(sorted(each for each in paths if 500 < each.stat().st_size < 8_000), 60):
+        # Without its imports it lacks many.
+        code = path.read_text("utf-8")
+        lines = code.split("\n")
+        for node in reversed(ast.parse(code).body):
+            if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__":
+                lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+        bare = "\n".join(lines)
+        names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+        made = add_imports(bare, {"shop/all.py": sorted(names)[::3]})
+        compile(made, str(path), "exec")
+        before, after = ast.parse(bare), ast.parse(made)
+        assert {*map(ast.dump, before.body)} <= {*map(ast.dump, after.body)}
+        assert ast.get_docstring(before) == ast.get_docstring(after)
 
 
 @pytest.mark.parametrize("code", ["def f(:\n", "package a\n", "", "\0", "(" * 5000])

@@ -9,6 +9,7 @@ import ast
 import builtins
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from io import StringIO
 from pathlib import PurePosixPath
 
 _MODULES = sys.stdlib_module_names | {"pytest"}
@@ -27,13 +28,21 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     needed = [
         each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
     ]
-    lines = [line for name in needed if (line := _import_line(name, defined))]
-    first = next((node for node in tree.body if not _precedes_imports(node)), None)
-    at = first.lineno - 1 if first is not None else 0
-    above, below = code.splitlines(keepends=True)[:at], code.splitlines(keepends=True)[at:]
-    return "".join(
-        [*above, *sorted(lines, key=_sort_key), *(["\n\n"] if lines and not _is_import(first) else []), *below]
-    )
+    imports = sorted([line for name in needed if (line := _import_line(name, defined))], key=_sort_key)
+    at = next((at for at, node in enumerate(tree.body) if not _precedes_imports(node)), 0)
+    row = _first_line(tree.body[at]) - 1 if tree.body else 0
+    if not imports or (at and row < (tree.body[at - 1].end_lineno or 0)):
+        # None are needed, or what precedes them shares its line with the first statement.
+        return code
+    # The lines that Python counts: a form feed ends none.
+    lines = StringIO(code, newline="").readlines()
+    return "".join([*lines[:row], *imports, *([] if _is_import(tree.body[at]) else ["\n\n"]), *lines[row:]])
+
+
+def _first_line(node: ast.stmt) -> int:
+    """The line that a statement begins on, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
@@ -83,7 +92,7 @@ def _precedes_imports(node: ast.stmt) -> bool:
     return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
-def _is_import(node: ast.stmt | None) -> bool:
+def _is_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
 
 
