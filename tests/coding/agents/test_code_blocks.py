@@ -50,6 +50,59 @@ def test_a_fence_inside_of_a_longer_one_is_code():
     assert block.code == "```\nx\n```\n"
 
 
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("python", 'def f():\n    """Doc.\n\n    ```python\n    f()\n    ```\n    """\n    return 1\n'),
+        ("python", '"""Doc.\n\n```\nf()\n```\n"""\n\n\ndef f():\n    return 1\n'),
+        ("python", "TEXT = r'''\n```\n\"\"\"\n````\n'''\n"),
+        ("", 'x = "\\""; y = \'"""\'  # """ it\'s\nTEXT = """\n```js\nf()\n```\n\\"""\n"""\n'),
+        ("js", "/*\n```\nf()\n```\n*/\nfunction f() {}\n"),
+        ("go", "/*\nf:\n```\nf()\n```\n*/\nfunc f() {}\n"),
+        ("js", "const a = '/*', b = `'''`; // \"\"\"\n"),
+    ],
+)
+@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
+def test_a_fence_in_a_string_or_comment_ends_nothing(language, code, fence):
+    end = "\nThat is all.\n\nb.py\n```python\nx = 1\n```\n"
+    blocks = parse_code_blocks(f"a.x\n{fence}{language}\n{code}{fence}{end}")
+    assert [each.code for each in blocks] == [code, "x = 1\n"]
+    assert [each.path for each in blocks] == ["a.x", "b.py"]
+
+
+def test_a_fence_in_markdown_ends_nothing():
+    text = "```markdown README.md\n# A\n```python\nf()\n```\nText.\n```\n\na.py\n```python\nx = 1\n```\n"
+    assert [each.code for each in parse_code_blocks(text)] == ["x = 1\n"]
+
+
+@pytest.mark.parametrize("quotes", ['"""', "'''"])
+def test_a_string_that_never_ends_does_not_hide_the_next_block(quotes):
+    blocks = parse_code_blocks(f"a.py\n```python\nx = {quotes}\n```\nb.py\n```python\ny = 1\n```\n")
+    assert [each.code for each in blocks] == [f"x = {quotes}\n", "y = 1\n"]
+
+
+PARTS = [
+    "```python\n",
+    "```\n'''\n",
+    '"""\n',
+    "a",
+    "a/",
+    '\\"',
+    "/*\n",
+    "```markdown\n```py\n",
+    "\n# a.py",
+    "'\\''\"",
+    "# ",
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("start", ["", "```python\n", "```js\n"])
+def test_a_long_reply_is_read(start, part):
+    reply = start + part * (200_000 // len(part))
+    assert sum(len(each.code) for each in parse_code_blocks(f"{reply}\n```\nx\n```")) <= len(reply) + 20
+
+
 FILES = ["src/a.py", "src/b.py", "web/a.js", "tests/test_a.py"]
 DEFINED = {"src/a.py": ["f", "g"], "src/b.py": ["h"], "web/a.js": ["f"], "tests/test_a.py": ["test_f"]}
 

@@ -36,6 +36,10 @@ from callboard.execution.approval import read_answer
 from callboard.tools import Ensemble, InvokerRegistry, Policy
 
 PUT_CODE: Final = "put_code"
+MAX_REPLY: Final = 1_000_000
+"""Characters of the longest reply whose code is applied."""
+MAX_BLOCKS: Final = 100
+"""Code blocks of one reply that are applied."""
 
 
 class CodeBlockApplier:
@@ -94,7 +98,11 @@ class CodeBlockApplier:
         """Applies the code blocks of a reply, in place of those of the reply before."""
         self._take_back()
         self.failures = []
-        calls = [call for block in parse_code_blocks(reply) if (call := self._call_for(block)) is not None]
+        blocks = parse_code_blocks(reply) if len(reply) <= MAX_REPLY else []
+        if len(reply) > MAX_REPLY or len(blocks) > MAX_BLOCKS:
+            blocks = []
+            self.failures.append(f"your answer is longer than {MAX_REPLY} characters or {MAX_BLOCKS} code blocks")
+        calls = [call for block in blocks if (call := self._call_for(block)) is not None]
         if not calls and not self.failures:
             self.failures.append("there is no code in a fence in your answer")
         await self._run(calls)

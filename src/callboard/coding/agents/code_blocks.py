@@ -1,6 +1,7 @@
 """Code blocks in a reply: fenced code, each block for a file.
 
-Law: parsing is linear in the reply; fences with anything but code of a file, such as commands, are no code blocks.
+Laws: parsing is linear in the reply; fences with anything but code of a file, such as commands, are no code blocks; a
+fence in a string or comment of the code, or in a fence of Markdown, ends nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ _SUFFIXES: Final[Mapping[str, tuple[str, ...]]] = {
     "java": (".java",),
     "c": (".c", ".h"),
 }
+_MARKDOWN: Final = frozenset(("markdown", "md"))
+_MAX_LINE: Final = 10_000
+"""Characters of the longest line in which strings are sought."""
+_STRING: Final = r""""(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+'"""
+_TRIPLE_QUOTED: Final = re.compile(rf"#.*|(?P<open>\"\"\"|''')|{_STRING}")
+_COMMENTED: Final = re.compile(rf"//.*|(?P<open>/\*)|`[^`]*`|{_STRING}")
+_PATH_WITHIN: Final = 1000
+"""Characters at the end of the line above a fence in which its path is sought."""
 
 
 class CodeBlock(msgspec.Struct, frozen=True):
@@ -52,38 +61,78 @@ def parse_code_blocks(reply: str) -> list[CodeBlock]:
     """The code blocks of a reply in their order; the last one may be open."""
     blocks: list[CodeBlock] = []
     before = ""
-    fence, info = "", ""
+    fence, info, language = "", "", ""
     code: list[str] = []
-    for line in [*reply.split("\n"), None]:
+    # What ends the string or comment that the code is in, and how many fences of Markdown it is in.
+    end, depth = "", 0
+    lines = reply.split("\n")
+    last_ends = {each: at for at, line in enumerate(lines) for each in ('"""', "'''", "*/") if each in line}
+    for at, line in enumerate([*lines, None]):
         if not fence:
             if line is not None and (opened := _FENCE.match(line)):
                 fence, info, code = opened[1], opened[2].strip(), []
+                language, end, depth = _language(info), "", 0
             elif line is not None and line.strip():
                 before = line
-        elif line is None or (line.strip().startswith(fence) and not line.strip().strip(fence[0])):
-            block = _code_block(info, before, code, is_cut=line is None)
-            if block is not None:
-                blocks.append(block)
-            lines = [each for each in code if each.strip()]
-            # A path in a fence of its own is for the fence after it.
-            fence, before = "", lines[0] if block is None and len(lines) == 1 else ""
-        else:
+            continue
+        text = (line or "").strip()
+        is_fence, is_bare = text.startswith(fence), not text.strip(fence[0])
+        if line is not None and not (is_fence and is_bare and not depth and last_ends.get(end, -1) <= at):
             code.append(line)
+            if language in _MARKDOWN:
+                depth += (-1 if is_bare else 1) * is_fence
+            else:
+                is_python = ".py" in _SUFFIXES.get(language, (".py",))
+                end = _end_of_string(line, end, _TRIPLE_QUOTED if is_python else _COMMENTED)
+            continue
+        block = _code_block(info, before, code, is_cut=line is None)
+        if block is not None:
+            blocks.append(block)
+        shown = [each for each in code if each.strip()]
+        # A path in a fence of its own is for the fence after it.
+        fence, before = "", shown[0] if block is None and len(shown) == 1 else ""
     return blocks
+
+
+def _end_of_string(line: str, end: str, tokens: re.Pattern[str]) -> str:
+    """What ends the string or comment that is open behind a line, "" if none is; `end` is that before the line."""
+    at = 0
+    while len(line) <= _MAX_LINE:
+        if end:
+            at = line.find(end, at)
+            if at < 0:
+                break
+            # A quote behind a backslash ends nothing.
+            if line[at - 1 : at] != "\\" or end == "*/":
+                at, end = at + len(end), ""
+            else:
+                at += 1
+        elif (token := tokens.search(line, at)) is None:
+            break
+        else:
+            opened = token["open"] or ""
+            at, end = token.end(), "*/" if opened == "/*" else opened
+    return end
+
+
+def _language(info: str) -> str:
+    """The language that a fence names, in lower case."""
+    word = re.split(r"[\s:=,{}]+", info)[0].lower()
+    return "" if "." in word else word
 
 
 def _code_block(info: str, before: str, lines: Sequence[str], *, is_cut: bool) -> CodeBlock | None:
     words = re.split(r"[\s:=,{}]+", info)
-    language = words[0].lower() if words and "." not in words[0] else ""
+    language = _language(info)
     path = next((word for word in words if _PATH.fullmatch(word)), "")
     first = next((line for line in lines if line.strip()), "")
-    named = _COMMENT.match(first) or _BARE.match(first)
+    named = _COMMENT.match(first[:_PATH_WITHIN]) or _BARE.match(first[:_PATH_WITHIN])
     if named and (not path or path == named[1]):
         path, lines = named[1], lines[lines.index(first) + 1 :]
     if language in _NOT_CODE or not any(line.strip() for line in lines):
         return None
     if not path:
-        path = next(iter(reversed(_PATH.findall(before))), "")
+        path = next(iter(reversed(_PATH.findall(before[-_PATH_WITHIN:]))), "")
     return CodeBlock("\n".join(lines) + "\n", path.removeprefix("./"), _SUFFIXES.get(language, ()), is_cut)
 
 
