@@ -63,7 +63,7 @@ def parse_code_blocks(reply: str) -> list[CodeBlock]:
     before = ""
     fence, info, language = "", "", ""
     code: list[str] = []
-    # What ends the string or comment that the code is in, and how many fences of Markdown it is in.
+    # The end mark of the open string or comment, and the number of open fences in Markdown.
     end, depth = "", 0
     lines = reply.split("\n")
     last_ends = {each: at for at, line in enumerate(lines) for each in ('"""', "'''", "*/") if each in line}
@@ -95,14 +95,14 @@ def parse_code_blocks(reply: str) -> list[CodeBlock]:
 
 
 def _end_of_string(line: str, end: str, tokens: re.Pattern[str]) -> str:
-    """What ends the string or comment that is open behind a line, "" if none is; `end` is that before the line."""
+    """The end mark of the string or comment that is open after a line, "" if none is; `end` is the mark before the line."""
     at = 0
     while len(line) <= _MAX_LINE:
         if end:
             at = line.find(end, at)
             if at < 0:
                 break
-            # A quote behind a backslash ends nothing.
+            # A quote after a backslash is part of the string.
             if line[at - 1 : at] != "\\" or end == "*/":
                 at, end = at + len(end), ""
             else:

@@ -30,7 +30,7 @@ _GATHERS: Final = frozenset({"__init__", "index", "mod", "lib"})
 _ARGUMENTS: Final = ("(", "[", "`")
 _HEAD: Final = ("import", "head")
 _METHOD: Final = re.compile(r"@(?:static|class)method\b|\bdef \w+\(\s*(?:self|cls)\b|\bfn\b.*\(\s*&?(?:mut )?self\b")
-"""What shows that a function is a method."""
+"""Signs that a function is a method."""
 _EXPORTS: Final = ("export ", "module.exports", "exports.")
 _HEADER_WORD: Final = re.compile(r"[^\s,(){}:]+")
 
@@ -61,7 +61,7 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
     try:
         return _check_syntax(_Merge(text, code, path).run(old.statements, statements), path), names
     except EditRefused:
-        # The statements of a file that is broken cannot be told apart: the code may be the whole file.
+        # The parser does not find the statements of a broken file. The code may be the whole file.
         written = {name.rpartition(".")[2] for each in statements for name in each.all_names}
         if old.broken is None or not {name for _, _, name in find_symbols(text, _language(path).name)} <= written:
             raise
@@ -93,7 +93,7 @@ class _Merge:
         return "\n".join(self._old) + "\n" * bool(self._old[-1])
 
     def _put(self, old: list[Statement], new: list[Statement], end: int, indent: str = "") -> None:
-        """Put statements among those of a text or class: a new one goes behind the one that it follows in the code."""
+        """Put statements into a text or class. A new statement follows the statement that it follows in the code."""
         behind: Statement | None = None
         waiting: list[Statement] = []
         for piece, found in zip(new, self._match(old, new), strict=True):
@@ -314,7 +314,7 @@ def _indent(line: str) -> str:
 
 
 def _reindent(lines: list[str], indent: str) -> list[str]:
-    """The lines with another indentation than that of the first; lines that have not got that stay as they are."""
+    """Replace the indentation of the first line in all lines; lines without that indentation stay."""
     old = _indent(next((line for line in lines if line.strip()), ""))
     return [indent + line[len(old) :] if line.strip() and line.startswith(old) else line for line in lines]
 

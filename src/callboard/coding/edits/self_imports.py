@@ -18,8 +18,8 @@ def drop_self_imports(code: str, path: str, statements: Sequence[Statement], exi
     Args:
         code: The code.
         path: Its file.
-        statements: Those of the code.
-        existing: Those of the file before.
+        statements: The statements of the code.
+        existing: The statements of the file.
     """
     place = PurePosixPath(path)
     parts = [*place.parent.parts, place.stem]

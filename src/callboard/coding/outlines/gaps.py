@@ -1,7 +1,7 @@
 """Find the places in code that stand for code which is left out, such as `# ... rest of the class unchanged`.
 
 Runs in the worker process alone. A comment counts if it begins with an ellipsis, or if it says that something stays
-and says nothing else. Comments behind code count only with an ellipsis.
+and says nothing else. After code on the same line, a comment counts only if it begins with an ellipsis.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WORD: Final = re.compile(
 
 def find_gaps(tree: Tree) -> list[Gap]:
     """The gaps of a text in their order."""
-    import tree_sitter  # noqa: PLC0415  # it is installed, for there is a tree
+    import tree_sitter  # noqa: PLC0415  # it is installed, since there is a tree
 
     language = tree.language
     kinds = [f"({kind}) @gap" for kind in sorted(COMMENTS) if language.id_for_node_kind(kind, True)]

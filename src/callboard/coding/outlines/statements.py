@@ -89,7 +89,7 @@ def _statement(node: Node, language: Language, depth: int, lead: int, start: int
     if not own and node.type == "expression_statement" and core.type == "string" and is_first:
         kind, own = "head", ["docstring"] if language.name == "python" else []
     if core.type in _COMPOUND:
-        # What the guard of a script binds is for the script alone.
+        # Names in the guard of a script belong to the script alone.
         kind, own = "compound", [_header(core), *([] if _header(core) == GUARD else own)]
     elif core.type in ("try_statement", "ERROR", "preproc_ifdef", "preproc_if"):
         kind = "compound"
@@ -197,7 +197,7 @@ def _names(node: Node, language: Language) -> Iterator[tuple[str, str]]:
 
 
 def _role(node: Node) -> str:
-    """What tells definitions of one name apart."""
+    """The part of a name that distinguishes a setter, an overload or a signature."""
     if node.type in _SIGNATURES:
         return " (signature)"
     if words := [child.type for child in node.children if child.type in ("static", "set")]:
@@ -276,7 +276,7 @@ def _join(first: Statement, second: Statement) -> Statement:
 
 
 def _end(node: Node) -> int:
-    """The row behind the last."""
+    """The row after the last."""
     return node.end_point.row + (node.end_point.column > 0)
 
 
