@@ -96,14 +96,14 @@ class _Merge:
         """Put statements into a text or class. A new statement follows the statement that it follows in the code."""
         behind: Statement | None = None
         waiting: list[Statement] = []
-        for piece, found in zip(new, self._match(old, new), strict=True):
+        for piece, targets in zip(new, self._match(old, new), strict=True):
             if piece.kind in _HEAD:
-                self._put_head(piece, old, found, end, indent)
-            elif found:
-                self._replace(found, piece)
+                self._put_head(piece, old, targets, end, indent)
+            elif targets:
+                self._replace(targets, piece)
                 for each in waiting:
-                    self._insert(found[0].lead, each, indent, below=found[0])
-                waiting, behind = [], found[-1] if GUARD not in piece.names else None
+                    self._insert(targets[0].lead, each, indent, below=targets[0])
+                waiting, behind = [], targets[-1] if GUARD not in piece.names else None
             elif behind is not None:
                 self._insert(behind.end, piece, indent, above=behind)
             elif piece.kind != "pass_statement":
@@ -135,7 +135,7 @@ class _Merge:
         before, after = self._index(old, self._old), self._index(new, self._new)
         matches: list[list[Statement]] = []
         for piece in new:
-            found: list[Statement] = []
+            targets: list[Statement] = []
             for key in [] if piece.kind == "import" else self._keys(piece, self._new):
                 there, number = before[key], after[key].index(piece)
                 if there and piece.names and len(there) != len(after[key]):
@@ -147,8 +147,8 @@ class _Merge:
                             f"{key} is {len(after[key])} times in the code, but {len(before[key])} times in the file, at "
                             f"lines {lines}: write it as often as the file has it"
                         )
-                found += [each for each in there[number : number + 1] if each not in found]
-            matches.append(sorted(found, key=lambda each: each.start))
+                targets += [each for each in there[number : number + 1] if each not in targets]
+            matches.append(sorted(targets, key=lambda each: each.start))
         return matches
 
     def _index(self, statements: list[Statement], lines: list[str]) -> dict[str, list[Statement]]:
@@ -161,27 +161,27 @@ class _Merge:
     def _keys(self, statement: Statement, lines: list[str]) -> Sequence[str]:
         return statement.names or (self._text(statement, lines),)
 
-    def _replace(self, found: list[Statement], piece: Statement) -> None:
-        target = found[0]
-        if len(found) == 1 and self._text(target, self._old) == self._text(piece, self._new):
+    def _replace(self, targets: list[Statement], piece: Statement) -> None:
+        target = targets[0]
+        if len(targets) == 1 and self._text(target, self._old) == self._text(piece, self._new):
             return
         where = f"{piece.names[0] if piece.names else 'it'}, at line {target.start + 1} of the file"
         if piece.is_stub and not target.is_stub:
             raise EditRefused(f"the code leaves the body of {where}, out; write the whole definition")
-        lost = {name for each in found for name in each.all_names} - {*piece.all_names}
-        if len(found) == 1 and target.inner and piece.inner:
-            self._put_header(target, piece, where, is_whole=not lost)
+        missing = {name for each in targets for name in each.all_names} - {*piece.all_names}
+        if len(targets) == 1 and target.inner and piece.inner:
+            self._put_header(target, piece, where, is_whole=not missing)
             first = target.members[0].start if target.members else target.start
             step = "" if target.members else _indent(self._new[piece.members[0].start]) if piece.members else ""
             indent = _indent(self._old[first]) + step
             self._put(target.members, piece.members, target.inner, indent)
             return
-        if lost or any((each.kind == "compound") != (piece.kind == "compound") for each in found):
-            also = f" with {', '.join(sorted(lost)[:5])}" if lost else ""
+        if missing or any((each.kind == "compound") != (piece.kind == "compound") for each in targets):
+            also = f" with {', '.join(sorted(missing)[:5])}" if missing else ""
             raise EditRefused(f"{where}, is part of one statement{also}: write all of that statement")
         start = target.start if piece.lead == piece.start else target.lead
         self._edits.append(_Edit(start, target.end, self._lines(piece, _indent(self._old[target.start]))))
-        self._edits += [_Edit(each.lead, each.end, []) for each in found[1:]]
+        self._edits += [_Edit(each.lead, each.end, []) for each in targets[1:]]
 
     def _put_header(self, target: Statement, piece: Statement, where: str, *, is_whole: bool) -> None:
         """Put the lines above a class's members, unless they only leave out decorators or bases."""
@@ -194,16 +194,18 @@ class _Merge:
         elif not after <= before:
             raise EditRefused(f"the code begins {where}, in another way: write it as {' '.join(old).strip()[:200]!r}")
 
-    def _put_head(self, piece: Statement, old: list[Statement], found: list[Statement], end: int, indent: str) -> None:
+    def _put_head(
+        self, piece: Statement, old: list[Statement], targets: list[Statement], end: int, indent: str
+    ) -> None:
         """Put an import, or what a file or class begins with."""
         lines, names = self._lines(piece, indent), [*piece.names]
         section = [each for each in takewhile(_precedes_definitions, old) if each.kind in _HEAD]
         if piece.kind == "head":
-            if found and self._text(found[0], self._old) != self._text(piece, self._new):
+            if targets and self._text(targets[0], self._old) != self._text(piece, self._new):
                 if names == ["package"]:
-                    raise EditRefused(f"the file has {self._text(found[0], self._old)!r}, not {lines[-1].strip()!r}")
-                self._edits.append(_Edit(found[0].start, found[0].end, lines))
-            if found:
+                    raise EditRefused(f"the file has {self._text(targets[0], self._old)!r}, not {lines[-1].strip()!r}")
+                self._edits.append(_Edit(targets[0].start, targets[0].end, lines))
+            if targets:
                 return
             section = []
         else:
@@ -262,16 +264,16 @@ class _Merge:
             ):
                 others.append(piece)
                 continue
-            found = methods[piece.names[0]]
-            if len(found) != 1 and (found or is_java):
-                raise EditRefused(f"{len(found)} classes have a method {piece.names[0]}: write it within its class")
-            if not found:
+            targets = methods[piece.names[0]]
+            if len(targets) != 1 and (targets or is_java):
+                raise EditRefused(f"{len(targets)} classes have a method {piece.names[0]}: write it within its class")
+            if not targets:
                 others.append(piece)
             elif piece.names[0] in done:
-                self._insert(found[0].end, piece, _indent(self._old[found[0].start]), above=found[0])
+                self._insert(targets[0].end, piece, _indent(self._old[targets[0].start]), above=targets[0])
             else:
                 done.add(piece.names[0])
-                self._replace(found, piece)
+                self._replace(targets, piece)
         return others
 
     def _insert(

@@ -158,8 +158,8 @@ def _names(node: Node, language: Language) -> Iterator[tuple[str, str]]:
         node = nodes.pop()
         kind = node.type
         if kind in language.imports:
-            yield from (("import", name) for name in _imported(node, language))
-        elif kind in ("lexical_declaration", "variable_declaration") and (specs := _required(node)):
+            yield from (("import", name) for name in _list_imports(node, language))
+        elif kind in ("lexical_declaration", "variable_declaration") and (specs := _list_requires(node)):
             yield from (("import", name) for name in specs)
         elif kind == "call_expression":
             if (title := _test_title(node)) is not None:
@@ -204,7 +204,7 @@ def _role(node: Node) -> str:
         return f" ({' '.join(words)})"
     parent = node.parent
     decorators = parent.children if parent is not None and parent.type == "decorated_definition" else ()
-    match = next((found for each in decorators if (found := _ROLE.match(each.text or b""))), None)
+    match = next((role for each in decorators if (role := _ROLE.match(each.text or b""))), None)
     return f" ({match[1].decode('utf-8', 'replace').strip()})" if match else ""
 
 
@@ -214,7 +214,7 @@ def _declarators(node: Node | None) -> Iterator[str]:
         node = node.child_by_field_name("declarator")
 
 
-def _imported(node: Node, language: Language) -> list[str]:
+def _list_imports(node: Node, language: Language) -> list[str]:
     """The names that an import binds, each with its module."""
     source = node.child_by_field_name("source") or node.child_by_field_name("module_name")
     if language.name == "python":
@@ -233,7 +233,7 @@ def _imported(node: Node, language: Language) -> list[str]:
     return [f"{name} from {module}" for name in names or [""]]
 
 
-def _required(node: Node) -> list[str]:
+def _list_requires(node: Node) -> list[str]:
     """The names that `const ... = require(...)` binds, each with its module."""
     value = node.named_children[0].child_by_field_name("value") if node.named_child_count == 1 else None
     function = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
