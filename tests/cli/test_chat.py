@@ -392,6 +392,42 @@ def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
     assert ["The same call was allowed before. Allowed by " in line for line in said] == [False, True, False, True]
 
 
+@pytest.mark.parametrize("before", ["y\n", "y\ny\n", "y"])
+def test_what_was_typed_before_a_question_is_no_answer_to_it(before):
+    async def scenario():
+        master, slave = pty.openpty()
+        editor = PlainEditor(slave, is_person=True)
+        try:
+            os.write(master, before.encode())
+            answering = asyncio.create_task(editor.answer("run it?"))
+            while editor._reading is None:  # noqa: ASYNC110  # it reads in a moment
+                await asyncio.sleep(0)
+            os.write(master, b"n\n")
+            return await answering
+        finally:
+            os.close(master)
+            os.close(slave)
+
+    assert asyncio.run(scenario()) == "n"
+
+
+def test_several_lines_that_are_pasted_are_no_answer():
+    async def scenario():
+        master, slave = pty.openpty()
+        editor = PlainEditor(slave, is_person=True)
+        try:
+            answering = asyncio.create_task(editor.answer("run it?"))
+            while editor._reading is None:  # noqa: ASYNC110  # it reads in a moment
+                await asyncio.sleep(0)
+            os.write(master, b"y\nrm -rf /\n")
+            return await answering
+        finally:
+            os.close(master)
+            os.close(slave)
+
+    assert asyncio.run(scenario()) == ""
+
+
 class Shown:
     def __init__(self):
         self.lines = []

@@ -10,6 +10,7 @@ from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
+    ApprovalAnswered,
     AssistantCanister,
     InvocationCanister,
     ReplyFailed,
@@ -189,6 +190,27 @@ async def test_an_agents_own_callback_is_asked_first(database):
     job = await queue.submit()
     await queue.drain()
     assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("completed", 1)
+    items = [each.item for each in await queue.store.read_entries(job.id)]
+    (at,) = [place for place, each in enumerate(items) if isinstance(each, ApprovalAnswered)]
+    assert (items[at].verdict, items[at].via, items[at].timestamp is None) == ("allow", "Python", False)
+    assert isinstance(items[at - 1], InvocationCanister)
+    assert isinstance(items[at + 1], ResultCanister)
+
+
+@run_async
+async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
+    bench = Bench([Call("book", {"room": 7}), Call("book", {"room": 7}), "Done."])
+    queue = bench.queue(database)
+    job = await queue.submit()
+    for _ in range(2):
+        await queue.drain()
+        (asked,) = [each for each in await queue.store.read_approvals(job.id) if not each.verdict]
+        await queue.store.answer(job.id, asked.call_id, digest=asked.digest, by="alice", via="board")
+    assert "The same call was allowed before. Allowed by alice (board)" in asked.why
+    await queue.drain()
+    answers = [each for each in await queue.store.read_entries(job.id) if isinstance(each.item, ApprovalAnswered)]
+    assert [each.item.by for each in answers] == ["alice", "alice"]
+    assert (await queue.store.get(job.id)).state == "completed"
 
 
 @run_async

@@ -13,7 +13,8 @@ from tests.calc_project import CODE, EDIT, READ
 from tests.servers.acp.conftest import Editor, Model
 
 from callboard.cli.chat_commands import COMMANDS
-from callboard.core import PictureContent, ReplyEnded, ReplyFailed, TextPiece, UserCanister
+from callboard.coding.jobs.log import replay_steps
+from callboard.core import ApprovalAnswered, PictureContent, ReplyEnded, ReplyFailed, TextPiece, UserCanister
 from callboard.testing import Call
 
 PICTURE = "iVBORw0KGgo="
@@ -84,9 +85,19 @@ def test_what_is_allowed_for_longer_is_not_asked_again(place, connected, answer,
                 (place / "calc.py").write_text(CODE)
                 session = await room.agent.new_session(cwd=str(place))
                 await room.agent.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
-            return len(room.editor.questions)
+            (answered,) = [
+                each for each in replay_steps(room.chats.jobs.folder(session.session_id)) if is_answer(each)
+            ][:1] or [None]
+            return len(room.editor.questions), answered
 
-    assert asyncio.run(scenario()) == later
+    count, answered = asyncio.run(scenario())
+    assert count == later
+    if answer != "good":
+        assert (answered.verdict, answered.via, answered.by != "") == ("allow", "ACP", True)
+
+
+def is_answer(step):
+    return isinstance(step, ApprovalAnswered) and step.via == "ACP"
 
 
 def test_a_command_is_shown_whole_before_it_runs(place, connected):

@@ -162,6 +162,10 @@ def test_an_approval(server):
     again = server.post("/agui", json=thread.body(resume=[entry]))
     assert again.status_code == 400
     assert "resume: the run is completed" in again.json()["error"]["message"]
+    assert "it was answered already: Allowed by " in again.json()["error"]["message"]
+    (answered,) = [each["value"] for each in thread.events if each.get("name") == "callboard.approval_answered"]
+    assert (answered["verdict"], answered["via"], answered["by"] != "") == ("allow", "AG-UI", True)
+    assert answered["text"].startswith(f"Allowed by {answered['by']} (AG-UI) at ")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ def test_an_approval_is_asked_of_the_clients_user(desk, talk, user, said, verdic
         job = await asking(desk, client, BASH)
         arguments = {"job": job["job"], "call": job["asks"][0]["call"], "digest": job["asks"][0]["digest"]}
         answered = values_of(await client.call_tool("answer_job", arguments))
+        (answer,) = await desk.store.read_answers(job["job"])
+        assert (answer.verdict, answer.via, answer.by != "") == (verdict, "MCP", True)
+        assert answered["answers"] == [f"bash: {answer.describe()}"]
         return job, answered, await desk.store.read_approvals(job["job"])
 
     job, answered, (approval,) = talk(desk.serve(), scenario, elicitation_callback=asked)

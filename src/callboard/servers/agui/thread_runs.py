@@ -152,7 +152,11 @@ class ThreadRuns:
         if len(waiting) == 1:
             return waiting[0]
         if jobs and not waiting:
-            raise CallerError(f"the run is {jobs[0].state}, so nothing is asked any more", path="resume")
+            calls = {each.interrupt_id.rpartition(":")[0] for each in run_input.resume or ()}
+            answers = await self._store.read_answers(jobs[0].id)
+            given = [each.describe() for each in answers if f"{jobs[0].id}/{each.invocation.identifier}" in calls]
+            before = f"; it was answered already: {'; '.join(given)}" if given else ""
+            raise CallerError(f"the run is {jobs[0].state}, so nothing is asked any more{before}", path="resume")
         what = "several runs" if waiting else "no run of this thread"
         raise CallerError(f"{what} asked for these answers", path="resume", hint="answer the last run")
 
