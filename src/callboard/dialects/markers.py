@@ -141,13 +141,18 @@ class DialectMarkers:
             [*call_markers, *reasoning_ends, *(marker for marker in ignored if marker.text in answers)]
         )
         self.calls = Markers(call_markers)
-        self.code_pattern = re.compile(f"[`\n{_char_class(self.calls.first_chars)}]")
+        calls = _char_class(self.calls.first_chars)
+        self.code_pattern = re.compile(f"[`\n{calls}]")
         """What may mean something in inline code."""
+        self.plain_code = re.compile(f"`[^`\n{calls}]+`(?=[^`])")
+        """Inline code in which no call is shown."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
         self.prefilled_first_chars = _firsts(self.prefilled)
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
         self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
+        self.fence_pattern = _starts(self.calls, "`~")
+        """What may mean something in a fence of another language."""
         self.reasoning_start_pattern = _starts(self.in_reasoning, self.line_first_chars)
         self.fences: dict[str, tuple[Dialect, Fence]] = {}
         for owner, fence in dialect.all_fences():

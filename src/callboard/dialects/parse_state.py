@@ -107,6 +107,11 @@ class ParseState:
         self.adopt_candidate()
         return call
 
+    @property
+    def is_in_code(self) -> bool:
+        """Whether a fence of another language is open."""
+        return self.text_fence is not None and not self.text_fence.holds_calls
+
     def begin_message(self) -> None:
         """The header of a message was read: it shows which dialect is spoken, and begins a line."""
         self.adopt_candidate()

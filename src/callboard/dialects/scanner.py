@@ -60,9 +60,11 @@ def read_text(state: ParseState) -> Reading[None]:
         if line:
             line = yield from _read_line(state)
             continue
-        match = state.markers.start_pattern.search(buffer.text, buffer.at)
+        markers = state.markers
+        starts = markers.fence_pattern if state.is_in_code else markers.start_pattern
+        match = starts.search(buffer.text, buffer.at)
         if match is None:
-            yield from state.emit_until(state.markers.start_pattern)
+            yield from state.emit_until(starts)
             continue
         buffer.at = match.start()
         if match[0] == "\n":
@@ -70,13 +72,14 @@ def read_text(state: ParseState) -> Reading[None]:
             line = True
             continue
         if match[0] == "`":
-            run = yield from buffer.read_run("`")
-            if state.text_fence is None or state.text_fence.holds_calls:
-                yield from read_code(state, run)
+            if code := markers.plain_code.match(buffer.text, buffer.at):
+                buffer.at = code.end()
+            else:
+                yield from read_code(state, (yield from buffer.read_run("`")))
             continue
-        marker = state.markers.anywhere.find(buffer.text, buffer.at)
+        marker = markers.anywhere.find(buffer.text, buffer.at)
         if marker is False:
-            marker = yield from state.markers.anywhere.match_at(buffer, emit=True)
+            marker = yield from markers.anywhere.match_at(buffer, emit=True)
         if marker is None:
             buffer.at += 1
             continue
@@ -87,7 +90,7 @@ def read_text(state: ParseState) -> Reading[None]:
 def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
     """Reads what the marker begins; whether a line begins behind it."""
     buffer = state.buffer
-    if state.text_fence is not None and not state.text_fence.holds_calls:
+    if state.is_in_code:
         if marker.kind is MarkerKind.CALL:
             state.miss(marker.text, buffer.offset)
         buffer.at += 1
@@ -122,7 +125,7 @@ def _read_line(state: ParseState) -> Reading[bool]:
     buffer.at = at
     if char in "`~":
         return (yield from read_fence(state, char))
-    if state.text_fence is not None and not state.text_fence.holds_calls:
+    if state.is_in_code:
         return False
     marker = yield from state.markers.line.match_at(buffer)
     if marker is None or marker.kind is not MarkerKind.CALL:
