@@ -1,7 +1,7 @@
 """Jobs whose worker died, as a process sees them that runs no jobs itself.
 
-A worker that lives hands back what a dead one had claimed. If no worker lives, the row of a job says "running" for ever.
-The lease of the job's executor tells: whoever can take it knows that the executor is gone.
+A worker that lives hands back what a dead one had claimed. If no worker lives, the row of a job says "running" forever.
+A process that can take the lease of the job's executor knows that the executor is gone.
 """
 
 from __future__ import annotations

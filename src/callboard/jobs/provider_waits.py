@@ -36,6 +36,6 @@ async def wait_for_provider(segment: JobSegment, failure: CallboardError) -> Wai
     round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
     pause = min(pause * 2, LONGEST_PAUSE) if round_before == job.rounds else FIRST_PAUSE
     await segment.claim.append((), memory={**job.memory, "rate_limit": (job.rounds, pause)})
-    asked = failure.retry_after if isinstance(failure, ProviderError) else None
-    delay = max(pause, min(asked or 0.0, LONGEST_WAIT))
+    retry_after = failure.retry_after if isinstance(failure, ProviderError) else None
+    delay = max(pause, min(retry_after or 0.0, LONGEST_WAIT))
     return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)
