@@ -258,7 +258,7 @@ class Backend:
         """The names of its models, as far as this owner may know them."""
         return self._names(owner).listed
 
-    def created(self, name: str, owner: str = "") -> int:
+    def creation_time(self, name: str, owner: str = "") -> int:
         """When the model was made, in seconds since 1970; 0 if the backend does not say it."""
         return self._names(owner).created.get(name, 0)
 

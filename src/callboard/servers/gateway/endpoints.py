@@ -241,7 +241,7 @@ async def list_models(request: ApiRequest) -> Response:
     gateway = request.services.gateway
     make_model, make_list = _MODEL_FORMS[client_format(request.scope)]
     names = await gateway.models(request.owner, request.token)
-    return json_response(make_list([make_model(name, gateway.created(name, request.owner)) for name in names]))
+    return json_response(make_list([make_model(name, gateway.creation_time(name, request.owner)) for name in names]))
 
 
 async def get_model(request: ApiRequest) -> Response:
@@ -249,7 +249,9 @@ async def get_model(request: ApiRequest) -> Response:
     gateway = request.services.gateway
     if not await gateway.has_model(name, request.owner, request.token):
         raise HttpError("model_not_found", f"there is no model {name[:_MAX_SHOWN]!r} here", path="model")
-    return json_response(_MODEL_FORMS[client_format(request.scope)][0](name, gateway.created(name, request.owner)))
+    return json_response(
+        _MODEL_FORMS[client_format(request.scope)][0](name, gateway.creation_time(name, request.owner))
+    )
 
 
 class _TokenCounter(msgspec.Struct, frozen=True):

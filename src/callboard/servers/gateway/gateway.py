@@ -209,9 +209,9 @@ class Gateway:
         routed = [name for name in listed if self._routes.backends_for(name) and self._is_allowed_name(name)]
         return list(dict.fromkeys([*self._routes.mapped_names(), *routed]))
 
-    def created(self, model: str, owner: str = "") -> int:
+    def creation_time(self, model: str, owner: str = "") -> int:
         """When the model was made, as a backend says it, else when this gateway started; in seconds since 1970."""
-        return max([each.created(model, owner) for each in self.backends]) or self._started
+        return max([each.creation_time(model, owner) for each in self.backends]) or self._started
 
     async def has_model(self, model: str, owner: str = "", token: str = "") -> bool:
         """Whether this owner may ask for the model, as far as the backends tell: one that lists none may have any."""

@@ -109,8 +109,8 @@ def take_notes(exchange: Exchange, events: list[Event]) -> list[Event]:
 
 def refuse_loss(exchange: Exchange) -> None:
     """Raises an HttpError for a loss that is not allowed."""
-    if exchange.strict and (lost := [each for each in exchange.record.dropped if loses_meaning(each)]):
-        raise HttpError("would_lose", f"this would be lost on the way: {dropped_header(lost)}")
+    if exchange.strict and (losses := [each for each in exchange.record.dropped if loses_meaning(each)]):
+        raise HttpError("would_lose", f"this would be lost on the way: {dropped_header(losses)}")
 
 
 class _Stream:

@@ -87,8 +87,8 @@ def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     if info.context_tokens:
         detail = f"{info.context_tokens} tokens, by {info.context_source}"
         return Conclusion("yes", detail, {"context_tokens": info.context_tokens})
-    found = [match[1] or match[2] for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
-    counts = [int("".join(filter(str.isdecimal, each))) for each in found]
+    numbers = [match[1] or match[2] for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
+    counts = [int("".join(filter(str.isdecimal, each))) for each in numbers]
     # A refusal repeats what was asked for as well.
     tokens = next((count for count in counts if count < raw_bodies.TOO_MANY_TOKENS), 0)
     if not tokens:
