@@ -1,4 +1,4 @@
-"""Reads fences and code spans: they hold calls, or code that makes none.
+"""Read fences and inline code, which hold calls, or code that is not searched.
 
 A fence ends as CommonMark says: at a line that holds nothing but a run at least as long as its opening one.
 """
@@ -22,7 +22,7 @@ CALL_LABELS = frozenset({"", "json", "tool", "tool_call", "tool_calls", "tool_us
 
 
 def read_fence(state: ParseState, char: str) -> Reading[bool]:
-    """Reads the line of a fence, the call behind it, or what is no fence; whether a line begins behind it."""
+    """Read the line of a fence and a call after it. Return True if a line begins after what was read."""
     buffer = state.buffer
     buffer.hold()
     try:
@@ -50,7 +50,7 @@ def read_fence(state: ParseState, char: str) -> Reading[bool]:
 
 
 def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
-    """Reads the rest of a line that closes the text's fence. A line that closes nothing is text."""
+    """Read the rest of a line that closes the open fence. A line that closes nothing is text."""
     buffer, fence = state.buffer, state.text_fence
     if fence is None or not run.startswith(fence.run):
         return
@@ -64,7 +64,7 @@ def _read_closing_line(state: ParseState, run: str) -> Reading[None]:
 
 
 def _open_fence(state: ParseState, run: str) -> Reading[None]:
-    """Reads what a fence begins with, and the calls of a frame that such a fence has."""
+    """Read the label of a fence, and the calls that the fence begins with."""
     buffer = state.buffer
     language = yield from _read_language(state, run[0])
     if language is None:
@@ -99,7 +99,7 @@ def _open_fence(state: ParseState, run: str) -> Reading[None]:
 
 
 def _read_language(state: ParseState, char: str) -> Reading[str | None]:
-    """What stands behind a fence's run, up to where something else begins; None if it was no fence."""
+    """Return the label of a fence, or None if the run of characters opens inline code."""
     buffer = state.buffer
     info = ""
     while True:
@@ -143,7 +143,7 @@ def _read_to_closing_line(state: ParseState, char: str, run: int) -> Reading[Non
 
 
 def _read_after_call(state: ParseState, framed: DialectFrame, fence: str) -> Reading[None]:
-    """Reads what stands behind a call in its fence: more of them, the closing line; the rest is noted."""
+    """Read more calls after a call in its fence, and the closing line. Note the rest."""
     buffer = state.buffer
     try:
         while not state.is_list_broken:
@@ -192,7 +192,7 @@ def _note_rest(state: ParseState, fence: str) -> None:
 
 
 def read_code(state: ParseState, run: int) -> Reading[None]:
-    """Reads a code span: to as many backticks as opened it, or to the end of the line."""
+    """Read inline code, up to as many backticks as opened it, or to the end of the line."""
     buffer, markers = state.buffer, state.markers
     while True:
         match = markers.code_pattern.search(buffer.text, buffer.at)
@@ -227,7 +227,7 @@ def _closing_line(char: str, run: int) -> re.Pattern[str]:
 
 
 def read_fence_text(buffer: TextBuffer, fence: str, write: Callable[[str, int], object]) -> Reading[None]:
-    """Gives what stands in the fence, with the offsets up to which it goes, and reads its closing line.
+    """Write the content of the fence with its end offsets, and read the closing line.
 
     Raises EndOfText where that is missing, with everything given.
     """

@@ -29,7 +29,7 @@ class TextFence(msgspec.Struct):
 
 
 class ParseState:
-    """`markers` are those of the dialect that is spoken, as far as that is known."""
+    """`markers` belong to the dialect that the reply uses, as far as the text has shown it."""
 
     __slots__ = (
         "buffer",
@@ -63,17 +63,17 @@ class ParseState:
         self.current_frame: DialectFrame | None = None
         """The frame of the last call."""
         self.expected_closers: set[str] = set()
-        """What closes the frames that are open."""
+        """Closing markers of the open frames."""
         self.fence = ""
         """The run of characters that opened the fence around a frame."""
         self.text_fence: TextFence | None = None
         """The open fence whose content is read as text."""
         self.in_inner_fence = False
-        """The call that was read is in a fence inside its frame."""
+        """True if the last call is in a fence inside its frame."""
         self.is_list_broken = False
-        """What followed the last call in its list was no call."""
+        """True if the list of the last call continued with something other than a call."""
         self.line_continues = False
-        """The line goes on behind what a grammar read."""
+        """True if the line continues after the text that a grammar read."""
         self.missed: Note | None = None
         """The first sign of a call that no call came of."""
         self.pending_reasoning: list[ReasoningPiece] = []
@@ -81,7 +81,7 @@ class ParseState:
         self.certain_events: list[Event] | None = None
         """The events before a call that is being read inside reasoning, and may be a thought."""
         self.idle_pattern: re.Pattern[str] | None = None
-        """Where nothing is held: text without a match of it is emitted as it is."""
+        """If nothing is held, text without a match of this pattern is emitted unread."""
 
     def open(self, name: str, identifier: str = "", *, declared: bool = False, end: int | None = None) -> OpenCall:
         """Begin a call with all that was read and not emitted; its head went up to `end`, by default up to here.
@@ -118,13 +118,13 @@ class ParseState:
         self.buffer.before = ""
 
     def miss(self, sign: str, begin: int) -> None:
-        """Remember that a sign of a call stands at this offset and no call came of it."""
+        """Remember a sign of a call at this offset that no call came of."""
         if self.missed is None:
             text = f"the reply holds {sign!r} at character {begin}, and no call came of it"
             self.missed = Note("alert", text, (begin, begin), "missed_call")
 
     def emit(self, event: Event) -> None:
-        """Emits an event behind the arguments that the open call has so far."""
+        """Emit an event after the arguments that the open call has so far."""
         if self.call is not None:
             self.call.flush(self.buffer.out)
         self.buffer.out.append(event)

@@ -1,17 +1,17 @@
 """Whether the text before a call says that the call is shown, not made.
 
-A complete call runs, whatever words stand around it: a lost call is the worst that can happen, and a quotation that
-runs still meets permissions and approvals. So only the text right before the call decides, by two kinds of sign:
+A complete call runs, whatever words surround it. A lost call is the worst that can happen, and a quotation that runs
+still meets permissions and approvals. So only the text right before the call decides, by two kinds of sign:
 
-- The line is somebody else's: a block quote, a table cell, a line of a diff, of a log or of a comment, or a quotation
+- The line belongs to somebody else: a block quote, a table cell, a line of a diff, of a log or of a comment, or a quotation
   in marks that is open where a call of one line begins.
 - The call is the first thing inside of something that displays text: an HTML element such as `<pre>`, an environment of
   LaTeX, a here-document, a string over several lines.
 
-Inline code and fences of another language are the scanner's.
+The scanner handles inline code and fences of another language.
 """
 
-# ruff: noqa: RUF001  # quotation marks that look alike are told apart
+# ruff: noqa: RUF001  # quotation marks that look alike differ
 from __future__ import annotations
 
 import re
@@ -56,7 +56,7 @@ _CLOSERS = {
     "「": "」",
     "『": "』",
 }
-"""What closes each mark. German opens with » and closes with «."""
+"""Closing marks of each opening mark. German opens with » and closes with «."""
 _STRAIGHT = "\"'"
 _BEFORE_OPENING = "([{<=:,;>-—–/\\~|"
 

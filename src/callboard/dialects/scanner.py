@@ -53,7 +53,7 @@ def _begin_prompted(state: ParseState) -> Reading[None]:
 
 
 def read_text(state: ParseState) -> Reading[None]:
-    """Reads text to its end."""
+    """Read text to its end."""
     buffer = state.buffer
     line = True
     while True:
@@ -88,7 +88,7 @@ def read_text(state: ParseState) -> Reading[None]:
 
 
 def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
-    """Reads what the marker begins; whether a line begins behind it."""
+    """Read what the marker begins. Return True if a line begins after it."""
     buffer = state.buffer
     if state.is_in_code:
         if marker.kind is MarkerKind.CALL:
@@ -115,7 +115,7 @@ def _read_marker(state: ParseState, marker: Marker) -> Reading[bool]:
 
 
 def _read_line(state: ParseState) -> Reading[bool]:
-    """Reads what only the beginning of a line may hold; whether another line begins behind it."""
+    """Read what only the beginning of a line may hold. Return True if another line begins after it."""
     buffer = state.buffer
     if not (yield from _may_begin_line(state)):
         return False
@@ -134,7 +134,7 @@ def _read_line(state: ParseState) -> Reading[bool]:
 
 
 def _may_begin_line(state: ParseState) -> Reading[bool]:
-    """Whether the line's first character is one that means something there. Nothing is read."""
+    """Return True if the first character of the line may begin a call or a fence. Read nothing."""
     buffer = state.buffer
     while True:
         indent = _INDENT.match(buffer.text, buffer.at)
@@ -146,7 +146,7 @@ def _may_begin_line(state: ParseState) -> Reading[bool]:
 
 
 def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
-    """Reads reasoning, to one of its closing markers or to a call that ends it."""
+    """Read reasoning up to one of its closing markers, or up to a call that ends it."""
     buffer = state.buffer
     buffer.piece_type = ReasoningPiece
     buffer.before = ""
@@ -187,9 +187,9 @@ def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
 
 
 def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
-    """Reads what may be a call, in reasoning that may have no end: whether the reasoning is over.
+    """Read text in reasoning that may be a call. Return True if the reasoning has ended.
 
-    What was read is a thought if it is no call, or if something closes the reasoning after it.
+    The text is a thought if it is not a call, or if something closes the reasoning after it.
     """
     buffer, calls = state.buffer, state.calls
     buffer.emit()
@@ -224,7 +224,7 @@ def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Se
 
 
 def _wait_for_closer(state: ParseState, closes: Sequence[str]) -> Reading[bool]:
-    """Reads reasoning that holds a call, to what closes it: whether that came. At the end of the text the call counts."""
+    """Read reasoning with a call in it, up to its closing marker. If the text ends first, the call counts."""
     buffer = state.buffer
     closers = Markers([Marker(each, MarkerKind.REASONING_END) for each in closes])
     buffer.hold()
