@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -79,7 +81,7 @@ GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow
         ("git status -s --porcelain", "allow"),
         ("/usr/bin/git status", "allow"),
         ("git log", "allow"),
-        ("git status && git log | ls", "allow"),
+        ("git status && git log | ls", "ask"),
         ("git status 2>&1 >/dev/null", "allow"),
         ("ls", "allow"),
         ("ls *.py ~/x", "allow"),
@@ -448,3 +450,107 @@ def test_a_tool_of_which_no_call_may_run_is_not_offered_to_models(rules, hidden)
     assert policy.forbids(DELETE) is hidden
     offered = [each.name for each in InvokerRegistry([DELETE.ensemble]).allowed_declarations(policy)]
     assert offered == ([] if hidden else ["delete_file"])
+
+
+STUBS = ("git", "touch", "rm", "ls", "cat", "env", "x", "status", "2")
+TRAPS = [
+    "git status &>/dev/null touch X", "git status &>>/dev/null touch X", "git status |& touch X", "git status >& touch X",
+    "git status & touch X", "git status\ntouch X", "git status\r\ntouch X", "git status;touch X", "git status $(touch X)",
+    "git status `touch X`", 'git status "$(touch X)"', "git status <(touch X)", "git status 2>/dev/null", "git 'status'",
+    "git status $'\\'; touch X #'", "git status <<E\n$(touch X)\nE", "git status <<<x", "git status {fd}>/dev/null",
+    "git status # ;\ntouch X", "git\\\n status", "A=1 git status", "a[0]=1 git status", "a[b[0]]=1 touch X", "git+=x touch X",
+    "git status \\\n&& touch X", "git status 2>&1", "git status ''2>/dev/null", "git status 12>/dev/null", "! git status",
+    "{ git status; }", "(git status)", "if git status; then touch X; fi", "git() { touch X; }", "[[ git ]] && touch X",
+    "git status |\\\n| touch X", "git status\x0btouch X", "git status\u2028touch X", "git status\xa0;touch X", "time git status",
+    "git status > /dev/null touch X", "git status </dev/null&touch X", "git status >|/dev/null", "git status >&- touch X",
+]  # fmt: skip
+TOKENS = [
+    "git",
+    "status",
+    "touch",
+    "X",
+    " ",
+    " ",
+    "\t",
+    "\n",
+    "\\\n",
+    "\\",
+    "'",
+    '"',
+    "&",
+    "&&",
+    ";",
+    "|",
+    "||",
+    "|&",
+    "&>",
+]
+TOKENS += [
+    "/dev/null",
+    ">",
+    "<",
+    ">&",
+    "<&",
+    ">|",
+    "<>",
+    "<<",
+    "<<<",
+    "1",
+    "2",
+    "-",
+    "{",
+    "}",
+    "(",
+    ")",
+    "$",
+    "`",
+    "#",
+    "!",
+]
+TOKENS += ["=", "a=b", "a[0]=", "if", "then", "fi", "time", "[[", "]]", "~", "*", ",", "{git,touch}", "\r", "\xa0"]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """Run a command line by a shell in an empty directory: the programs that it started, each with its words."""
+    folder = tmp_path_factory.mktemp("stubs")
+    programs, log, empty = folder / "bin", folder / "log", folder / "empty"
+    programs.mkdir()
+    for name in STUBS:
+        (programs / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "${{0##*/}}" >> {log}\n')
+        (programs / name).chmod(0o700)
+
+    def run(program, command):
+        empty.mkdir()
+        log.write_text("")
+        environment = {"PATH": str(programs)}
+        subprocess.run(
+            [shutil.which(program), "-c", command],
+            cwd=empty,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        made = [path.name for path in empty.iterdir()]
+        shutil.rmtree(empty)
+        return log.read_text().split(), made
+
+    return run
+
+
+def check_that_one_program_starts(command, started):
+    policy = Policy([("bash", "ask"), ("bash(git *)", "allow")])
+    if policy.decide(shell(), {"command": command})[0] == "allow":
+        for program in ("sh", "bash"):
+            assert started(program, command) in ((["git"], []), ([], []))
+
+
+@pytest.mark.parametrize("command", TRAPS)
+def test_what_a_rule_allows_starts_one_program(command, started):
+    check_that_one_program_starts(command, started)
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=8))
+def test_whatever_a_rule_allows_starts_one_program(started, tokens):
+    check_that_one_program_starts(f"git status{''.join(tokens)}", started)

@@ -315,5 +315,7 @@ def _command_subjects(value: Any) -> Iterator[_Subject]:
     for segment in command.segments:
         allows, answer = methodcaller("allows_command", segment), methodcaller("answer_for_command", segment)
         yield _Subject(truncate(str(segment), _MAX_TOLD), allows, answer)
+    if not command.simple:
+        yield _Subject(truncate(str(value), _MAX_TOLD), lambda _: False, lambda _: "no")
     if command.unclear:
         yield _unclear(f"the command is not read for sure, {command.unclear}")

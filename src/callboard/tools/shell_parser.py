@@ -1,7 +1,7 @@
 """Parse a shell command line into the programs that it runs, each with its words.
 
-Laws: what is listed runs, or may run; whatever is not parsed for sure makes the command `unclear`, so that nobody takes
-the list for complete. Linear in the command's length, times the depth of commands in commands, which is bounded.
+Laws: what is listed runs, or may run; whatever is not parsed for sure, or bash and dash read differently, makes the
+command `unclear`, so that nobody takes the list for complete. Linear in the command's length, times the depth of commands in commands, which is bounded.
 
 Why not shlex: to it a quoted operator is the same as a bare one, a line's end is a blank, and `a#` a comment. Why not
 bashlex: it is GPL, and gives wrong trees for what bash accepts. What a program does by itself, as `python x.py` or
@@ -51,17 +51,21 @@ class Segment(NamedTuple):
 
 
 class ShellCommand(NamedTuple):
-    """The segments of all pipelines, in their order, what a program runs before itself; `unclear` says what could not be read, empty if all was."""
+    """The segments of all pipelines, in their order, what a program runs before itself; `unclear` says what could not be read, empty if all was.
+
+    It is `simple` if it has no operator: no list, pipeline, negation, background, or second line.
+    """
 
     segments: tuple[Segment, ...]
     unclear: str = ""
+    simple: bool = True
 
 
 def parse_command(text: str) -> ShellCommand:
     """What a POSIX shell, or bash, would run."""
     reading = _Parser()
-    reading.read(text, 0)
-    return ShellCommand(tuple(reading.segments), reading.unclear)
+    reading.read(text.strip(" \t\n"), 0)
+    return ShellCommand(tuple(reading.segments), reading.unclear, reading.simple)
 
 
 def command_of_words(words: Sequence[str]) -> ShellCommand:
@@ -79,7 +83,7 @@ _TOKEN: Final = re.compile(
     | (?P<single>'[^']*+')
     | (?P<double>"(?:[^"\\]|\\.)*+")
     | (?P<escape>\\.)
-    | (?P<redirect>&>>?|\d*+(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>))
+    | (?P<redirect>&>>?|[0-9]*+(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>))
     | (?P<operator>&&|\|\||\|&|;;&|;;|;&|[;|&()`])
     | (?P<comment>\#)
     | (?P<plain>[^\s'"\\;|&()`<>\#$*?\[\]{}~\x00-\x1f\x7f]++)
@@ -88,13 +92,17 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _IN_DOUBLE: Final = re.compile(r"\\(?P<kept>[\"\\$`])|\\(?P<joined>\n)|(?P<expanded>[$`])", re.DOTALL)
-_GROUPS: Final = frozenset("()`")
+_DIFFERS: Final = "bash and dash read it differently"
+_UNCLEAR_OPERATORS: Final[Mapping[str, str]] = {
+    **dict.fromkeys("()`", "it has a subshell or a substitution"),
+    "|&": _DIFFERS,
+}
 _PATTERNS: Final = frozenset("*?[]{}~#")
 """Characters by which a word may become others, and nothing worse."""
 _UNENDED: Final = frozenset("'\"\\")
 _PAIRED: Final = frozenset("[]{}#")
-_HEREDOC: Final = re.compile(r"\d*<<(-?)")
-_DUPLICATED: Final = re.compile(r"\d+-?|-")
+_HARMLESS: Final = re.compile(r"[0-9]?(?:(?:>|>>|>\||<|<>)/dev/null|[<>]&[0-9-])")
+"""A redirection, with its target, that bash and dash read alike, and that reads and writes no file."""
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _OPENERS: Final = frozenset({"if", "then", "else", "elif", "do", "while", "until", "{", "coproc"})
@@ -108,6 +116,7 @@ class _Parser:
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.unclear = ""
+        self.simple = True
 
     def doubt(self, why: str) -> None:
         self.unclear = self.unclear or why
@@ -130,22 +139,28 @@ class _Parser:
                 case "blank":
                     if piece != "\\\n":
                         line.end_word()
-                case "line":
-                    line.end_segment()
-                    at = _behind(text, at, line.documents)
-                    line.documents.clear()
+                    elif line.inside:
+                        self.doubt("a word goes over two lines")
                 case "single":
                     line.quote(piece[1:-1])
                 case "double":
                     line.quote_doubly(piece[1:-1])
                 case "escape":
                     line.quote(piece[1])
+                case "redirect" if line.inside and piece[0].isdigit():
+                    at -= len(piece.lstrip("0123456789"))  # the digits belong to the word before them
+                    line.write(text[token.start() : at])
+                case "redirect" if "<<" in piece:
+                    line.end_segment()
+                    self.doubt("it has a document in it")
+                    break
                 case "redirect":
                     line.redirect(piece)
-                case "operator":
+                case "line" | "operator":
                     line.end_segment()
-                    if piece in _GROUPS:
-                        self.doubt("it has a subshell or a substitution")
+                    self.simple = False
+                    if piece in _UNCLEAR_OPERATORS:
+                        self.doubt(_UNCLEAR_OPERATORS[piece])
                 case "comment" if not line.inside:
                     end = text.find("\n", at)
                     at = len(text) if end < 0 else end
@@ -164,7 +179,7 @@ class _Parser:
         at = 0
         while at < len(words):
             lead = leads[at]
-            if _ASSIGNMENT.match(lead):
+            if "=" in lead or ("[" in lead and "=" in words[at].text):
                 self.doubt("it sets a variable")
             elif lead != words[at].text:
                 break
@@ -175,6 +190,8 @@ class _Parser:
                 self.doubt("it has a compound command")
             elif lead != "!":
                 break
+            else:
+                self.simple = False
             at += 1
         self.run(words[at:], depth)
 
@@ -316,8 +333,6 @@ class _Line:
     def __init__(self, reading: _Parser, depth: int) -> None:
         self.inside = False
         """Whether a word has begun."""
-        self.documents: list[tuple[str, bool]] = []
-        """The marks of the documents that begin with the next line, and whether tabs may stand before them."""
         self._reading = reading
         self._depth = depth
         self._words: list[Word] = []
@@ -349,10 +364,12 @@ class _Line:
             self._reading.doubt(_ODD["$"])
 
     def redirect(self, text: str) -> None:
-        self.end_word()
+        if text.startswith("&") or (self.inside and self._pieces[-1] == "}"):
+            self._reading.doubt(_DIFFERS)
+        self.end_segment() if text.startswith("&") else self.end_word()
+        if self._target:
+            self._reading.doubt("a redirection goes nowhere")
         self._target = text
-        if "<<" in text:
-            self._reading.doubt("it has a document in it")
 
     def end_word(self) -> None:
         if not self.inside:
@@ -362,10 +379,10 @@ class _Line:
         if not self._target:
             self._words.append(word)
             self._leads.append(text if self._lead is None else self._lead)
-        elif heredoc := _HEREDOC.fullmatch(self._target):
-            self.documents.append((text, bool(heredoc[1])))
-        elif not _harmless(self._target, word):
+        elif not word.certain or not _HARMLESS.fullmatch(self._target + text):
             self._reading.doubt("it reads or writes a file")
+        if "{" in self._wild and not word.certain:
+            self._reading.doubt(_DIFFERS)
         self._pieces, self._wild, self._lead = [], set(), None
         self.inside, self._target = False, ""
 
@@ -401,20 +418,3 @@ def _unquote(text: str) -> tuple[str, bool]:
         return match["kept"] or match["expanded"] or ""
 
     return _IN_DOUBLE.sub(is_replaced, text), expands
-
-
-def _harmless(redirect: str, target: Word) -> bool:
-    if not target.certain:
-        return False
-    return target.text == "/dev/null" or (redirect.endswith(("<&", ">&")) and bool(_DUPLICATED.fullmatch(target.text)))
-
-
-def _behind(text: str, at: int, documents: Sequence[tuple[str, bool]]) -> int:
-    """Where the line behind the documents begins."""
-    for mark, tabs in documents:
-        indented = r"\t*" if tabs else ""
-        match = re.compile(rf"^{indented}{re.escape(mark)}$", re.MULTILINE).search(text, at)
-        if match is None:
-            return len(text)
-        at = match.end()
-    return at
