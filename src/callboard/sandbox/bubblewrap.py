@@ -169,7 +169,8 @@ class Bubblewrap:
 
     def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
         # This path does not exist, and bubblewrap skips it: it only marks the command line.
-        program = [str(self.program), *_OPTIONS, "--ro-bind-try", f"/{start_watcher()}", f"/{start_watcher()}"]
+        mark = f"/{start_watcher(str(self.tree or ''))}"
+        program = [str(self.program), *_OPTIONS, "--ro-bind-try", mark, mark]
         if os.getuid() == 0:
             program += ["--uid", str(_USER), "--gid", str(_USER)]
         launcher = [os.path.realpath(sys.executable), "-I", "-S", str(_LAUNCHER), way]

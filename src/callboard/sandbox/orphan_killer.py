@@ -1,9 +1,9 @@
 """Kill sandboxes that outlive us when we are killed.
 
-A watcher process starts with our first sandbox, and when we are killed it kills every process that has our mark on its
-command line. Bubblewrap ends with its parent, except while it starts: then its first process waits for ever for one that is
+A watcher process starts with our first sandbox. When we are killed, it removes the private copy of bubblewrap, and kills
+every process that has our mark on its command line. Bubblewrap ends with its parent, except while it starts: then its first process waits for ever for one that is
 gone (https://github.com/containers/bubblewrap/issues/633). On a busy machine that start takes long.
-Law: where we end by ourselves, the watcher kills nothing.
+Law: where we end by ourselves, the watcher does nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 _SCRIPT: Final = """
 read -r _ && exit
+[ -z "$1" ] || rm -rf "$1"
 for pause in 1 1 1 2 3 5; do
     sleep $pause
     for each in /proc/[0-9]*; do
@@ -30,11 +31,15 @@ _BEHIND: Final = 'exec 3<&0; "$@" <&3 3<&- &'
 
 
 @cache
-def start_watcher() -> str:
-    """Start the watcher; return the mark that the command lines of our sandboxes must have."""
+def start_watcher(directory: str) -> str:
+    """Start the watcher; return the mark that the command lines of our sandboxes must have.
+
+    Args:
+        directory: The directory to remove, "" for none.
+    """
     name = f"callboard-{secrets.token_hex(12)}"
     reading, writing = os.pipe()
-    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name]
+    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name, directory]
     try:
         subprocess.run(  # noqa: S603  # our own script, and a name that we made
             command, stdin=reading, stdout=DEVNULL, stderr=DEVNULL, cwd="/", start_new_session=True, check=True
