@@ -1,4 +1,4 @@
-"""Parse a text with tree-sitter, within 2 MB and 2 seconds.
+"""Parse a text with tree-sitter, within 2 MB and 2 seconds of the processor.
 
 Runs in the worker process alone. tree-sitter is imported when the first text is parsed, and need not be installed.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from time import monotonic
+from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
 from callboard.coding.outlines.languages import Language
@@ -31,10 +31,10 @@ def parse_tree(text: str, language: Language) -> Tree | None:
         return None
     import tree_sitter  # noqa: PLC0415  # it is installed, as the grammar is
 
-    end = monotonic() + SECONDS
+    end = process_time() + SECONDS
     try:
         return tree_sitter.Parser(grammar).parse(
-            lambda at, _: data[at : at + _BLOCK], progress_callback=lambda *_: monotonic() > end
+            lambda at, _: data[at : at + _BLOCK], progress_callback=lambda *_: process_time() > end
         )
     except ValueError:  # it was stopped
         return None

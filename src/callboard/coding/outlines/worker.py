@@ -7,7 +7,8 @@ Laws: a text that takes more time or memory than it may ends this process and no
 whoever asks, also in the midst of a text.
 
 A grammar is C that was generated from what others wrote: of `"a<" * 20_000` in Java, tree-sitter's parser makes
-3.6 GiB, and of half as many again it ends by a signal. Its own limit of time is asked too seldom to stop that.
+3.6 GiB, and of half as many again it ends by a signal. Its own limit of time is asked too seldom to stop that: the last
+two calls of its callback are 30 seconds apart. So the time that a text may take grows with its size.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import BinaryIO
 
 MEMORY = 1024 * 1024 * 1024
 """Bytes of address space. The largest ordinary text takes a third."""
-SECONDS = 4
-"""Of the processor, for one text."""
+SECONDS = 4.0
+"""Maximum seconds of the processor for one text."""
+BYTES_PER_SECOND = 128 * 1024
+"""A text gets one second, and one more for so many bytes. Dense ordinary text takes half of that on a free processor."""
 CLOCK = 10
 """Seconds of wall-clock time for one text, for a busy machine."""
 
@@ -37,15 +40,11 @@ def confine() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def _start_timers() -> None:
-    """The kernel ends this process, unless it has answered in time."""
-    with suppress(AttributeError, ImportError, ValueError, OSError):
-        import resource  # noqa: PLC0415  # as above
-
-        signal.setitimer(signal.ITIMER_REAL, CLOCK)
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        until = int(used.ru_utime + used.ru_stime) + 1 + SECONDS
-        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+def _set_timers(clock: float, processor: float) -> None:
+    """Let the kernel end this process after these seconds; 0 for never. Windows has no timers."""
+    with suppress(AttributeError):
+        signal.setitimer(signal.ITIMER_REAL, clock)
+        signal.setitimer(signal.ITIMER_PROF, processor)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -59,9 +58,9 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     while line := requests.readline():
         name, size = line.decode().split()
         text = requests.read(int(size)).decode("utf-8", "surrogatepass")
-        _start_timers()
+        _set_timers(CLOCK, min(SECONDS, 1 + int(size) / BYTES_PER_SECOND))
         answer = msgspec.json.encode(read_tree(text, languages[name]))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _set_timers(0, 0)
         answers.write(b"%d\n" % len(answer) + answer)
         answers.flush()
 
