@@ -31,6 +31,16 @@ def test_without_arguments_there_is_help(invoke):
         (["run", "Hi", *AT, "--tools", "nowhere:tool"], 1, "nowhere:tool: no module 'nowhere'"),
         (["run", "Hi", "--model", "mystery"], 1, "mystery: no provider is named; begin with its provider (openai:, "),
         (["run", "Hi", "--model", "opnai:x"], 1, "opnai:x: no provider is named; did you mean openai:x? Else begin"),
+        (
+            ["run", "Hi", "--model", "llama3.2:3b"],
+            1,
+            "llama3.2:3b: no provider is named; did you mean ollama:llama3.2:3b? Else begin",
+        ),
+        (
+            ["run", "Hi", "--model", "phi4:latest"],
+            1,
+            "phi4:latest: no provider is named; did you mean ollama:phi4:latest? Else begin",
+        ),
         (["run", "Hi", "--model", "local:nobody"], 1, "no local model 'nobody'; `callboard models list` shows all"),
         (["models", "path", "nobody"], 1, "no local model 'nobody'; `callboard models list` shows all"),
         (["tools", "call", "x", "--tools", "nowhere.py"], 1, "nowhere.py: no such file"),

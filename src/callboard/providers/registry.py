@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
@@ -110,11 +111,16 @@ def _judge(model: PlannedModel, plan: Plan) -> PlannedModel:
     return JudgedModel(model, plan)
 
 
+_OLLAMA_NAME: Final = re.compile(r"[^:]+:(?:[ex]?\d[\dx.]*[bm](?:-[^:]*)?|latest)", re.IGNORECASE)
+"""A model with a tag of Ollama: `llama3.2:3b`, `qwen2.5-coder:7b-instruct-q4_K_M`, `gemma3n:e4b`, `phi4:latest`."""
+
+
 def _provider_hint(name: str) -> str:
     prefix, colon, model = name.partition(":")
     known = [f"{provider}:" for provider in providers()]
     close = find_closest(f"{prefix}:", known, cutoff=0.6) if colon else []
-    suggestion = f"did you mean {close[0]}{model}? Else " if close else ""
+    full = f"ollama:{name}" if _OLLAMA_NAME.fullmatch(name) else f"{close[0]}{model}" if close else ""
+    suggestion = f"did you mean {full}? Else " if full else ""
     return f"{suggestion}begin with its provider ({', '.join(known)}) or give a base URL"
 
 
