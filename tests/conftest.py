@@ -17,8 +17,11 @@ from hypothesis import settings
 
 pytest_plugins = ["tests.calc_project", "tests.postgresql", "tests.telemetry_recorder"]
 
-# Where the tests run in the background the shell has ctrl-C ignored, and what they start would inherit that.
+# In the background a shell ignores ctrl-C, and nohup ignores SIGHUP. What the tests start must not inherit that: a program
+# that is started gets the default action for a signal that is caught here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # A deadline is wall-clock time, which says more of the machine than of the code. CI asks the same of every commit:
 # its examples are those of the test, not of chance; elsewhere each run tries others. `make soak` tries twenty times as many.

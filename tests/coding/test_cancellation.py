@@ -1,8 +1,10 @@
 import asyncio
+import os
+import signal
 
 import pytest
 
-from callboard.coding.cancellation import finish_despite_cancellation
+from callboard.coding.cancellation import cancel_on_signals, finish_despite_cancellation
 
 
 def test_it_gives_what_it_came_to():
@@ -60,3 +62,21 @@ def test_what_it_raises_is_not_lost(cancels):
             await task
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])
+def test_nohup_keeps_its_meaning(number, ends):
+    async def work():
+        with cancel_on_signals() as received:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0)
+            try:
+                await asyncio.wait_for(asyncio.Event().wait(), 600 if ends else 0.01)
+            except (asyncio.CancelledError, TimeoutError):
+                return received
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert asyncio.run(work()) == [number] * ends
+    finally:
+        signal.signal(signal.SIGHUP, before)
