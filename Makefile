@@ -30,6 +30,11 @@ LOCKED := --require-hashes --only-binary :all: --requirement requirements.lock
 OURSELVES := --no-deps --no-build-isolation --editable .
 # What the tests and tools start in hundreds of processes is compiled once.
 export PYTHONDONTWRITEBYTECODE :=
+# A folder for temporary files that is removed with what a killed process left in it, also if a test fails. Its path is short:
+# that of a socket has at most 107 bytes. Other users may enter it, because some tests run commands as one.
+TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$folder"' EXIT INT TERM && chmod 711 "$$folder" && \
+	TMPDIR="$$folder"
+PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
 EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
 .PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
@@ -54,14 +59,14 @@ test: $(INSTALLED) check
 	@$(MAKE) --silent --no-print-directory $(PROGRAMS)/.installed || echo "[programs] they cannot be had: tested without them"
 	@$(MAKE) --silent --no-print-directory $(SERVERS)/.installed || echo "[mcp] the servers cannot be had: tested without them"
 	@echo "[tests] every test once"
-	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
+	@$(PYTEST) -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
 
 test-fast: $(INSTALLED)
-	@$(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" tests
+	@$(PYTEST) -q --numprocesses auto --dist worksteal -m "not slow" tests
 
 # make slow   write tests/slow.txt anew, by a run of all tests
 slow: $(INSTALLED)
-	@WRITE_SLOW=1 $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
+	@export WRITE_SLOW=1 && $(PYTEST) -q --numprocesses $(WORKERS) --dist worksteal tests tests/mcp_servers
 
 $(PROGRAMS)/.installed: tests/programs.txt
 	@echo "[programs] $(PROGRAMS): ripgrep and PostgreSQL, for the tests of what uses them (about 80 MB the first time)"

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -162,11 +163,30 @@ def lock(folder):
                 return
 
 
+def folder_of(run):
+    """The folder of a run's server, which the workers share."""
+    return Path(tempfile.gettempdir()) / f"callboard-postgres-{run}"
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput") and not config.getoption("testrunuid", None):
+        config.option.testrunuid = secrets.token_hex(8)
+
+
+def pytest_unconfigure(config):
+    """Wait until the server has stopped, since `make test` removes the folder then. It is stopped after its last user."""
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+        for _ in range(3000):
+            if not folder_of(config.option.testrunuid).exists():
+                break
+            time.sleep(0.01)
+
+
 @pytest.fixture(scope="session")
 def postgresql_server(testrun_uid):
     """The URL of the run's server, as its superuser; who uses it makes a database of its own."""
     control = require_control()
-    folder = Path(tempfile.gettempdir()) / f"callboard-postgres-{testrun_uid}"  # which the workers share
+    folder = folder_of(testrun_uid)
     state = folder / STATE
     with lock(folder):
         if state.exists():
