@@ -160,6 +160,7 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettin
             "proxy_headers": False,  # nothing here asks for a client's address
             "log_config": None,
             "server_header": False,
+            "timeout_worker_healthcheck": 30,  # a worker that starts on a busy machine answers late, and would be killed
             "timeout_graceful_shutdown": max(1, round(settings.shutdown_timeout)),
             **options,
         },
