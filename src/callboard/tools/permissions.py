@@ -316,6 +316,6 @@ def _command_subjects(value: Any) -> Iterator[_Subject]:
         allows, answer = methodcaller("allows_command", segment), methodcaller("answer_for_command", segment)
         yield _Subject(truncate(str(segment), _MAX_TOLD), allows, answer)
     if not command.simple:
-        yield _Subject(truncate(str(value), _MAX_TOLD), lambda _: False, lambda _: "no")
+        yield _Subject(truncate(str(value), _MAX_TOLD), lambda _: False, lambda _: "no")  # no pattern allows it
     if command.unclear:
         yield _unclear(f"the command is not read for sure, {command.unclear}")
