@@ -69,7 +69,7 @@ class Terminal:
             while (found := self.text.find(text, self.at)) < 0:
                 self._news.clear()
                 try:
-                    await asyncio.wait_for(self._news.wait(), 20)
+                    await asyncio.wait_for(self._news.wait(), 60)
                 except TimeoutError:
                     raise AssertionError(f"{text!r} is not in {self.text[self.at :]!r}") from None
             self.at = found + len(text)
@@ -83,7 +83,7 @@ class Terminal:
             os.dup2(nothing.fileno(), self._master)
 
     async def ends(self):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await asyncio.to_thread(self.process.wait)
 
 

@@ -165,7 +165,7 @@ class TestPrograms:
             "import multiprocessing as m\nfrom multiprocessing import shared_memory as s\n"
             "one = s.SharedMemory(create=True, size=8)\nother = s.SharedMemory(name=one.name)\n"
             "one.buf[0] = 42\nprint(other.buf[0])\nother.close()\none.close()\none.unlink()\n"
-            "lock = m.get_context('spawn').Lock()\nprint(lock.acquire(timeout=1))"
+            "lock = m.get_context('spawn').Lock()\nprint(lock.acquire(timeout=60))"
         )
         assert python(sandbox, program, workspace=workspace).output == b"42\nTrue\n"
 

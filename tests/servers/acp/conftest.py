@@ -80,7 +80,7 @@ class Editor:
     async def until(self, condition):
         while not condition():
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 20)
+            await asyncio.wait_for(self.news.wait(), 60)
 
     def of(self, kind):
         return [each for each in self.updates if each.session_update == kind]
@@ -126,7 +126,7 @@ def connected(jobs):
             )
         finally:
             client_writer.close()
-            await asyncio.wait_for(serving, 20)
+            await asyncio.wait_for(serving, 60)
             await agent.close()
             client_close()
             close()

@@ -26,7 +26,7 @@ KEY = "sk-ann-123456789012345678"
 
 def run(scenario):
     async def limited():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await scenario
 
     return asyncio.run(limited())

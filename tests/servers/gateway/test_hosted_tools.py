@@ -599,11 +599,11 @@ def test_a_client_that_leaves_stops_what_runs(hosting, front, stream):
         async with hosting([calls(("wait", {}))]) as served:
             tools = sys.modules["sums_of_test"]
             asking = asyncio.ensure_future(served.post(front, body_of(front, stream=stream)))
-            await asyncio.wait_for(tools.started.wait(), 10)
+            await asyncio.wait_for(tools.started.wait(), 60)
             asking.cancel()
             with suppress(asyncio.CancelledError):
                 await asking
-            await asyncio.wait_for(tools.stopped.wait(), 10)
+            await asyncio.wait_for(tools.stopped.wait(), 60)
 
     asyncio.run(main())
 

@@ -90,7 +90,7 @@ def test_a_request_is_seen_while_it_is_answered(serving, logged):
                 await answer.content.readuntil(b"So far")
                 [entry] = served.request_log.newest()
                 view = view_request(entry)
-            await asyncio.wait_for(backend.disconnected.wait(), 10)
+            await asyncio.wait_for(backend.disconnected.wait(), 60)
         return view, view_row(entry)
 
     view, row = asyncio.run(scenario())
