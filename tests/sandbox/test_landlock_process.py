@@ -1,5 +1,8 @@
+import gc
+import shutil
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -82,3 +85,30 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         start_restricted(["/bin/true"], Permission(SYSTEM), cwd=tmp_path / "nothing")
     with pytest.raises(FileNotFoundError):
         start_restricted([str(tmp_path / "nothing")], None)
+
+
+def test_no_finalizer_of_ours_has_the_permission_of_a_program(tmp_path):
+    class Owner:
+        def __init__(self, folder):
+            self.cycle = self
+            folder.mkdir()
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    class Command(list):
+        """A command that is read in the thread with the permission, where much is allocated then."""
+
+        def __iter__(self):
+            gc.set_threshold(1)
+            assert [[] for _ in range(100)]
+            return super().__iter__()
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    try:
+        Owner(tmp_path / "folder")
+        output_of(Command(["/bin/true"]), Permission(SYSTEM))
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert [*tmp_path.iterdir()] == []
+    assert gc.isenabled()

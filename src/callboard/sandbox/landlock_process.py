@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import stat
 import struct
@@ -61,6 +62,9 @@ def landlock_version() -> int:
     return version if version >= OLDEST else 0
 
 
+_starting: Final = threading.Lock()
+
+
 def start_restricted(
     arguments: Sequence[str], permission: Permission | None, **options: Any
 ) -> subprocess.Popen[bytes]:
@@ -87,8 +91,16 @@ def start_restricted(
             refused.append(error)
 
     thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
+    # A finalizer that the garbage collector runs in this thread would have its permission: it could not remove a file.
+    with _starting:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            thread.start()
+            thread.join()
+        finally:
+            if collects:
+                gc.enable()
     if refused:
         raise refused[0]
     return started[0]
