@@ -97,7 +97,7 @@ def test_it_calls_tools_in_its_dialect(tmp_path):
         """
         import sys
         asked = sys.stdin.read()
-        print("It is 5." if "output:\n5" in asked else '```json\\n{"name": "add", "arguments": {"a": 2, "b": 3}}\\n```')
+        print("It is 5." if "output:\\n5" in asked else '```json\\n{"name": "add", "arguments": {"a": 2, "b": 3}}\\n```')
         """,
     )
     result = asyncio.run(Agent(name, [add]).run("What is 2 and 3?"))

@@ -75,8 +75,8 @@ def board(options: BoardOptions) -> None:
     from callboard.jobs.streams import JobStreams  # noqa: PLC0415
 
     streams = JobStreams()
-    given = read_keys(options.agui_key)
-    key, keys = make_key() if options.agui and not given else ("", parse_key_digests(given))
+    own_keys = read_keys(options.agui_key)
+    key, keys = make_key() if options.agui and not own_keys else ("", parse_key_digests(own_keys))
     serve_board(
         make_parts(streams),
         host=options.host,

@@ -48,7 +48,7 @@ class CliCommand(_Help, TyperCommand):
         """Write each such option with two dashes, up to a lone `--`."""
         names = {name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)}
         end = args.index("--") if "--" in args else len(args)
-        own = [f"-{each}" if f"-{each.partition('=')[0]}" in names - {"-"} else each for each in args[:end]]
+        own = [f"-{each}" if each[:1] == "-" and f"-{each.partition('=')[0]}" in names else each for each in args[:end]]
         return super().parse_args(ctx, [*own, *args[end:]])
 
 

@@ -179,8 +179,8 @@ def show_job(
     output = job.output
     answers = _read_answers(stored)
     if as_json:
-        told = [json.loads(encode_line(each)) for each in answers]
-        typer.echo(json.dumps({**stored.as_json(), **({"answers": told} if told else {})}, indent=2))
+        answer_list = [json.loads(encode_line(each)) for each in answers]
+        typer.echo(json.dumps({**stored.as_json(), **({"answers": answer_list} if answer_list else {})}, indent=2))
         return
     if diff:
         _print(output.diff)

@@ -204,7 +204,7 @@ def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Se
         pass
     except EndOfText:
         ended = True
-    found = calls.count > before[2]
+    has_call = calls.count > before[2]
     recorded = buffer.stop_recording()
     calls.take_back(before[2], buffer.out)
     buffer.out, state.certain_events = state.certain_events, None
@@ -213,7 +213,7 @@ def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Se
     state.discard_call()
     buffer.unread(recorded)
     buffer.piece_type = ReasoningPiece
-    if found:
+    if has_call:
         return (yield from _wait_for_closer(state, closes))
     end = min([at for each in closes if (at := recorded.find(each)) >= 0], default=len(recorded))
     buffer.at += end

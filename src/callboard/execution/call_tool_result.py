@@ -40,4 +40,4 @@ def _content(block: Any) -> TextualContent | PictureContent | FileContent:
 
 
 def _get(value: Any, *names: str) -> Any:
-    return next((found for name in names if (found := getattr(value, name, None)) is not None), None)
+    return next((member for name in names if (member := getattr(value, name, None)) is not None), None)

@@ -210,19 +210,19 @@ class DurableStore(JobReader):
             if mine:
                 return stored.job
             known = queries.read_approvals(connection, stored.key)
-            asked = next((each for each in known if each.call_id == call_id), None)
-            if asked is not None and asked.verdict:
+            pending = next((each for each in known if each.call_id == call_id), None)
+            if pending is not None and pending.verdict:
                 earlier = queries.read_answers(connection, stored.key, call_id)
-                raise CallerError(_describe_earlier(stored.job, asked, earlier), path=f"{identifier}:{call_id}")
-            asked = _check_answer(stored.job, asked, call_id, digest)
+                raise CallerError(_describe_earlier(stored.job, pending, earlier), path=f"{identifier}:{call_id}")
+            pending = _check_answer(stored.job, pending, call_id, digest)
             now, number = self._clock(), stored.job.entries + 1
             connection.execute(update(approvals).where(question), to_row({**answered, "answered_at": now}))
             entry = ApprovalAnswered(
-                InvocationCanister(call_id, asked.name, asked.arguments),
+                InvocationCanister(call_id, pending.name, pending.arguments),
                 verdict,
                 reason,
                 edited,
-                is_question=asked.is_question,
+                is_question=pending.is_question,
                 by=by,
                 via=via,
                 timestamp=now,
@@ -424,9 +424,9 @@ def _lock(connection: Connection, identifier: str) -> StoredJob:
     return stored
 
 
-def _describe_earlier(job: DurableJob, asked: Approval, answers: Sequence[ApprovalAnswered]) -> str:
+def _describe_earlier(job: DurableJob, pending: Approval, answers: Sequence[ApprovalAnswered]) -> str:
     """Return who answered first; `answers` are those to calls of this identifier."""
-    described = answers[-1].describe() if answers else {"allow": "Allowed", "deny": "Denied"}[asked.verdict]
+    described = answers[-1].describe() if answers else {"allow": "Allowed", "deny": "Denied"}[pending.verdict]
     ended = f"; the job has ended ({job.state})" if job.has_ended else ""
     return f"it was answered already: {described}{ended}"
 

@@ -98,11 +98,11 @@ class RepetitionFilter:
         text, start = self._unit + piece, 0
         position = max(0, len(self._unit) - 1)
         while True:
-            found = _END.search(text, position, start + MAX_UNIT)
-            if found is None and len(text) < start + MAX_UNIT:
+            hit = _END.search(text, position, start + MAX_UNIT)
+            if hit is None and len(text) < start + MAX_UNIT:
                 self._unit = text[start:]
                 return None
-            end = found.end() if found else start + MAX_UNIT
+            end = hit.end() if hit else start + MAX_UNIT
             if self._ends_cycle(text[start:end]):
                 return end - (len(text) - len(piece))
             self._starts_line = text[end - 1] == "\n"

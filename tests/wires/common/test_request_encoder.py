@@ -134,7 +134,9 @@ class Read(Mapping):
 
 def rounds(count):
     for number in range(count):
-        yield InvocationCanister(f"c{number}", "add", Read())
+        call = InvocationCanister(f"c{number}", "add")
+        msgspec.structs.force_setattr(call, "arguments", Read())  # a canister would copy them
+        yield call
         yield ResultCanister(str(number), invocation_id=f"c{number}")
 
 

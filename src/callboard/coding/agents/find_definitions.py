@@ -88,23 +88,23 @@ class Project:
             return []
         seen.add((path, name))
         dotted = [".".join(name[:count]) for count in range(1, len(name) + 1)]
-        if found := [(path, each) for each in dotted if each in module.definitions]:
-            return found
+        if matches := [(path, each) for each in dotted if each in module.definitions]:
+            return matches
         for count in range(len(name), 0, -1):
             if dotted[count - 1] in module.names:
                 spelled, original = module.names[dotted[count - 1]]
                 rest = (*([original] if original else []), *name[count:])
                 if not spelled:  # what the module calls its default
                     return self.resolve(path, rest, seen)
-                if found := self._resolve_in(self._locate(path, spelled), rest, seen):
-                    return found
+                if matches := self._resolve_in(self._locate(path, spelled), rest, seen):
+                    return matches
                 if original and path.endswith(".py"):
                     inner = f"{spelled}{'' if spelled.endswith('.') else '.'}{original}"
                     return self._resolve_in(self._locate(path, inner), name[count:], seen)
                 return []
         for spelled in module.stars:
-            if found := self._resolve_in(self._locate(path, spelled), name, seen):
-                return found
+            if matches := self._resolve_in(self._locate(path, spelled), name, seen):
+                return matches
         if path.endswith("__init__.py"):
             return self._resolve_in(self._locate(path, f".{name[0]}"), name[1:], seen)
         return []
@@ -113,7 +113,7 @@ class Project:
         return len(seen) < _MAX_HOPS and self._steps < MAX_STEPS
 
     def _resolve_in(self, paths: Iterable[str], name: Name, seen: set[tuple[str, Name]]) -> list[tuple[str, str]]:
-        return next((found for path in paths if (found := self.resolve(path, name, seen))), [])
+        return next((matches for path in paths if (matches := self.resolve(path, name, seen))), [])
 
     def _locate(self, path: str, spelled: str) -> list[str]:
         """The files that an import in a file means."""
@@ -179,7 +179,9 @@ def find_parts(task: str, report: TestReport | None, chosen: Sequence[str], proj
     words = {*re.findall(r"\w+", task)}
     code = [each for each in chosen if not is_test_file(each)]
     first = finder.add(finder.find_uses(tests))
-    first += finder.add((path, name) for path in code for name in finder.defined(path) if {*name.split(".")} <= words)
+    first += finder.add(
+        (path, name) for path in code for name in finder.list_definitions(path) if {*name.split(".")} <= words
+    )
     names = finder.names
     second = finder.add(finder.find_uses(first))
     finder.add(finder.find_callers(names))
@@ -203,8 +205,8 @@ class _Finder:
         """The last names of the definitions that were added."""
         return {name.rpartition(".")[2] for _, name in self._known}
 
-    def defined(self, path: str) -> list[str]:
-        """The names of what a file defines."""
+    def list_definitions(self, path: str) -> list[str]:
+        """The names of the definitions of a file."""
         module = self._project.load(path)
         return [*module.definitions] if module else []
 
@@ -216,8 +218,10 @@ class _Finder:
             path = self._project.find(path)
             name = inner.partition("[")[0].replace("::", ".") or failure.name
             for file in [path] if path else files:
-                self.add((file, each) for each in self.defined(file) if each == name or each.endswith(f".{name}"))
-            locations = [found[0] for found in _LOCATION.finditer(failure.message)]
+                self.add(
+                    (file, each) for each in self.list_definitions(file) if each == name or each.endswith(f".{name}")
+                )
+            locations = [matches[0] for matches in _LOCATION.finditer(failure.message)]
             for location in [failure.location, *locations[:_MAX_FAILURES]]:
                 self._add_location(location)
             if path and not inner:  # a file that could not be imported
@@ -241,7 +245,7 @@ class _Finder:
 
     def find_uses(self, parts: Iterable[Part]) -> list[tuple[str, str]]:
         """The definitions of the names that are used in parts."""
-        found: list[tuple[str, str]] = []
+        matches: list[tuple[str, str]] = []
         for part in [*parts][:_MAX_PARTS]:
             module = self._project.load(part.path)
             if module is None:
@@ -252,32 +256,32 @@ class _Finder:
                 self._used |= {*name}
                 if name[0] in ("self", "cls", "this") and scope:
                     name = (*scope.split("."), *name[1:])
-                found += self._project.resolve(part.path, name, set())
+                matches += self._project.resolve(part.path, name, set())
             if is_test_file(part.path) and part.path.endswith(".py"):
-                found += self._find_fixtures(module, part)
-        return found
+                matches += self._find_fixtures(module, part)
+        return matches
 
     def _find_fixtures(self, module: Module, part: Part) -> Iterator[tuple[str, str]]:
         """The fixtures of `conftest.py` that a test names."""
         words = {*re.findall(r"\w+", module.text_of(part))}
         for folder in PurePosixPath(part.path).parents:
             path = posixpath.normpath(posixpath.join(str(folder), "conftest.py"))
-            yield from ((path, name) for name in self.defined(path) if name in words)
+            yield from ((path, name) for name in self.list_definitions(path) if name in words)
 
     def find_callers(self, names: set[str]) -> Iterator[tuple[str, str]]:
         """The functions and methods that use one of the names."""
         for module in self._project.modules:
-            for name, defined in module.definitions.items():
+            for name, list_definitions in module.definitions.items():
                 # Deeper ones are in those around them.
                 if not is_test_file(module.path) and name.count(".") <= 1:
-                    used = {word for each in defined for word in re.findall(r"\w+", module.text_of(each))}
+                    used = {word for each in list_definitions for word in re.findall(r"\w+", module.text_of(each))}
                     if names & used:
                         yield module.path, name
 
-    def add(self, found: Iterable[tuple[str, str]]) -> list[Part]:
+    def add(self, matches: Iterable[tuple[str, str]]) -> list[Part]:
         """Add definitions. The parts that are new."""
         new: list[Part] = []
-        for path, name in found:
+        for path, name in matches:
             module = self._project.load(path)
             if module is not None and (path, name) not in self._known:
                 self._known.add((path, name))
@@ -295,7 +299,7 @@ class _Finder:
             return [part]
         inner = [each for each in module.definitions if each.startswith(f"{name}.") and each.count(".") <= 1]
         used = [each for each in inner if each.rpartition(".")[2] in {*self._used, "__init__", "constructor"}]
-        methods = [each for found in inner for each in module.definitions[found]]
+        methods = [each for matches in inner for each in module.definitions[matches]]
         head = min([part.start + MAX_LINES, *(each.start for each in methods)]) - 1
-        shown = [each for found in used for each in module.definitions[found] if each.end - each.start < MAX_LINES]
+        shown = [each for matches in used for each in module.definitions[matches] if each.end - each.start < MAX_LINES]
         return [part._replace(end=max(part.start, head)), *shown]

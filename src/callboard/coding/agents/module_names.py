@@ -62,7 +62,7 @@ class Module:
         if path.endswith(".py"):
             self._read_python(text.replace("\\\n", " "))
         elif path.endswith(".go"):
-            self.names = {found[1] or _go_package(found[2]): (found[2], "") for found in _GO.finditer(text)}
+            self.names = {matches[1] or _go_package(matches[2]): (matches[2], "") for matches in _GO.finditer(text)}
             self.stars = ["."]
         else:
             self._read_script(text)
@@ -121,13 +121,13 @@ class Module:
             if line.strip() and line[0] not in " \t)]}":
                 if name and name not in self.definitions and name not in self.names:
                     self.definitions[name] = [Part(self.path, start, min(end, start + MAX_LINES - 1))]
-                found = _ASSIGNED.match(line)
-                name, start = (found[1], number) if found else ("", 0)
+                matches = _ASSIGNED.match(line)
+                name, start = (matches[1], number) if matches else ("", 0)
             end = number if line.strip() else end
 
     def _read_python(self, text: str) -> None:
-        for found in _PYTHON.finditer(text):
-            module, listed, modules = found.groups()
+        for matches in _PYTHON.finditer(text):
+            module, listed, modules = matches.groups()
             for name, local in _read_pairs(re.sub(r"#[^\n]*|[()]", "", listed or modules), " as "):
                 if module and name == "*":
                     self.stars.append(module)
@@ -142,8 +142,8 @@ class Module:
     def _read_script(self, text: str) -> None:
         if default := _DEFAULT.search(text):
             self.names["default"] = ("", default[1])
-        for found in _SCRIPT.finditer(text):
-            keyword, listed, module, bound, required = found.groups()
+        for matches in _SCRIPT.finditer(text):
+            keyword, listed, module, bound, required = matches.groups()
             module = module or required
             outside, _, inside = (listed or bound).partition("{")
             for name, local in _read_pairs(inside.replace("}", " ").replace("type ", ""), ":" if bound else " as "):

@@ -97,9 +97,9 @@ def choose_lines(
     """The numbers of the lines to show, by file: of the parts, then of whole files, as far as they fit."""
     shown: dict[str, set[int]] = {}
     room = MAX_TEXT
-    wanted = [(part.path, range(part.start, part.end + 1)) for part in parts]
-    ends = {path: len(lines_of(path)) for path in [*(path for path, _ in wanted), *files]}
-    for path, numbers in [*wanted, *((path, range(1, end + 1)) for path, end in ends.items())]:
+    ranges = [(part.path, range(part.start, part.end + 1)) for part in parts]
+    ends = {path: len(lines_of(path)) for path in [*(path for path, _ in ranges), *files]}
+    for path, numbers in [*ranges, *((path, range(1, end + 1)) for path, end in ends.items())]:
         new = {number for number in numbers if number <= ends[path]} - shown.get(path, set())
         cost = sum([len(lines_of(path)[number - 1]) + 1 for number in new])
         if new and cost <= room:

@@ -71,8 +71,8 @@ def drop_claims(summary: str, task: str) -> str:
     While the model writes its summary, none exists. A pull request whose number the task names may be mentioned.
     """
     known = {*re.findall(r"\d+", task)}
-    kept = _SENTENCE.sub(lambda found: "" if _is_claim(found[0], known) else found[0], summary)
-    return re.sub(r"\n{3,}", "\n\n", kept).strip()
+    text = _SENTENCE.sub(lambda match: "" if _is_claim(match[0], known) else match[0], summary)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def _is_claim(sentence: str, known: set[str]) -> bool:

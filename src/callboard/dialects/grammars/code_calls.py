@@ -232,7 +232,7 @@ def _read_command(
     if fault or operator:
         return name, f"{line}  # {fault or f'one command a line: {operator} cannot be used'}", False
     schema, flags = calls.schema(name), calls.flags(name)
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     strange: dict[str, Any] = {}
     positional: list[str] = []
     rest = [word for word, _ in words[1:]]
@@ -246,40 +246,40 @@ def _read_command(
             else:
                 positional.append(word)
         elif equals:
-            given[key] = value
+            options[key] = value
         elif types_of(schema, key) == _FLAG and (not rest or rest[0].lower() not in {"true", "false"}):
-            given[key] = True
+            options[key] = True
         elif not rest:
             strange[flag] = True
         else:
-            given[key] = rest.pop(0)
-    strange |= dict.fromkeys(_place(positional, given, schema, flags), True)
-    arguments = {key: _parse_type(given[key], types_of(schema, key)) for key in keys_of(schema) if key in given}
+            options[key] = rest.pop(0)
+    strange |= dict.fromkeys(_place(positional, options, schema, flags), True)
+    arguments = {key: _parse_type(options[key], types_of(schema, key)) for key in keys_of(schema) if key in options}
     return name, to_json({**arguments, **strange}), not strange
 
 
 def _place(
-    values: Sequence[str], given: dict[str, Any], schema: Mapping[str, Any], flags: Mapping[str, str]
+    values: Sequence[str], options: dict[str, Any], schema: Mapping[str, Any], flags: Mapping[str, str]
 ) -> list[str]:
     """Give the values without flags to the arguments in their order; the values for which there is none.
 
     A row of `cli` such as `action=grep` names the arguments that follow this value. The row `action=` names those that
     follow if `action` is left out.
     """
-    left = [*values]
-    keys = [key for key in keys_of(schema) if key not in given]
-    while left and keys:
+    remaining = [*values]
+    keys = [key for key in keys_of(schema) if key not in options]
+    while remaining and keys:
         key = keys.pop(0)
-        if f"{key}=" in flags and f"{key}={left[0]}" not in flags:
+        if f"{key}=" in flags and f"{key}={remaining[0]}" not in flags:
             row = flags[f"{key}="]
         elif _is_list(types_of(schema, key)):
-            given[key], left, row = left, [], ""
+            options[key], remaining, row = remaining, [], ""
         else:
-            given[key] = left.pop(0)
-            row = flags.get(f"{key}={given[key]}", "")
+            options[key] = remaining.pop(0)
+            row = flags.get(f"{key}={options[key]}", "")
         if row:
-            keys = [each for each in row.split() if each not in given]
-    return left
+            keys = [each for each in row.split() if each not in options]
+    return remaining
 
 
 def _long(flag: str, schema: Mapping[str, Any]) -> str | None:

@@ -154,8 +154,10 @@ class ThreadRuns:
         if jobs and not waiting:
             calls = {each.interrupt_id.rpartition(":")[0] for each in run_input.resume or ()}
             answers = await self._store.read_answers(jobs[0].id)
-            given = [each.describe() for each in answers if f"{jobs[0].id}/{each.invocation.identifier}" in calls]
-            before = f"; it was answered already: {'; '.join(given)}" if given else ""
+            descriptions = [
+                each.describe() for each in answers if f"{jobs[0].id}/{each.invocation.identifier}" in calls
+            ]
+            before = f"; it was answered already: {'; '.join(descriptions)}" if descriptions else ""
             raise CallerError(f"the run is {jobs[0].state}, so nothing is asked any more{before}", path="resume")
         what = "several runs" if waiting else "no run of this thread"
         raise CallerError(f"{what} asked for these answers", path="resume", hint="answer the last run")

@@ -85,9 +85,9 @@ async def render_parts(
         for each in approvals
         if not each.verdict and job.state == "waiting"
     ]
-    given = [each for each in approvals if each.verdict]
-    answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if given else {}
-    answered = [(each, answers.get(each.call_id)) for each in given[-MAX_ANSWERED:]]
+    decided = [each for each in approvals if each.verdict]
+    answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
+    answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
     rounds = await JobOverview(store.database).rounds(job.id)
     actions = [

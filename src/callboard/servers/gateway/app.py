@@ -299,7 +299,7 @@ class ReplyEndpoint:
         record = exchange.record
         end = "left" if record.end is None else "failed" if isinstance(record.end, ReplyFailed) else record.end.reason
         self._metrics.end_request(front, record.backend_name, end, seconds, record.usage, cost=record.costs.total)
-        if quotations := record.told.get("quotation"):
+        if quotations := record.alerts.get("quotation"):
             self._metrics.add_quotations(record.backend_name, len(quotations))
         for collapse in self._gateway.cache_collapses(record):
             self._metrics.add_cache_collapse(record.backend_name, collapse.cause)

@@ -111,7 +111,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """Parts of the request that the backend does not get."""
     lost_fields: list[str] = []
     """Parts of the reply that the client's wire has no place for."""
-    told: dict[str, list[str]] = {}
+    alerts: dict[str, list[str]] = {}
     """The notes that the client is told in a header, by their codes."""
     completed: list[CompletedReply] = []
     retry_after: float | None = None
@@ -168,7 +168,7 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         if self.log_entry is not None:
             self.log_entry.add_note(note)
         if note.code in _TOLD:
-            self.told.setdefault(note.code, []).append(note.text)
+            self.alerts.setdefault(note.code, []).append(note.text)
             log.warning("%s: %s", self.backend_name, note.text)
 
     def set_end(self, events: Sequence[Event]) -> None:
@@ -272,7 +272,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             headers["retry-after"] = str(round(min(max(1.0, record.retry_after), _MAX_RETRY_AFTER)))
         if names := [*record.dropped, *record.lost_fields]:
             headers["x-callboard-dropped"] = dropped_header(names)
-        headers |= {_TOLD[code]: dropped_header(texts) for code, texts in record.told.items()}
+        headers |= {_TOLD[code]: dropped_header(texts) for code, texts in record.alerts.items()}
         return headers
 
     def _reply_fields(self) -> dict[str, Any]:
