@@ -84,7 +84,9 @@ def test_the_built_in_ensemble(ask, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("Buy milk.")
     replies = [call("read_file", path="notes.txt"), call("write_file", path="x", content="y"), "Done."]
     result, _ = ask("What shall I buy?", "--ensembles", "io", replies=replies)
-    assert result.stderr.splitlines() == [
+    lines = result.stderr.splitlines()
+    assert lines.pop(5).startswith("write_file: Denied by nobody (terminal) at ")
+    assert lines == [
         '-> read_file(path="notes.txt")',
         "<- Buy milk.",
         '-> write_file(path="x", content="y")',

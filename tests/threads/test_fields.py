@@ -109,8 +109,8 @@ def test_a_result_that_is_an_error_says_so_where_the_wire_has_no_field_for_it(wi
 def test_a_result_that_is_an_error_says_so_in_a_prompt_and_without_its_call():
     _, (prompted,) = asked("messages", failed("no such file"), mode="validated")
     _, (orphan,) = asked("messages", failed("no such file", before=()))
-    assert "Error: no such file" in prompted["messages"][-1]["content"]
-    assert "Error: no such file" in orphan["messages"][-1]["content"]
+    assert "Tool 1 (f) error: no such file" in prompted["messages"][-1]["content"]
+    assert "rror: no such file" in orphan["messages"][-1]["content"]
 
 
 # A request that says nothing.

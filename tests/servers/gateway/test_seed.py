@@ -614,7 +614,8 @@ IN_TEXT = {
         "",
         [READING],
     ),
-    "a call that is shown": (f"So:\n```xml\n{SECOND}\n```\nis how.", f"So:\n```xml\n{SECOND}\n```\nis how.", []),
+    "a call that is shown": (f"So:\n```text\n{SECOND}\n```\nis how.", f"So:\n```text\n{SECOND}\n```\nis how.", []),
+    "a call in a fence of XML": (f"So:\n```xml\n{SECOND}\n```\nis how.", "So:\n\nis how.", [READING]),
     "an undeclared name": (
         "<function=launch>\n<parameter=x>1</parameter>\n</function>",
         "<function=launch>\n<parameter=x>1</parameter>\n</function>",

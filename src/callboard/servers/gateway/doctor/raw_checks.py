@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from callboard.core import InvocationEnded, ToolDeclaration
+from callboard.core import InvocationEnded, TextPiece, ToolDeclaration
 from callboard.dialects import DIALECTS, Parser, get_dialect
 from callboard.profiles import Profile
 from callboard.profiles.control_tokens import token_table
@@ -112,10 +112,12 @@ def _read_calls(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
         return Conclusion("no", f"tools are refused: {reply.refusal}", {"supports_tools": False})
     if reply.fault:
         return Conclusion("no", reply.fault)
-    dialect = next((name for name in DIALECTS if name not in _GENERIC and _has_call(reply.text, name)), "")
+    texts = {name: len(text) for name in DIALECTS if (text := _text_beside_calls(reply.text, name)) is not None}
+    # The dialect that leaves the least text has read the markers around the call, too.
+    dialect = min((name for name in texts if name not in _GENERIC), key=lambda name: texts[name], default="")
     if dialect:
         detail = f"the call stood in the text, in the dialect {dialect}: {collapse(reply.text, 80)}"
-        is_watched = any(name in DIALECTS and _has_call(reply.text, name) for name in subject.profile.watched)
+        is_watched = not texts.keys().isdisjoint(subject.profile.watched)
         return Conclusion("partly", detail, {"uses_tools": True, **({} if is_watched else {"watch": dialect})})
     return Conclusion("partly", "the model did not call")
 
@@ -124,10 +126,13 @@ _GENERIC: Final = frozenset({"auto", "action"})
 """Dialects that no model is taught: all of them at once, and that of the structured mode."""
 
 
-def _has_call(text: str, dialect: str) -> bool:
+def _text_beside_calls(text: str, dialect: str) -> str | None:
+    """The text that the dialect leaves beside its calls; None if it finds no call."""
     parser = Parser(_TOOLS, get_dialect(dialect))
     events = [*parser.feed(text), *parser.finish()]
-    return any(isinstance(each, InvocationEnded) and each.arguments is not None for each in events)
+    if not any(isinstance(each, InvocationEnded) and each.arguments is not None for each in events):
+        return None
+    return "".join([each.text for each in events if isinstance(each, TextPiece)])
 
 
 def _read_forced(replies: Sequence[RawReply], _: Subject) -> Conclusion:
