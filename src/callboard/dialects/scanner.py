@@ -155,7 +155,7 @@ def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
         if line:
             line = False
             if (yield from _may_begin_line(state)):
-                over = yield from _try_call_in_reasoning(state, _read_line(state), closes)
+                yield from _try_call_in_reasoning(state, _read_line(state), closes)
             continue
         match = state.markers.reasoning_start_pattern.search(buffer.text, buffer.at)
         if match is None:
@@ -179,21 +179,21 @@ def _read_reasoning(state: ParseState, closes: Sequence[str]) -> Reading[None]:
                 state.adopt_candidate()
             over = True
         else:
-            over = yield from _try_call_in_reasoning(state, open_frame(state, marker), closes)
+            yield from _try_call_in_reasoning(state, open_frame(state, marker), closes)
     buffer.piece_type = TextPiece
     buffer.before = ""
     yield from buffer.skip_blank()
     buffer.drop()
 
 
-def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[bool]:
-    """Read text in reasoning that may be a call. Return True if the reasoning has ended.
+def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Sequence[str]) -> Reading[None]:
+    """Read text in reasoning that may be a call.
 
     The text is a thought if it is not a call, or if something closes the reasoning after it.
     """
     buffer, calls = state.buffer, state.calls
     buffer.emit()
-    before = state.markers, set(state.expected_closers), calls.count, buffer.before, state.missed
+    before = state.markers, set(state.expected_closers), calls.count, buffer.before, state.missed, state.text_fence
     state.certain_events, buffer.out = buffer.out, []
     buffer.piece_type = TextPiece
     buffer.start_recording()
@@ -208,22 +208,21 @@ def _try_call_in_reasoning(state: ParseState, opening: Reading[bool], closes: Se
     recorded = buffer.stop_recording()
     calls.take_back(before[2], buffer.out)
     buffer.out, state.certain_events = state.certain_events, None
-    state.markers, state.expected_closers, _, buffer.before, state.missed = before
-    state.text_fence = None
+    state.markers, state.expected_closers, _, buffer.before, state.missed, state.text_fence = before
     state.discard_call()
     buffer.unread(recorded)
     buffer.piece_type = ReasoningPiece
     if has_call:
-        return (yield from _wait_for_closer(state, closes))
+        yield from _wait_for_closer(state, closes)
+        return
     end = min([at for each in closes if (at := recorded.find(each)) >= 0], default=len(recorded))
     buffer.at += end
     buffer.emit()
     if ended:
         raise EndOfText
-    return False
 
 
-def _wait_for_closer(state: ParseState, closes: Sequence[str]) -> Reading[bool]:
+def _wait_for_closer(state: ParseState, closes: Sequence[str]) -> Reading[None]:
     """Read reasoning with a call in it, up to its closing marker. If the text ends first, the call counts."""
     buffer = state.buffer
     closers = Markers([Marker(each, MarkerKind.REASONING_END) for each in closes])
@@ -250,4 +249,3 @@ def _wait_for_closer(state: ParseState, closes: Sequence[str]) -> Reading[bool]:
         raise
     buffer.release()
     buffer.emit()
-    return False
