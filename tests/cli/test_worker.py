@@ -98,9 +98,10 @@ def test_it_shows_its_figures_and_writes_its_log_as_json(running, monkeypatch):
     lines = [json.loads(process.stderr.readline()) for _ in range(2)]
     assert [each["job"] for each in lines] == [job.id, job.id]
     assert "completed" in lines[1]["message"]
-    with urllib.request.urlopen(url) as page:
-        figures = page.read().decode()
-    assert 'callboard_job_segments_total{kind="agent",state="completed"} 1.0' in figures
+    figures = ""
+    while 'callboard_job_segments_total{kind="agent",state="completed"} 1.0' not in figures:  # counted after the line
+        with urllib.request.urlopen(url) as page:
+            figures = page.read().decode()
     process.terminate()
     assert process.wait() == 0
 

@@ -17,7 +17,6 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
-    cast,
     get_args,
     runtime_checkable,
 )
@@ -155,7 +154,7 @@ def read_decision(
     permission, why = answer
     if type(permission) is not str:
         return "deny", f"the policy answered a {type(permission).__name__}, which is not a permission"
-    return cast("Permission", permission), why
+    return permission, why
 
 
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
