@@ -4,6 +4,7 @@ The figures in time are `make bench`'s.
 """
 
 import asyncio
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -61,11 +62,14 @@ def calls(prepare, rounds):
 
     async def watched():
         await run()
+        gc.collect()
+        gc.disable()  # what other tests left behind has callbacks of its own
         sys.setprofile(watch)
         try:
             return await run()
         finally:
             sys.setprofile(None)
+            gc.enable()
 
     assert asyncio.run(watched()) == "done"
     return count

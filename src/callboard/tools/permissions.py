@@ -151,10 +151,9 @@ def read_decision(
     A policy may be the caller's own class, and its answer may compare equal to everything.
     """
     answer: tuple[Any, str] = policy.decide(invoker, arguments)[:2]
-    permission, why = answer
-    if type(permission) is not str:
-        return "deny", f"the policy answered a {type(permission).__name__}, which is not a permission"
-    return permission, why
+    if type(answer[0]) is not str:
+        return "deny", f"the policy answered a {type(answer[0]).__name__}, which is not a permission"
+    return answer
 
 
 _STRICTNESS: Final[Mapping[Permission, int]] = {"allow": 0, "ask": 1, "deny": 2}
