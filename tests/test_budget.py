@@ -75,7 +75,7 @@ def calls(prepare, rounds):
     return count
 
 
-@pytest.mark.parametrize(("name", "most"), [("callboard", 400), ("callboard-chat", 800)])
+@pytest.mark.parametrize(("name", "most"), [("callboard", 410), ("callboard-chat", 800)])
 def test_a_round_does_not_grow_with_the_history(name, most, monkeypatch):
     """The bench's own runs, with a scripted model and through the chat wire: ten rounds after 10, ten after 200."""
     monkeypatch.syspath_prepend(ROOT)

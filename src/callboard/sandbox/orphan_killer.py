@@ -1,10 +1,10 @@
 """Kill sandboxes that outlive us when we are killed.
 
-A watcher process starts with our first sandbox. When we are killed, it removes the private copy of bubblewrap, and kills
+A watcher process starts with our first sandbox. When we are killed, it removes our private copy of bubblewrap, and kills
 every process that has our mark on its command line. Bubblewrap ends with its parent, except while it starts: then its
 first process waits for ever for one that is gone (https://github.com/containers/bubblewrap/issues/633). On a busy
 machine that start takes long.
-Law: the watcher does nothing if we end on our own, or if we live on and only its pipe was closed.
+Law: the watcher does nothing if we end on our own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from typing import Final
 
 _SCRIPT: Final = """
 read -r _ && exit
+[ -z "$1" ] || rm -rf "$1"
 for pause in 1 1 1 2 3 5; do
     sleep $pause
-    ! grep -qs "^State:[[:space:]]*[^XZ]" "/proc/$2/status" || continue
-    [ -z "$1" ] || rm -rf "$1"
     for each in /proc/[0-9]*; do
         [ "$each" = "/proc/$$" ] || ! grep -qs "$0" "$each/cmdline" || kill -KILL "${each#/proc/}"
     done
@@ -41,7 +40,7 @@ def start_watcher(directory: str) -> str:
     """
     name = f"callboard-{secrets.token_hex(12)}"
     reading, writing = os.pipe()
-    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name, directory, str(os.getpid())]
+    command = ["/bin/sh", "-c", _BEHIND, "sh", "/bin/sh", "-c", _SCRIPT, name, directory]
     try:
         subprocess.run(  # noqa: S603  # our own script, and a name that we made
             command, stdin=reading, stdout=DEVNULL, stderr=DEVNULL, cwd="/", start_new_session=True, check=True
