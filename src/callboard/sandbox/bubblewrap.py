@@ -169,7 +169,7 @@ class Bubblewrap:
 
     def _launch(self, way: Way, mounts: BubblewrapMounts) -> list[str]:
         # This path does not exist, and bubblewrap skips it: it only marks the command line.
-        mark = f"/{start_watcher(str(self.tree or ''))}"
+        mark = f"/{start_watcher('')}"
         program = [str(self.program), *_OPTIONS, "--ro-bind-try", mark, mark]
         if os.getuid() == 0:
             program += ["--uid", str(_USER), "--gid", str(_USER)]
