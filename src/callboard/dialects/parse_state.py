@@ -92,7 +92,7 @@ class ParseState:
         buffer = self.buffer
         if declared and not self.calls.is_declared(name):
             raise NotACall
-        if buffer.before and is_quoted(buffer.before, lines=buffer.pending_lines):
+        if (before := buffer.before) and is_quoted(before, lines=buffer.pending_lines):
             self.miss(name, buffer.pending_offset)
             raise NotACall
         buffer.before = ""

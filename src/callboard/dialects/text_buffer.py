@@ -28,6 +28,9 @@ MAX_RUN = 64
 
 MAX_BEFORE = 512
 """Characters before a call that decide whether they quote it."""
+
+_MAX_PIECES = 64
+"""Pieces of emitted text that are kept before their last characters are joined."""
 _NO_BLANK = re.compile(r"\S")
 _NEVER = 1 << 62
 
@@ -59,9 +62,9 @@ class TextBuffer:
         "_record",
         "_record_from",
         "_record_limit",
+        "_said",
         "at",
         "base",
-        "before",
         "discards",
         "out",
         "piece_type",
@@ -75,8 +78,8 @@ class TextBuffer:
         self.out: list[Event] = []
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """The event class for emitted text: TextPiece or ReasoningPiece."""
-        self.before = ""
-        """The last MAX_BEFORE characters of emitted text since the last call."""
+        self._said: list[str] = []
+        """Pieces of emitted text since the last call, the last MAX_BEFORE characters at least."""
         self.discards = False
         """What is read need not be kept, since it goes into a call."""
         self._pending_at = 0
@@ -118,7 +121,7 @@ class TextBuffer:
         self.base = begin + len(text)
         self.text = ""
         self.at = self._pending_at = 0
-        self.remember(text)
+        self._remember(text)
         return begin, self.base
 
     def unread(self, text: str) -> None:
@@ -178,11 +181,21 @@ class TextBuffer:
         if text:
             end = self.base + self.at
             self.out.append(self.piece_type(text, offsets=(end - len(text), end)))
-            self.remember(text)
+            self._remember(text)
 
-    def remember(self, text: str) -> None:
-        """The text was emitted."""
-        self.before = text[-MAX_BEFORE:] if len(text) >= MAX_BEFORE else (self.before + text)[-MAX_BEFORE:]
+    def _remember(self, text: str) -> None:
+        self._said.append(text[-MAX_BEFORE:])
+        if len(self._said) > _MAX_PIECES:
+            self._said = [self.before]
+
+    @property
+    def before(self) -> str:
+        """The last MAX_BEFORE characters of emitted text since the last call."""
+        return "".join(self._said)[-MAX_BEFORE:]
+
+    @before.setter
+    def before(self, text: str) -> None:
+        self._said = [text]
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))
