@@ -219,3 +219,9 @@ def pytest_terminal_summary(terminalreporter):
             f"sandbox probes blocked: {'; '.join(tried) or 'none'}"
             + (f"; not to be had here: {', '.join(absent)}" if absent else "")
         )
+
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    """The event loop of tests that are coroutines."""
+    return "asyncio"
