@@ -141,10 +141,10 @@ class DialectMarkers:
             [*call_markers, *reasoning_ends, *(marker for marker in ignored if marker.text in answers)]
         )
         self.calls = Markers(call_markers)
-        calls = _char_class(self.calls.first_chars)
-        self.code_pattern = re.compile(f"[`\n{calls}]")
+        calls, begins = _char_class(self.calls.first_chars), "|".join(_begins(self.calls)) or "(?!)"
+        self.code_pattern = re.compile(f"[`\n{calls}](?:(?<=[`\n])|{begins})", re.DOTALL)
         """What may mean something in inline code."""
-        self.plain_code = re.compile(f"`[^`\n{calls}]+`(?=[^`])")
+        self.plain_code = re.compile(f"`(?:[^`\n{calls}]|[{calls or '`'}](?!{begins}))++`(?=[^`])", re.DOTALL)
         """Inline code in which no call is shown."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
@@ -184,15 +184,19 @@ def _starts(markers: Markers, line_firsts: Iterable[str], others: str = "") -> r
     The characters come first, in a class, which is what makes the search fast; then what follows is looked at.
     """
     line = rf"(?<=\n)(?=[ \t]{{0,{MAX_RUN}}}+(?:[{_char_class(line_firsts)}]|\Z))"
+    kinds = [line, *_begins(markers), *(f"(?<={other})" for other in others)]
+    return re.compile(f"[{_char_class(markers.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
+
+
+def _begins(markers: Markers) -> list[str]:
+    """Patterns after the first character of a marker: what may follow it, or the end of the text."""
     begins = dict(markers.beginnings())
     # Fewer alternatives are faster; that what follows one character may then follow another finds no sign there.
     few = [first for first, more in begins.items() if len(more) < _FEW]
     groups = [(first, more) for first, more in begins.items() if first not in few]
     if few:
         groups.append(("".join(few), sorted({each for first in few for each in begins[first]})))
-    kinds = [line, *(f"(?<=[{_char_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups)]
-    kinds += [f"(?<={other})" for other in others]
-    return re.compile(f"[{_char_class(markers.first_chars + others)}\n](?:{'|'.join(kinds)})", re.DOTALL)
+    return [f"(?<=[{_char_class(firsts)}])(?={'|'.join(more)}|.?\\Z)" for firsts, more in groups]
 
 
 def _char_class(chars: Iterable[str]) -> str:
