@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.adapters import parse_json_response
 from callboard.adapters.extract_json import json_values
@@ -14,7 +15,7 @@ CALL = {"tool": "search", "arguments": {"query": "Python"}}
 SPELLED = json.dumps(CALL)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         # What the seed's original finds.
@@ -95,7 +96,7 @@ def test_nothing_that_is_written_breaks_it(text):
     assert found is None or isinstance(found, (dict, list))
 
 
-@pytest.mark.parametrize(
+@table(
     "piece",
     ["{", "[", '{"a":', "[1,", '["', '{"a":{"b":[', "<think>", "</think>", "```\n", "[[],", "{}</think>", '{"\\'],
 )

@@ -1,12 +1,13 @@
 """A name gives the mode that the table says."""
 
 import pytest
+from tests.tables import table
 
 from callboard.adapters import ToolCallingMode, get_adapter, mode_of
 from callboard.errors import CallerError
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "mode"),
     [
         ("GPT-4o", "structured"),

@@ -6,6 +6,7 @@ import json
 from enum import Enum
 
 import pytest
+from tests.tables import table
 
 from callboard.adapters import (
     NATIVE_TOOL_MODEL_PATTERNS,
@@ -308,9 +309,9 @@ PAYLOADS = [
 ]
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("mode", ["structured", "validated", "parsed"])
-@pytest.mark.parametrize("form", ["{}", '{{"action": {}}}'])
+@table("payload", PAYLOADS)
+@table("mode", ["structured", "validated", "parsed"])
+@table("form", ["{}", '{{"action": {}}}'])
 def test_payloads_come_as_they_were_written(payload, mode, form):
     text = form.format(json.dumps(payload)) if "action" in form else json.dumps(payload)
     adapter = get_adapter("any", mode)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from tests.tables import table
 from typer.main import get_command
 
 from callboard import __version__
@@ -105,7 +106,7 @@ def test_a_reader_that_has_gone(callboard):
     assert child.returncode == 1
 
 
-@pytest.mark.parametrize("command", get_command(app).commands.values(), ids=lambda command: command.name)
+@table("command", get_command(app).commands.values(), ids=lambda command: command.name)
 def test_the_summary_of_a_command_is_that_of_its_own_help(command):
     assert command.help == summary(command.load().help)
 

@@ -5,6 +5,7 @@ import sys
 from itertools import product
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -255,8 +256,8 @@ def test_deep_nesting(dialect):
             assert len(of(InvocationStarted, events)) == len(ended), brackets[:5]
 
 
-@pytest.mark.parametrize("dialect", ["json", "hermes", "action", "thoughts_json", "auto"])
-@pytest.mark.parametrize("unit", ['{"tool_calls": [', '{"function": ', '{"action": ', "[", "{"])
+@table("dialect", ["json", "hermes", "action", "thoughts_json", "auto"])
+@table("unit", ['{"tool_calls": [', '{"function": ', '{"action": ', "[", "{"])
 def test_deep_nesting_of_what_holds_calls(dialect, unit):
     text = unit * MANY
     for opener in ("", "<tool_call>", "```json\n"):
@@ -273,8 +274,8 @@ def test_what_is_too_long_is_so_however_it_is_cut(dialect):
             read(f"{long}</think>{text}", dialect, size=7)
 
 
-@pytest.mark.parametrize("thinking", [False, True])
-@pytest.mark.parametrize("name", ["auto", "json", "hermes", "qwen3_coder", "glm47", "pythonic", "react", "harmony"])
+@table("thinking", [False, True])
+@table("name", ["auto", "json", "hermes", "qwen3_coder", "glm47", "pythonic", "react", "harmony"])
 def test_what_waits_for_too_long_is_let_go_however_it_is_cut(name, thinking):
     dialect = DIALECTS[name]
     text = example(dialect)
@@ -304,7 +305,7 @@ def openers():
     return sorted(found.items())
 
 
-@pytest.mark.parametrize(("opener", "dialect"), openers())
+@table(("opener", "dialect"), openers())
 def test_many_openers(opener, dialect):
     text = opener * MANY
     events = parse(text, TOOLS, dialect)

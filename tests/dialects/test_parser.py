@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -89,7 +90,7 @@ def calls(events):
 # The cases.
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@table("case", CASES, ids=name_of)
 def test_a_case_means_what_it_says(case):
     events = read(case)
     content = collapse_spaces(text_of(TextPiece, events))
@@ -112,7 +113,7 @@ def test_a_case_means_what_it_says(case):
     assert set(case.get("expected_unknown", [])) <= set(unknown)
 
 
-@pytest.mark.parametrize("case", OBJECTS, ids=name_of)
+@table("case", OBJECTS, ids=name_of)
 def test_an_object_means_what_it_says(case):
     events = read(case)
     assert text_of(TextPiece, events) == case["text_out"]
@@ -135,7 +136,7 @@ def test_every_dialect_has_cases():
     assert set(DIALECTS) == {case["dialect"] for case in ALL}
 
 
-@pytest.mark.parametrize("case", ALL, ids=name_of)
+@table("case", ALL, ids=name_of)
 def test_a_case_is_the_same_at_every_chunk_size(case):
     whole = read(case)
     size = len(case["text"])
@@ -149,7 +150,7 @@ def test_a_case_is_the_same_however_it_is_cut(case, sizes):
     assert read(case, sizes) == read(case)
 
 
-@pytest.mark.parametrize("case", ALL, ids=name_of)
+@table("case", ALL, ids=name_of)
 def test_a_cut_makes_no_call_and_loses_none(case, fuzzer):
     """The calls of a text that was cut are those of the whole text that end before the cut."""
     whole, kept_of = (of(InvocationEnded, read(case, why=why)) for why in (None, "length"))
@@ -164,12 +165,12 @@ def test_a_cut_makes_no_call_and_loses_none(case, fuzzer):
         fuzzer.check_calls(read(case, text=case["text"][:end], why="stop"))
 
 
-@pytest.mark.parametrize("case", ALL, ids=name_of)
+@table("case", ALL, ids=name_of)
 def test_every_character_of_a_case_is_told_or_framing(case, fuzzer):
     fuzzer.check(fuzzer.Input.of(case))
 
 
-@pytest.mark.parametrize("case", ALL, ids=name_of)
+@table("case", ALL, ids=name_of)
 def test_without_tools_the_text_passes_untouched(case):
     if DIALECTS[case["dialect"]].is_only_format:
         return  # its text, too, is spelled in it

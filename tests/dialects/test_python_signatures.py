@@ -6,6 +6,7 @@ import keyword
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import ToolDeclaration
 from callboard.dialects.python_signatures import render_signature
@@ -49,7 +50,7 @@ def properties(required=(), **held):
     return {"type": "object", "properties": held, "required": [*required]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "signature"),
     [
         ({}, ""),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationEnded, InvocationStarted, Note, ReasoningPiece, TextPiece, ToolDeclaration
 from callboard.dialects import Parser, parse
@@ -58,7 +59,7 @@ def test_at_most_one_quotation_in_three_is_taken_for_a_call(own):
     assert NEVER.isdisjoint(case["kind"] for case in made)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@table("kind", KINDS)
 def test_a_quotation_is_said_as_it_stands_however_it_is_cut(kind, fuzzer):
     for case in QUOTATIONS:
         if case["kind"] == kind:
@@ -173,7 +174,7 @@ def flat(text, before):
     return text if not before.rpartition("\n")[2].strip() else text.replace("\n", " ")
 
 
-@pytest.mark.parametrize("around", QUOTING)
+@table("around", QUOTING)
 def test_a_call_that_is_shown_is_text(around):
     before, behind = QUOTING[around]
     text = before + flat(CALL, before) + behind
@@ -186,7 +187,7 @@ def test_a_call_that_is_shown_is_text(around):
         assert "'<tool_call>'" in note.text or "'bash'" in note.text
 
 
-@pytest.mark.parametrize("around", QUOTING)
+@table("around", QUOTING)
 def test_behind_a_quotation_a_call_is_one(around):
     before, behind = QUOTING[around]
     text = f"{before}{flat(CALL, before)}{behind}\n\nNow I call.\n{CALL}"
@@ -196,8 +197,8 @@ def test_behind_a_quotation_a_call_is_one(around):
     assert not [event for event in events if isinstance(event, Note)]
 
 
-@pytest.mark.parametrize("dialect", ["auto", "hermes"])
-@pytest.mark.parametrize("around", REAL)
+@table("dialect", ["auto", "hermes"])
+@table("around", REAL)
 def test_a_call_in_words_is_one(around, dialect):
     before, behind = REAL[around]
     assert calls(before + CALL + behind, dialect)[:1] == ["bash"]
@@ -307,7 +308,7 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("text", OBJECTS)
+@table("text", OBJECTS)
 def test_an_object_alone_is_a_call_if_it_names_a_tool_and_fits(text):
     for each in (text, f"```json\n{text}\n```\n", f"Look.\n{text}\nDone.", f"Look.\n\n    {text}\n"):
         assert len(calls(each)) == OBJECTS[text]

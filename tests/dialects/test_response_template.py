@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from typer.testing import CliRunner
 
 from callboard.cli import app
@@ -142,7 +143,7 @@ def test_reasoning_that_the_prompt_has_opened():
     assert read(events) == ("Rain?", "No.", [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("described", "message"),
     [
         ({}, "response_template: Object missing required field `fields`"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import ArgumentsPiece, InvocationCanister, InvocationEnded, InvocationStarted, ToolDeclaration
 from callboard.dialects import AUTO, DIALECTS, NotSpellable, Parser, render_call, render_calls
@@ -127,7 +128,7 @@ COMMANDS = {"spaces", "lines", "quotes", "unicode", "tags", "JSON as text", "dig
 """What a shell's block can hold."""
 
 
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@table("dialect", sorted(DIALECTS))
 def test_every_dialect_can_say(dialect):
     for what in sorted(COMMANDS) if dialect == "markdown_bash" else SAYABLE:
         call = InvocationCanister("abcdefgh0", "bash" if dialect == "markdown_bash" else "f", SAYABLE[what])
@@ -135,7 +136,7 @@ def test_every_dialect_can_say(dialect):
         assert read(text, [tool(call)], dialect, 1) == [(call.name, as_text(call.arguments))], what
 
 
-@pytest.mark.parametrize("dialect", SPOKEN)
+@table("dialect", SPOKEN)
 def test_auto_reads_what_it_speaks(dialect):
     for arguments in SAYABLE.values():
         call = InvocationCanister("abcdefgh0", "f", arguments)
@@ -144,7 +145,7 @@ def test_auto_reads_what_it_speaks(dialect):
             assert read(text, [tool(call)], "auto", size) == [("f", as_text(arguments))], text
 
 
-@pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"markdown_bash"}))
+@table("dialect", sorted(set(DIALECTS) - {"markdown_bash"}))
 def test_two_calls_are_said_at_once(dialect):
     invocations = [InvocationCanister(f"{index}bcdefghi", "f", {"text": f"x{index}"}) for index in range(3)]
     tools = [tool(invocations[0])]
@@ -180,7 +181,7 @@ UNSAYABLE = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "name", "arguments", "why"), UNSAYABLE)
+@table(("dialect", "name", "arguments", "why"), UNSAYABLE)
 def test_a_dialect_says_why_it_cannot(dialect, name, arguments, why):
     call = InvocationCanister("abcdefgh0", name, arguments)
     with pytest.raises(NotSpellable) as raised:

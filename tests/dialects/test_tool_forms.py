@@ -5,6 +5,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import ToolDeclaration
 from callboard.dialects import DIALECTS, render_tools
@@ -29,7 +30,7 @@ def tool(description="", name="f"):
     return ToolDeclaration(name, description, schema)
 
 
-@pytest.mark.parametrize("name", OWN)
+@table("name", OWN)
 def test_the_tools_of_its_own_form_are_json(name):
     row = DIALECTS[name]
     before, _, behind = row.tool_list.text.partition("{tools}")
@@ -54,7 +55,7 @@ def test_qwen_reads_what_its_template_says():
     )
 
 
-@pytest.mark.parametrize("name", [name for name in DIALECTS if name not in OWN])
+@table("name", [name for name in DIALECTS if name not in OWN])
 def test_a_dialect_without_a_form_of_its_own_takes_json(name):
     row = DIALECTS[name]
     assert render_tools(row, [tool()], "dialect") == render_tools(row, [tool()])

@@ -23,6 +23,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 import pytest
+from tests.tables import table
 from typer.main import get_command
 
 import callboard
@@ -158,7 +159,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@table("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links(page):
     for link in LINK.finditer(FENCE.sub("", page.read_text("utf-8"))):
         path, anchor = link["path"], link["anchor"]
@@ -190,7 +191,7 @@ def shape(structure):
     return [f"`{structure.__struct_config__.tag}`", ", ".join(f"`{field}`" for field in fields)]
 
 
-@pytest.mark.parametrize(
+@table(
     "structure",
     [*get_args(core.Canister), *get_args(core.Content), *get_args(events.ReplyEvent), *get_args(events.RunEvent)],
     ids=lambda structure: structure.__name__,
@@ -242,7 +243,7 @@ def test_modes(mode):
         assert watched.startswith("the profile's `watch`")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+@table("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
 def test_the_catalogue(dialect):
     call, whose, found = rows("dialects.md")[f"`{dialect.name}`"]
     summary = f"{call} ({whose})" if whose else call
@@ -277,7 +278,7 @@ def test_fences(dialect):
     assert [language for language in languages if f"`{language}`" not in said] == []
 
 
-@pytest.mark.parametrize("field", msgspec.structs.fields(Dialect), ids=lambda field: field.name)
+@table("field", msgspec.structs.fields(Dialect), ids=lambda field: field.name)
 def test_fields_of_a_dialect(field):
     said = rows("dialects.md")[f"`{field.name}`"][0]
     if field.required:
@@ -288,7 +289,7 @@ def test_fields_of_a_dialect(field):
         assert said == f"`{field.default!r}`"
 
 
-@pytest.mark.parametrize("fact", Profile.__struct_fields__)
+@table("fact", Profile.__struct_fields__)
 def test_facts(fact):
     assert rows("modes.md")[f"`{fact}`"][0] == f"`{getattr(Profile(), fact)!r}`"
 
@@ -331,7 +332,7 @@ CALLABLES = [
 ]
 
 
-@pytest.mark.parametrize(("called", "page"), CALLABLES, ids=lambda each: getattr(each, "__name__", ""))
+@table(("called", "page"), CALLABLES, ids=lambda each: getattr(each, "__name__", ""))
 def test_parameters_and_their_defaults(called, page):
     header, _, table = TEXTS[page].partition(HEADERS.get(called, f"of `{called.__name__}` | default | meaning |\n"))
     assert table, header[-200:]
@@ -456,7 +457,7 @@ def exceptions():
     return [each for each in vars(errors).values() if isinstance(each, type)]
 
 
-@pytest.mark.parametrize("kind", exceptions(), ids=lambda kind: kind.__name__)
+@table("kind", exceptions(), ids=lambda kind: kind.__name__)
 def test_exceptions(kind):
     bases, party, _ = rows("errors.md")[f"`{kind.__name__}`"]
     assert bases == ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
@@ -470,7 +471,7 @@ def commands(command, name):
         yield from commands(below, f"{name} {word}")
 
 
-@pytest.mark.parametrize(("name", "command"), [*commands(get_command(app), "callboard")])
+@table(("name", "command"), [*commands(get_command(app), "callboard")])
 def test_commands_and_options(name, command):
     block = TEXTS["cli.md"].partition(f"<!-- help: {name} -->")[2].partition("<!-- end -->")[0]
     options = [option for parameter in command.params for option in parameter.opts]
@@ -491,7 +492,7 @@ UNNAMED_LICENCES = {"agent-client-protocol": ("Apache License\n                 
 """Packages whose metadata names no licence: how the file begins that is one, and its name."""
 
 
-@pytest.mark.parametrize("package", required())
+@table("package", required())
 def test_dependencies(package):
     about = importlib.metadata.metadata(package.partition("[")[0])
     licence = about.get("License-Expression") or about.get("License")
@@ -520,7 +521,7 @@ def test_settings_and_their_defaults(page, kind):
             assert json.loads(default.split()[0].strip("`")) == field.default
 
 
-@pytest.mark.parametrize("code", [*http_errors.STATUSES])
+@table("code", [*http_errors.STATUSES])
 def test_codes_of_refusals(code):
     assert f"`{code}`" in TEXTS["gateway.md"]
 
@@ -587,7 +588,7 @@ FIGURES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "sentence", "figure"), FIGURES)
+@table(("page", "sentence", "figure"), FIGURES)
 def test_figures(page, sentence, figure):
     assert " ".join(sentence.format(figure).split()) in " ".join(TEXTS[page].split())
 
@@ -627,7 +628,7 @@ NO_PROSE = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", [page for page in [*PAGES, ROOT / "SECURITY.md"] if page.name != "glossary.md"])
+@table("page", [page for page in [*PAGES, ROOT / "SECURITY.md"] if page.name != "glossary.md"])
 def test_the_first_use_of_a_noun_links_the_glossary(page):
     prose = " ".join(NO_PROSE.sub(" ` ", page.read_text("utf-8")).split())
     link = "](" + os.path.relpath(ROOT / "docs" / "glossary.md", page.parent) + ")"

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISE = re.compile(r"^- (?P<sentence>.+?)\. `(?P<path>tests/[\w/]+\.py)`(?: \([^)]*\))?$")
@@ -22,7 +22,7 @@ def names_in(path: Path) -> set[str]:
     return {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
-@pytest.mark.parametrize("line", LINES)
+@table("line", LINES)
 def test_each_promise_is_the_name_of_a_test(line):
     promise = PROMISE.match(line)
     assert promise, "a promise is written: - Sentence. `tests/file.py`"

@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from tests.tables import table
 
 from callboard.core import InvocationCanister, UserCanister
 from callboard.core.request import ToolDeclaration
@@ -62,7 +63,7 @@ def test_a_call_is_right_in_each_way_that_is_accepted(arguments):
 MALFORMED = InvocationCanister("1", "weather", None, '{"city": ')
 
 
-@pytest.mark.parametrize(
+@table(
     ("calls", "label", "why"),
     [
         ([], "no_call", "none was"),

@@ -1,8 +1,8 @@
 """Which call is right, for values and schemas of any kind: what a model writes and what a file of tasks says is hostile."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationCanister
 from callboard.core.request import ToolDeclaration
@@ -40,7 +40,7 @@ def test_a_schema_that_is_none_is_no_crash(properties, required):
     match_call(InvocationCanister("1", "f", {"x": 1}), ExpectedCall("f", {"x": (1,)}), tool)
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "options", "value"),
     [
         ({}, ("five",), "five"),

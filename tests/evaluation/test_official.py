@@ -7,7 +7,7 @@ BFCL's (https://github.com/ShishirPatil/gorilla, Apache-2.0), as `load_bfcl` rea
 import json
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.core import InvocationCanister
 from callboard.evaluation import Attempt, check_step, decode_task
@@ -19,7 +19,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["task"]["identifier"])
+@table("row", ROWS, ids=lambda row: row["task"]["identifier"])
 def test_yes_and_no_are_the_official_checkers(row):
     task = decode_task(json.dumps(row["task"]))
     judged, official = {}, {}

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, execute_invoker, tool
 from callboard.core import (
@@ -89,8 +90,8 @@ def answering(answer, *, is_async):
     return approve_later if is_async else approve
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("answer", NOT_ALLOWED, ids=lambda each: type(each).__name__)
+@table("is_async", [False, True])
+@table("answer", NOT_ALLOWED, ids=lambda each: type(each).__name__)
 def test_only_allow_runs_a_call(answer, is_async):
     target = Delete()
     events, result = run(target, answering(answer, is_async=is_async))
@@ -441,8 +442,8 @@ def test_a_long_answer_is_cut():
 # Hooks.
 
 
-@pytest.mark.parametrize("value", [False, True, "deny", 0, "", {}])
-@pytest.mark.parametrize("hook", ["before_call", "after_call"])
+@table("value", [False, True, "deny", 0, "", {}])
+@table("hook", ["before_call", "after_call"])
 def test_a_hook_that_gives_something_odd_ends_the_run(hook, value):
     target = Delete()
 

@@ -11,7 +11,7 @@ import urllib.error
 
 import aiohttp
 import httpx2
-import pytest
+from tests.tables import table
 
 from callboard.errors import CallboardError, NoSuchTool
 from callboard.execution.error_categories import find_category
@@ -25,7 +25,7 @@ ReadTimeout = type(
 Httpx = type("ConnectError", (type("TransportError", (Exception,), {"__module__": "httpx"}),), {"__module__": "httpx"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "category"),
     [
         (ArgumentsInvalid([(("query",), "Field required")]), "validation"),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial, wraps
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import Note, PictureContent, ResultCanister, ToolError
@@ -129,8 +130,8 @@ CATEGORIES = [
 ]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(("error", "category", "message"), CATEGORIES)
+@table("is_async", [False, True])
+@table(("error", "category", "message"), CATEGORIES)
 def test_failures_as_feedback(error, category, message, is_async):
     fail, calls = raising(error, is_async=is_async)
     result = execute(in_ensemble(fail), identifier="call_1", on_error="feedback")
@@ -140,8 +141,8 @@ def test_failures_as_feedback(error, category, message, is_async):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(("error", "message"), [(error, message) for error, _, message in CATEGORIES])
+@table("is_async", [False, True])
+@table(("error", "message"), [(error, message) for error, _, message in CATEGORIES])
 def test_failures_raise_where_the_caller_wants_to_fail_fast(error, message, is_async):
     fail, _ = raising(error, is_async=is_async)
     invoker = in_ensemble(fail)

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard import tool
 from callboard.core import InvocationCanister, ResultCanister
@@ -171,15 +172,15 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize(("wire", "message", "said"), UNREADABLE)
+@table(("wire", "message", "said"), UNREADABLE)
 def test_a_message_that_cannot_be_read_is_refused(wire, message, said):
     with pytest.raises(CallerError) as caught:
         InvocationsProcessor(wire).normalize_invocations(message)
     assert str(caught.value).startswith(f"{wire}: {said}")
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("other", WIRES)
+@table("wire", WIRES)
+@table("other", WIRES)
 def test_a_call_in_the_words_of_another_wire_is_not_lost(wire, other):
     if wire == other:
         return

@@ -14,6 +14,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     FileContent,
@@ -68,7 +69,7 @@ ROUND.append(ROUND)
 SEEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
         ("plain text", "plain text"),
@@ -118,7 +119,7 @@ def test_values_as_text(value, text):
     assert make_result("call_1", value) == ResultCanister(invocation_id="call_1", content=text or TextualContent(""))
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "content"),
     [
         (PNG, (PICTURE,)),

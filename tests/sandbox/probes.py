@@ -5,7 +5,7 @@ USER, a number; this process is the root of a mount namespace of its own, where 
 so that nothing is harmed by a sandbox that does not hold.
 """
 
-# ruff: noqa: ASYNC240, PTH110, PTH208, T201  # a script
+# ruff: noqa: PTH110, PTH208, T201  # a script
 
 import asyncio
 import contextlib

@@ -5,6 +5,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.testing import SERVERS, TEMPLATES, FakeBackend, Server, ServerRule
@@ -364,7 +365,7 @@ def test_every_rule_has_a_case_and_a_thread():
     assert all(rule.thread.startswith("https://") for rule in rules().values())
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+@table("case", CASES, ids="-".join)
 def test_a_rule_refuses_what_the_server_refuses_and_no_more(case):
     refused, words, taken = CASES[case]
     (status, body, rule), (taken_status, _, no_rule) = answers(case[0], refused, taken)
@@ -423,8 +424,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
         FakeBackend([], strict="vlm")
 
 
-@pytest.mark.parametrize("server", [*SERVERS, *TEMPLATES])
-@pytest.mark.parametrize(
+@table("server", [*SERVERS, *TEMPLATES])
+@table(
     "body",
     [
         {"messages": None},

@@ -6,6 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.display import LONGEST, display, make_visible
 
@@ -29,7 +30,7 @@ def test_what_cannot_be_seen_is_spelled_out(text, shown):
     assert display(text) == shown
 
 
-@pytest.mark.parametrize("char", UNSEEN)
+@table("char", UNSEEN)
 def test_what_moves_a_cursor_or_turns_a_text_is_not_shown(char):
     assert char not in display(f"a{char}b")
 

@@ -1,8 +1,8 @@
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.json_object import JsonObject, Token
 
@@ -56,7 +56,7 @@ def test_however_an_object_is_cut_its_members_are_found(value, sizes, ascii_only
     assert rest == " tail"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "where"),
     [
         ("x", 0),

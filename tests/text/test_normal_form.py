@@ -4,6 +4,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.normal_form import normal_form, spellings, without_prefixes
 
@@ -15,7 +16,7 @@ def squeeze(text):
 TEXT = '<tool_call>{"name": "get_weather", "arguments": {"city": "Aix-en-Provence"}}</tool_call>'
 
 
-@pytest.mark.parametrize(
+@table(
     "disguise",
     [
         lambda text: text.replace(" ", "\n\t "),

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import ProviderError
 from callboard.text.sse import Frame, SSEDecoder, encode_frame
@@ -48,7 +49,7 @@ def decode(*chunks, why="stop", **options):
     return [frame for chunk in chunks for frame in decoder.feed(chunk)] + decoder.finish(why)
 
 
-@pytest.mark.parametrize(("stream", "frames"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@table(("stream", "frames"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_frames(stream, frames):
     assert decode(stream) == frames
     assert decode(*[stream[i : i + 1] for i in range(len(stream))]) == frames

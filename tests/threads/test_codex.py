@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.testing import FakeBackend
@@ -264,8 +265,8 @@ def assert_passed(name, wire):
     assert [event["item"] for event in answer.events if event["type"] == "response.output_item.done"] == items
 
 
-@pytest.mark.parametrize("wire", BACKENDS)
-@pytest.mark.parametrize("name", SHAPES)
+@table("wire", BACKENDS)
+@table("name", SHAPES)
 def test_sglang_38690_and_vllm_56285_each_shape_of_codex_passes(name, wire):
     assert_passed(name, wire)
 

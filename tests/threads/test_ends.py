@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
@@ -179,8 +180,8 @@ def test_agent_afk_635_an_end_without_its_reason_is_an_end(back, sign):
         assert end(front, answer) == ends[front], (back, sign, front, answer)
 
 
-@pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("back", ["chat", "responses", "messages", "gemini"])
+@table("front", FRONTS)
+@table("back", ["chat", "responses", "messages", "gemini"])
 def test_agent_afk_635_an_answer_that_is_none_is_malformed(front, back):
     junk = b"\x00\x01\xff\xfe binary \x80 junk\n\n\x07"
     asks = [(front, STREAM), (front, {}), (front, STREAM)]

@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.testing import FakeBackend, Raw
 
@@ -340,8 +341,8 @@ SPELLED = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13, 10_000])
-@pytest.mark.parametrize(("model", "text"), SPELLED.values(), ids=SPELLED)
+@table("size", [1, 2, 3, 5, 8, 13, 10_000])
+@table(("model", "text"), SPELLED.values(), ids=SPELLED)
 def test_vllm_35266_qwen3_1568_every_argument_of_both_calls_comes_whole_however_the_text_is_cut(model, text, size):
     """In vLLM a brace was missing, or all but one argument, where a delta had several tokens."""
     pieces = [text[at : at + size] for at in range(0, len(text), size)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -64,8 +65,8 @@ def calls(name, raw):
     return [*begun, *pieces, InvocationEnded(0, "c1", name, msgspec.json.decode(raw), raw), ReplyEnded("invocations")]
 
 
-@pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
-@pytest.mark.parametrize("model", FAMILIES)
+@table("mode", ["native", "structured", "validated", "parsed"])
+@table("model", FAMILIES)
 def test_transformers_29279_a_tool_s_result_holds_no_control_token_of_the_model(model, mode):
     begin, end = FAMILIES[model]
     page = FORGED.format(begin=begin, end=end)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.core import Controls, ReplyEnded, Request, ResultCanister, UserCanister, reply_events
@@ -464,8 +465,8 @@ def test_sglang_33633_an_output_that_is_an_array_reaches_the_backend(wire):
     assert "12 degrees." in json.dumps(sent)
 
 
-@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max"])
-@pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
+@table("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max"])
+@table("wire", ["chat", "responses", "messages", "gemini"])
 def test_sglang_33633_any_effort_ends_its_stream(wire, effort):
     body = responses(reasoning={"effort": effort})
     answer, _ = through(["Rain."], "responses", body, wire=wire)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -192,8 +193,8 @@ def called(raw):
     ]
 
 
-@pytest.mark.parametrize("server", ["vllm", "llama.cpp"])
-@pytest.mark.parametrize("raw", BROKEN)
+@table("server", ["vllm", "llama.cpp"])
+@table("raw", BROKEN)
 def test_vllm_47761_a_run_goes_on_behind_arguments_that_are_no_object(raw, server):
     @tool
     def read(path: str) -> str:
@@ -213,8 +214,8 @@ def test_vllm_47761_a_run_goes_on_behind_arguments_that_are_no_object(raw, serve
     assert repr(raw) in messages[-1]["content"]
 
 
-@pytest.mark.parametrize(("front", "wire"), list(product(FRONTS, WIRES)))
-@pytest.mark.parametrize("raw", BROKEN)
+@table(("front", "wire"), list(product(FRONTS, WIRES)))
+@table("raw", BROKEN)
 def test_vllm_47761_the_gateway_sends_objects_whatever_a_client_sends_back(front, wire, raw):
     bodies = {
         "chat": {
@@ -554,7 +555,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize("model", NEEDS)
+@table("model", NEEDS)
 def test_oh_my_pi_1995_reasoning_goes_back_as_the_family_needs_it(model):
     def own(canister):
         if not isinstance(canister, AssistantCanister):

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Ensemble, tool
 from callboard.core import (
@@ -167,8 +168,8 @@ def run(said, *, streams=True, mode="native"):
 # The same call at several places of a reply is one call.
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("case", TWICE)
+@table("streams", [True, False], ids=["streamed", "whole"])
+@table("case", TWICE)
 def test_qvac_1320_a_call_in_text_and_in_the_field_runs_once(case, streams):
     ran, notes = run(reply(TWICE[case]), streams=streams)
     assert ran == [(each["a"], each.get("b", 3)) for each in CALLED.get(case, [{"a": 2, "b": 3}])]
@@ -177,9 +178,9 @@ def test_qvac_1320_a_call_in_text_and_in_the_field_runs_once(case, streams):
     assert all("a call of add" in note.text and "it is one call" in note.text for note in dropped)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("front", BODIES)
-@pytest.mark.parametrize("case", TWICE)
+@table("stream", [True, False], ids=["streamed", "whole"])
+@table("front", BODIES)
+@table("case", TWICE)
 def test_mtplx_249_a_client_is_told_such_a_call_once(front, case, stream):
     answer = served(front, reply(TWICE[case]), stream=stream)
     told = calls_of(front, answer)
@@ -268,8 +269,8 @@ def openers(dialect):
     return sorted({each.strip() for _, frame in dialect.all_frames() for each in frame.openers if each.strip()})
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
-@pytest.mark.parametrize("coat", COATS)
+@table("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@table("coat", COATS)
 def test_continue_11070_a_call_that_repeats_a_tools_result_is_a_quotation(dialect, coat):
     call = spelled(dialect)
     shown = [
@@ -282,13 +283,13 @@ def test_continue_11070_a_call_that_repeats_a_tools_result_is_a_quotation(dialec
         assert {each.quoted_from for each in watched(dialect, said, shown)} <= {"the result of read (call_1)"}
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@table("dialect", DIALECTS.values(), ids=list(DIALECTS))
 def test_astronomical_346_a_call_behind_a_quoted_opener_is_found(dialect):
     for opener in openers(dialect):
         assert watched(dialect, f"A call begins with `{opener}` here.\n\n{spelled(dialect)}"), opener
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@table("dialect", DIALECTS.values(), ids=list(DIALECTS))
 def test_lmstudio_1592_a_call_behind_an_opener_in_the_thought_is_found(dialect):
     for opener in openers(dialect):
         thought = f"I could write {opener} to call."

@@ -7,7 +7,7 @@ import re
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.testing import TEMPLATES, FakeBackend
 
@@ -62,7 +62,7 @@ def test_each_refusal_has_a_row():
     assert {(name, rule) for name, rule, _ in ROWS} == CASES.keys()
 
 
-@pytest.mark.parametrize(("name", "rule", "says"), ROWS, ids=[f"{name}-{rule}" for name, rule, _ in ROWS])
+@table(("name", "rule", "says"), ROWS, ids=[f"{name}-{rule}" for name, rule, _ in ROWS])
 def test_what_a_server_refuses_is_not_sent_to_it_or_the_page_says_so(name, rule, says):
     status, refused = asyncio.run(asyncio.wait_for(sent(name, CASES[name, rule][0]), 60))
     if "**no**" in says:

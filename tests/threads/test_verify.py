@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -52,9 +53,9 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("which", ["first", "last"])
-@pytest.mark.parametrize("client", FRONTS)
-@pytest.mark.parametrize("strict", SERVERS)
+@table("which", ["first", "last"])
+@table("client", FRONTS)
+@table("strict", SERVERS)
 def test_clients_are_answered_under_a_name_of_which_nothing_is_known(strict, client, which):
     """Each of their requests, with pictures in results and parallel calls; the second is refused no more."""
     captured = json.loads((TESTS / f"vectors/clients/{client}.json").read_text("utf-8"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.add_imports import add_imports
 
@@ -20,7 +21,7 @@ DEFINED = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "imports"),
     [
         ("def test():\n    assert total([]) == 0\n", ["from shop.cart import total"]),

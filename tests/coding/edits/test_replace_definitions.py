@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.replace_definitions import (
     cut_broken_end,
@@ -50,7 +51,7 @@ JAVASCRIPT = 'const a = 1;\n\nexport function f(x) {\n  return x;\n}\n\ntest("ad
 GO = 'package x\n\nimport "fmt"\n\ntype B struct{ n int }\n\n// Add adds.\nfunc (b *B) Add(n int) {\n\tb.n = n\n}\n'
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text", "code", "gone", "there"),
     [
         (
@@ -164,7 +165,7 @@ TESTS = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "failed", "left"),
     [
         ("a.py", [], "test_a test_ab test_d test_e"),
@@ -245,7 +246,7 @@ if __name__ == "__main__":
 '''
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "# ... rest unchanged",
@@ -274,10 +275,8 @@ def test_code_that_leaves_something_out_is_refused(line):
         )
 
 
-@pytest.mark.parametrize(
-    "line", ["// ... rest of the file stays the same", "/* ... */", "// unchanged", "/* existing code */"]
-)
-@pytest.mark.parametrize("path", ["a.js", "a.ts", "a.go"])
+@table("line", ["// ... rest of the file stays the same", "/* ... */", "// unchanged", "/* existing code */"])
+@table("path", ["a.js", "a.ts", "a.go"])
 def test_code_in_other_languages_that_leaves_something_out_is_refused(path, line):
     code = {"a.go": f"package x\n\nfunc f() {{\n\t{line}\n}}\n"}.get(path, f"function f() {{\n  {line}\n}}\n")
     with pytest.raises(EditRefused, match=r"leaves something out at line \d"):
@@ -412,7 +411,7 @@ def test_nothing_is_lost(path, text, code, changed):
     assert replace_definitions(changed, code, path)[0] == changed
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text", "code", "told"),
     [
         (
@@ -466,7 +465,7 @@ def test_a_broken_file_is_replaced_by_code_that_defines_all_of_it():
     assert replace_definitions(text, code, "a.py")[0] == code
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "line", "stays"),
     [
         ("calc.py", "from calc import add", False),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.outlines import find_syntax_error, make_outline, outline, tree_sitter_parsing
 from callboard.coding.outlines.languages import LANGUAGES, find_language
@@ -119,8 +120,8 @@ def test_what_is_in_no_language():
     assert make_outline("x", "Makefile") is None
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda each: each.name)
-@pytest.mark.parametrize(
+@table("language", LANGUAGES, ids=lambda each: each.name)
+@table(
     "text",
     [
         "",

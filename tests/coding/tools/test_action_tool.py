@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, Ensemble, Invoker, tool
 from callboard.coding.tools.action_tool import ActionTool, action
@@ -56,7 +57,7 @@ def call(arguments, made=FILE):
     return result.error.message if result.error else result.text
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "done"),
     [
         ({"action": "read", "path": "a"}, "read a 10"),
@@ -87,7 +88,7 @@ def test_calls(arguments, done):
     assert call(arguments) == done
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "told"),
     [
         (

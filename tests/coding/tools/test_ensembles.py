@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.tools import make_ensemble, single_action
 from callboard.coding.tools.action_tool import ActionTool
@@ -122,7 +123,7 @@ def test_commands_as_seed_003_writes_them(tmp_path, command):
     assert not any(isinstance(event, ReplyEnded) for event in events)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "arguments", "action"),
     [
         ("file", {"action": "read", "path": "x"}, "read_file"),

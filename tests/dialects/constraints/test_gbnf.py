@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dialects.constraints.sample_gbnf import Sampler
+from tests.tables import table
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationIncomplete, InvocationStarted, ToolDeclaration
 from callboard.dialects import DIALECTS, NotSpellable, parse
@@ -221,8 +222,8 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "pythonic", "minimax_m3"])
+@table("odd", ODD)
+@table("dialect", ["hermes", "qwen3_coder", "pythonic", "minimax_m3"])
 def test_an_odd_schema_has_a_grammar(dialect, odd):
     tools = [ToolDeclaration("f", "", ODD[odd])]
     assert write_structural_tag(DIALECTS[dialect], tools)["type"] == "structural_tag"

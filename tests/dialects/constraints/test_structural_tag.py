@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.tables import table
 
 from callboard.core import InvocationCanister, ToolDeclaration
 from callboard.dialects import DIALECTS, NotSpellable, render_calls
@@ -30,8 +31,8 @@ def tags(form):
     return [each for held in (form.get("tags") or [form["content"]]) for each in tags(held)]
 
 
-@pytest.mark.parametrize("dialect", NAMES)
-@pytest.mark.parametrize("lazily", [False, True])
+@table("dialect", NAMES)
+@table("lazily", [False, True])
 def test_each_tool_is_a_tag_that_begins_and_ends_as_its_call_is_written(dialect, lazily):
     tag = write_structural_tag(DIALECTS[dialect], TOOLS, lazily=lazily)
     assert tag["type"] == "structural_tag"
@@ -43,7 +44,7 @@ def test_each_tool_is_a_tag_that_begins_and_ends_as_its_call_is_written(dialect,
     assert first != second
 
 
-@pytest.mark.parametrize("dialect", NAMES)
+@table("dialect", NAMES)
 def test_a_trigger_begins_one_kind_of_tag(dialect):
     form = write_structural_tag(DIALECTS[dialect], TOOLS, lazily=True)["format"]
     for tag in form["tags"]:

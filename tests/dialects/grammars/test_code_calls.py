@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.tools.bash import bash
 from callboard.coding.tools.code_edit import code_edit
@@ -28,7 +29,7 @@ def block(body):
     return f"```bash\n{body}\n```\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "name", "arguments"),
     [
         # Seed 003.
@@ -78,7 +79,7 @@ def test_each_line_is_a_call_in_its_order():
     assert calls(block(body)) == [("file", {"path": "a.py"}), ("file", {"path": "b.py"})]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "fault"),
     [
         ('file "a.py', "a quotation is not closed"),
@@ -87,7 +88,7 @@ def test_each_line_is_a_call_in_its_order():
         ("file a.py | head", "one command a line: | cannot be used"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@table("size", [1, 7, 1000])
 def test_a_line_that_cannot_be_read_is_a_call_that_says_why(line, fault, size):
     text = f"First:\n{block(line)}Then:\n{block('file z.py')}"
     parser = Parser(TOOLS, TOOL_COMMANDS)
