@@ -8,18 +8,23 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
 from callboard.cli import interrupt
 from callboard.cli.chat import make_request
 from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
-
-if TYPE_CHECKING:
-    from callboard.coding.chat.session import ChatSession
-    from callboard.coding.jobs.job import Job
-    from callboard.servers.acp.chats import PreparedChat
+from callboard.cli.models import CODING_FACTS, check_reachable, open_model
+from callboard.cli.telemetry import load_telemetry_settings, start_telemetry
+from callboard.coding.chat.session import ChatSession
+from callboard.coding.jobs.job import Job
+from callboard.coding.jobs.store import JobStore
+from callboard.extras import require_extra
+from callboard.providers.local import shipped_catalogue
+from callboard.providers.local.model_files import Place
+from callboard.servers.acp.chats import PreparedChat
+from callboard.servers.stdio import claim_stdio
 
 _MAX_ANSWER: Final = 200_000
 """Characters of what a command shows."""
@@ -44,8 +49,6 @@ class EditorChats:
     """
 
     def __init__(self, options: Mapping[str, Any], *, without_sandbox: bool) -> None:
-        from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
-
         self.jobs = JobStore()
         self.commands = {name: (each.arguments, each.summary) for name, each in COMMANDS.items() if name != QUIT}
         self._options = dict(options)
@@ -53,9 +56,6 @@ class EditorChats:
 
     async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
         """A chat; see `Chats`."""
-        from callboard.cli.models import CODING_FACTS, check_reachable, open_model  # noqa: PLC0415  # as above
-        from callboard.servers.acp.chats import PreparedChat  # noqa: PLC0415
-
         options = {**self._options, "model": model or self._options["model"]}
         request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
         settings = request.settings
@@ -80,12 +80,8 @@ class EditorChats:
 
 def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandbox: bool) -> None:
     """Serves one editor on standard input and output until it is gone. Raises CallerError."""
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     require_extra("acp")
-    from callboard.cli.telemetry import load_telemetry_settings, start_telemetry  # noqa: PLC0415
     from callboard.servers.acp.serve import serve_client  # noqa: PLC0415  # the extra's
-    from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     start_telemetry(load_telemetry_settings())
@@ -98,9 +94,6 @@ def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandb
 
 def _list_models(own: str, *, has_url: bool) -> tuple[str, ...]:
     """The model of the settings, and those of this machine that are here: prompts go nowhere else."""
-    from callboard.providers.local import shipped_catalogue  # noqa: PLC0415  # not for --help
-    from callboard.providers.local.model_files import Place  # noqa: PLC0415
-
     names = [] if has_url else [each.name for each in shipped_catalogue().models if Place(each).file.exists()]
     return tuple(dict.fromkeys([own, *(f"local:{name}" for name in names)]))
 

@@ -11,11 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+from msgspec.structs import replace
 
+from callboard.agent import Agent
+from callboard.cli.models import open_model
+from callboard.cli.settings import import_from, settings_here
+from callboard.cli.settings_agent import open_settings_agent
 from callboard.errors import CallerError
+from callboard.extras import require_extra
+from callboard.jobs.references import load_agent, normalize_reference
+from callboard.servers.gateway.auth import LOOPBACK, Authenticator, digest
+from callboard.servers.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
-    from callboard.agent import Agent
     from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.agui.service import OwnJobs
     from callboard.servers.gateway.endpoints import Services
@@ -29,11 +37,7 @@ HELP: Final = (
 
 def check_agents(references: Sequence[str]) -> None:
     """Look for the agents before anything is served. Raises CallerError."""
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     require_extra("jobs")
-    from callboard.cli.settings import import_from  # noqa: PLC0415
-    from callboard.jobs.references import load_agent  # noqa: PLC0415  # as above
 
     names = [_name(each) for each in references]
     for each in references:
@@ -51,8 +55,6 @@ def make_key() -> tuple[str, dict[str, str]]:
 
     Who asks at `/agui` runs agents and allows their calls: without a key every user of this machine could.
     """
-    from callboard.servers.gateway.auth import digest  # noqa: PLC0415  # not for --help
-
     key = secrets.token_urlsafe(24)
     return key, {"printed": digest(key)}
 
@@ -66,11 +68,8 @@ def extend_gateway_by_agui(references: Sequence[str], keys: Mapping[str, str], s
     """What serves these agents at `/agui` of a gateway's worker. The `keys` count if the gateway has none of its own."""
     from time import monotonic  # noqa: PLC0415
 
-    from msgspec.structs import replace  # noqa: PLC0415  # not for --help
-
     from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415
     from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
-    from callboard.servers.gateway.auth import Authenticator  # noqa: PLC0415
 
     gateway, jobs = services.gateway, services.background.jobs
     service = AguiService(
@@ -92,9 +91,7 @@ def extend_board_by_agui(
 
     from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
     from callboard.servers.agui.service import AguiService  # noqa: PLC0415
-    from callboard.servers.gateway.auth import LOOPBACK, Authenticator  # noqa: PLC0415
     from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
-    from callboard.servers.gateway.settings import GatewaySettings  # noqa: PLC0415
 
     rules = GatewaySettings(backends=(), keys=keys, origins=tuple(origins), hosts=(*LOOPBACK, *hosts))
     service = AguiService(_references(references), partial(open_agents, references), jobs)
@@ -105,10 +102,6 @@ def extend_board_by_agui(
 @asynccontextmanager
 async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, Agent[Any]]]:
     """The agents by what they are called in jobs. Raises CallerError."""
-    from callboard.cli.settings import import_from, settings_here  # noqa: PLC0415
-    from callboard.cli.settings_agent import open_settings_agent  # noqa: PLC0415
-    from callboard.jobs.references import load_agent  # noqa: PLC0415  # not for --help
-
     agents: dict[str, Agent[Any]] = {}
     async with AsyncExitStack() as resources:
         for each, reference in zip(references, _references(references).values(), strict=True):
@@ -125,16 +118,11 @@ def _check_model() -> None:
 
     Raises CallerError.
     """
-    from callboard.cli.models import open_model  # noqa: PLC0415  # not for --help
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
-
     asyncio.run(open_model(settings_here(), _tell).aclose())
 
 
 def _references(references: Sequence[str]) -> dict[str, str]:
     """What the agents are called in jobs, by their names in the address."""
-    from callboard.jobs.references import normalize_reference  # noqa: PLC0415  # not for --help
-
     here = f"{HERE}:{Path.cwd()}"
     return {_name(each): here if each == HERE else normalize_reference(each) for each in references}
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callboard.cli.agui import HELP, describe_key, make_key
+from callboard.cli import mcp_servers
+from callboard.cli.agui import HELP, check_agents, describe_key, extend_board_by_agui, make_key
+from callboard.cli.background import ensure_worker
+from callboard.cli.kept_tests import keep_reply
 from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
+from callboard.cli.telemetry import load_telemetry_settings
+from callboard.coding.jobs.store import JobStore
+from callboard.errors import CallerError
+from callboard.extras import is_extra_installed, require_extra
+from callboard.jobs.job import DurableJob
+from callboard.jobs.streams import JobStreams
+from callboard.mcp.settings import ServerSettings
+from callboard.servers.board.login import Login
+from callboard.servers.gateway.configuration import parse_key_digests
+from callboard.servers.listening import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from callboard.coding.jobs.store import JobStore
     from callboard.jobs.client import JobClient
-    from callboard.jobs.job import DurableJob
-    from callboard.jobs.streams import JobStreams
-    from callboard.mcp.settings import ServerSettings
     from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.board.app import Board, BoardParts
     from callboard.servers.gateway.endpoints import Services
@@ -58,21 +66,15 @@ def board(options: BoardOptions) -> None:
 
     The link that is printed logs in once, within an hour; --link prints another one. The session ends after 12 hours.
     """
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     require_extra("board", *(() if options.link else ("jobs",)))
-    from callboard.cli.telemetry import load_telemetry_settings  # noqa: PLC0415  # as above
     from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
-    from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.server import board_hosts, local_url, login_link, serve_board  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import parse_key_digests  # noqa: PLC0415
 
     if options.link:
         board_hosts(options.host, options.url)
         address = options.url.rstrip("/") or local_url(options.host, options.port)
         _show(options, f"{address}{PREFIX}/", login_link(Login(), address))
         return
-    from callboard.jobs.streams import JobStreams  # noqa: PLC0415
 
     streams = JobStreams()
     own_keys = read_keys(options.agui_key)
@@ -92,10 +94,7 @@ def _make_agui(
     options: BoardOptions, keys: Mapping[str, str], hosts: Collection[str], streams: JobStreams
 ) -> AguiExtension:
     """What serves agents beside the board. Raises CallerError where everybody could ask them."""
-    from callboard.cli.agui import check_agents, extend_board_by_agui  # noqa: PLC0415  # not for --help
-    from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.agui.service import OwnJobs  # noqa: PLC0415
-    from callboard.servers.listening import is_loopback  # noqa: PLC0415
 
     agents = options.agui or []
     check_agents(agents)
@@ -106,8 +105,6 @@ def _make_agui(
 
 def make_parts(streams: JobStreams) -> BoardParts:
     """What a board of this machine shows; `streams` is told what the jobs of this process say just now."""
-    from callboard.cli.kept_tests import keep_reply  # noqa: PLC0415  # not for --help
-    from callboard.extras import is_extra_installed  # noqa: PLC0415
     from callboard.servers.board.app import BoardParts  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
 
@@ -123,9 +120,6 @@ def make_parts(streams: JobStreams) -> BoardParts:
 
 def _find_runs() -> JobStore | None:
     """Where commands record their runs; None on a system where they cannot."""
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
-    from callboard.errors import CallerError  # noqa: PLC0415
-
     try:
         return JobStore()
     except CallerError:
@@ -134,15 +128,12 @@ def _find_runs() -> JobStore | None:
 
 def find_servers() -> Mapping[str, ServerSettings]:
     """The MCP servers of the settings as they are now."""
-    from callboard.cli import mcp_servers  # noqa: PLC0415  # where a page shows them
-
     return {name: each.settings for name, each in mcp_servers.find_servers(None).items()}
 
 
 def extend_gateway(hosts: Collection[str], directory: str, services: Services) -> Board:
     """The board of a gateway's worker; in the `directory` the workers of one gateway meet, "" for the only one."""
     from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
-    from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
     from callboard.servers.gateway.worker_traffic import open_traffic  # noqa: PLC0415
 
@@ -164,6 +155,4 @@ def _show(options: BoardOptions, url: str, link: str, key: str = "") -> None:
 
 
 def _start_worker(client: JobClient, job: DurableJob) -> None:
-    from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
-
     ensure_worker(client.store.database, job)

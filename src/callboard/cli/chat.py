@@ -11,24 +11,26 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from callboard.cli import complete
+from callboard.cli import complete, interrupt
+from callboard.cli.approvals import Approvals
 from callboard.cli.chat_commands import QUIT, parse_command, run_command
 from callboard.cli.job_commands import BaseUrl, Dialect, Directory, Model, NoSandbox, Verbose
-from callboard.cli.line_editor import Interrupted
+from callboard.cli.jobs import JobDisplay
+from callboard.cli.line_editor import Editor, Interrupted, open_editor
+from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.cli.options import Budget
-
-if TYPE_CHECKING:
-    from callboard.cli.jobs import JobDisplay
-    from callboard.cli.line_editor import Editor
-    from callboard.coding.agents.job_request import JobRequest
-    from callboard.coding.chat.session import ChatSession
-    from callboard.coding.jobs.job import Job
-    from callboard.coding.jobs.store import JobStore
-    from callboard.core import Model as CoreModel
+from callboard.cli.settings import settings_in
+from callboard.cli.telemetry import start_telemetry
+from callboard.coding.agents.job_request import JobRequest, parse_access
+from callboard.coding.chat.session import ChatSession, open_chat
+from callboard.coding.jobs.job import Job
+from callboard.coding.jobs.store import JobStore, jobs_directory
+from callboard.core import Model as CoreModel
+from callboard.errors import CallboardError, CallerError
 
 T = TypeVar("T")
 
@@ -71,13 +73,6 @@ def chat(
     /help shows what else can be typed; ctrl-C ends what the model is doing, ctrl-D the chat. Commands run in the
     sandbox, without network. Without a terminal the lines of standard input are the prompts, and nothing is approved.
     """
-    from callboard.cli import interrupt  # noqa: PLC0415  # not for --help
-    from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
-    from callboard.cli.line_editor import open_editor  # noqa: PLC0415
-    from callboard.cli.models import CODING_FACTS, check_reachable, open_model  # noqa: PLC0415
-    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore, jobs_directory  # noqa: PLC0415
-
     options: dict[str, Any] = {"model": model, "base_url": base_url, "mode": mode, "dialect": dialect}
     options |= {"access": access, "budget": budget}
     if acp:
@@ -121,9 +116,6 @@ class ChatConsole:
         self, request: JobRequest, model: CoreModel, jobs: JobStore, prompt: str = "", *, resume: Job | None = None
     ) -> None:
         """Runs a chat to its end. SIGTERM and SIGHUP, a terminal that goes, end it by a CancelledError."""
-        from callboard.cli.approvals import Approvals  # noqa: PLC0415  # not for --help
-        from callboard.coding.chat.session import open_chat  # noqa: PLC0415
-
         display = self._display
         approvals = Approvals(request.directory, jobs.directory.parent, display, self._ask)
         with self._signals():
@@ -165,8 +157,6 @@ class ChatConsole:
 
     async def _handle(self, chat: ChatSession, line: str) -> bool:
         """Runs a command or a turn; whether the chat goes on."""
-        from callboard.errors import CallboardError  # noqa: PLC0415  # not for --help
-
         command = parse_command(line)
         if command and command[0] == QUIT:
             return False
@@ -241,9 +231,6 @@ def make_request(
         earlier: The chat that goes on, where it was and with what was said then, unless the options say otherwise.
         without_sandbox: Whether commands run unconfined.
     """
-    from callboard.cli.settings import settings_in  # noqa: PLC0415  # not for --help
-    from callboard.coding.agents.job_request import JobRequest  # noqa: PLC0415
-
     if earlier is not None:
         options = {name: value or earlier.input.get(name, value) for name, value in options.items()}
         directory = Path(earlier.directory)
@@ -254,23 +241,19 @@ def make_request(
 
 
 def _serve_editor(options: dict[str, Any], root: Path | None, further: str, *, without_sandbox: bool) -> None:
-    from callboard.cli.acp import serve_editor  # noqa: PLC0415  # not for --help
-    from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415
-    from callboard.errors import CallerError  # noqa: PLC0415
-
     if further:
         raise CallerError(
             "the editor says what to begin with, and what to go on with", path="--acp", hint="leave it out"
         )
     if options["access"]:
         parse_access(options["access"], "--access")
+    from callboard.cli.acp import serve_editor  # noqa: PLC0415  # it imports this module
+
     serve_editor(options, root=root, without_sandbox=without_sandbox)
 
 
 def _load_chat(jobs: JobStore, name: str) -> Job:
     job = jobs.load(name)
     if job.type != "chat":
-        from callboard.errors import CallerError  # noqa: PLC0415  # not for --help
-
         raise CallerError(f"the job is no chat but {job.type}", path=f"--resume {job.id}")
     return job

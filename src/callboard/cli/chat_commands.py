@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from callboard.cli.approvals import HasTell
-    from callboard.coding.chat.session import ChatSession
-    from callboard.core import Model
+from callboard.cli.approvals import HasTell, show_diff
+from callboard.coding.agents.job_request import parse_access
+from callboard.coding.chat.session import ChatSession
+from callboard.core import Model
+from callboard.modes import get_plan
+from callboard.profiles.prices import describe_pricing
+from callboard.text.display import escape
+from callboard.text.suggest import suggest
 
 _COMMAND: Final = re.compile(r"/([A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -32,8 +36,6 @@ async def _help(_chat: ChatSession, _rest: str, display: HasTell) -> None:
 
 
 async def _mode(chat: ChatSession, rest: str, display: HasTell) -> None:
-    from callboard.coding.agents.job_request import parse_access  # noqa: PLC0415  # not for --help
-
     if rest:
         chat.access = parse_access(rest, "/mode")
     display.tell(f"access: {chat.access} ({_MEANINGS[chat.access]})")
@@ -47,16 +49,11 @@ async def _tools(chat: ChatSession, _rest: str, display: HasTell) -> None:
 
 
 async def _undo(chat: ChatSession, _rest: str, display: HasTell) -> None:
-    from callboard.text.display import escape  # noqa: PLC0415  # not for --help
-
     display.tell(f"taken back: {', '.join(map(escape, await chat.undo()))}")
 
 
 def _unknown_cost(model: Model) -> str:
     """Why the cost is not known, and what to do about it."""
-    from callboard.modes import get_plan  # noqa: PLC0415  # not for --help
-    from callboard.profiles.prices import describe_pricing  # noqa: PLC0415  # as above
-
     price = describe_pricing(get_plan(model).prices, model.name, datetime.now(UTC))
     return f"; what it cost is not known: {price.why or 'not every reply said how many tokens it took'}" + (
         f" ({price.hint})" if price.hint else ""
@@ -70,8 +67,6 @@ async def _cost(chat: ChatSession, _rest: str, display: HasTell) -> None:
 
 
 async def _diff(chat: ChatSession, _rest: str, display: HasTell) -> None:
-    from callboard.cli.approvals import show_diff  # noqa: PLC0415  # not for --help
-
     show_diff(display, await chat.diff() or "nothing has changed")
 
 
@@ -106,8 +101,6 @@ def parse_command(line: str) -> tuple[str, str] | None:
 
 async def run_command(chat: ChatSession, name: str, rest: str, display: HasTell) -> None:
     """Runs a command, or tells which there are where none has this name. Raises CallerError."""
-    from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
-
     command = COMMANDS.get(name)
     if command is None or command.run is None:
         display.tell(f"no command /{name}; {suggest(name, COMMANDS)}", "33")

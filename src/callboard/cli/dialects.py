@@ -23,6 +23,7 @@ from callboard.dialects import (
     render_result,
     render_tools,
 )
+from callboard.dialects.constraints import write_gbnf, write_structural_tag
 from callboard.dialects.response_template import read_response_template
 from callboard.errors import CallerError
 from callboard.plugins import plugins
@@ -192,8 +193,6 @@ def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCan
 
 
 def _write_grammar(form: ConstraintFormat, dialect: Dialect, tools: list[ToolDeclaration], *, lazily: bool) -> str:
-    from callboard.dialects.constraints import write_gbnf, write_structural_tag  # noqa: PLC0415  # where it is asked for
-
     try:
         if form is ConstraintFormat.GBNF:
             return write_gbnf(dialect, tools, lazily=lazily).text.rstrip()

@@ -8,16 +8,25 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
+import msgspec
 import typer
 
 from callboard.cli import interrupt
+from callboard.cli.models import pull_with_progress
 from callboard.cli.options import takes_options
 from callboard.cli.serve import BackendOptions
+from callboard.cli.settings import settings_here
+from callboard.configuration import Settings, user_file
+from callboard.configuration.edit_config import FactEvidence, write_profile
+from callboard.extras import require_extra
+from callboard.profiles import Examination, resolve
+from callboard.providers.backend_info import describe_change
+from callboard.sandbox.report import SandboxReport, SandboxRow, examine_sandboxes
+from callboard.servers.gateway.configuration import load_gateway_settings
+from callboard.servers.gateway.doctor.budget import DoctorBudget
 from callboard.text.display import display
 
 if TYPE_CHECKING:
-    from callboard.configuration import Settings
-    from callboard.sandbox.report import SandboxReport, SandboxRow
     from callboard.servers.gateway.doctor.run import DoctorReport, ReportRow
 
 
@@ -59,13 +68,8 @@ def doctor(options: DoctorOptions) -> None:
     """
     if options.sandbox:
         _print_sandboxes(as_json=options.as_json)
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("gateway")
-    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import load_gateway_settings  # noqa: PLC0415
-    from callboard.servers.gateway.doctor.budget import DoctorBudget  # noqa: PLC0415
     from callboard.servers.gateway.doctor.run import FACTS_FIRST, GROUPS, examine  # noqa: PLC0415
 
     settings = load_gateway_settings("", {}, options.settings()).backends[0]
@@ -91,8 +95,6 @@ def doctor(options: DoctorOptions) -> None:
 
         report = interrupt.run(examination, tell_stopped)
     if as_json:
-        import msgspec  # noqa: PLC0415  # for this option only
-
         report_object = {**msgspec.to_builtins(report), "works": report.works}
         typer.echo(msgspec.json.format(msgspec.json.encode(report_object)))
     else:
@@ -106,9 +108,6 @@ def doctor(options: DoctorOptions) -> None:
 
 def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> str:
     """A line about facts that an earlier call wrote, "" if there are none. Raises CallerError."""
-    from callboard.profiles import resolve  # noqa: PLC0415  # not for --help
-    from callboard.providers.backend_info import describe_change  # noqa: PLC0415
-
     examined = resolve(report.model, settings.profile(report.model)).examined
     if examined is None or not report.itself:
         return ""
@@ -118,10 +117,6 @@ def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> st
 
 def _write_facts(report: DoctorReport, url: str) -> str:
     """Write the facts, and return a line about it. Raises CallerError."""
-    from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
-    from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
-    from callboard.profiles import Examination  # noqa: PLC0415
-
     if not report.facts:
         return f"nothing is written, for no fact follows from what {report.model} answered"
     path = user_file(os.environ)
@@ -139,12 +134,8 @@ def _write_facts(report: DoctorReport, url: str) -> str:
 
 def _print_sandboxes(*, as_json: bool) -> NoReturn:
     """Prints which sandbox is used, and exits."""
-    from callboard.sandbox.report import examine_sandboxes  # noqa: PLC0415  # not for --help
-
     report = asyncio.run(examine_sandboxes())
     if as_json:
-        import msgspec  # noqa: PLC0415  # for this option only
-
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo("\n".join(_sandbox_lines(report)))

@@ -8,23 +8,32 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
+import msgspec
 import typer
 from msgspec.structs import replace
 
 from callboard.cli import complete, interrupt
 from callboard.cli.command_group import DefaultGroup
 from callboard.cli.eval_add import add
+from callboard.cli.eval_model import MeasuredModel
+from callboard.cli.eval_progress import EvalProgress
 from callboard.cli.options import takes_options
+from callboard.configuration import load_settings, user_file
+from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.errors import CallboardError, CallerError
-
-if TYPE_CHECKING:
-    from callboard.cli.eval_model import MeasuredModel
-    from callboard.evaluation.report import Report
-    from callboard.evaluation.runner import TaskOutcome
-    from callboard.evaluation.task import Task
-    from callboard.evaluation.variants import Variant
+from callboard.evaluation.html_report import render_html
+from callboard.evaluation.profile_choice import choose_profile
+from callboard.evaluation.records import RecordFile
+from callboard.evaluation.report import Report, format_report, make_report
+from callboard.evaluation.runner import RunnerOptions, TaskOutcome, run_tasks
+from callboard.evaluation.selection import read_categories, select_tasks
+from callboard.evaluation.suites import load_suite
+from callboard.evaluation.task import Task
+from callboard.evaluation.threshold_fit import fit_thresholds
+from callboard.evaluation.variants import ALL, FITTED, Variant, describe_facts, make_variants
+from callboard.profiles import resolve
 
 app = typer.Typer(
     cls=DefaultGroup,
@@ -139,14 +148,6 @@ def run(options: EvalOptions) -> None:
     Replies are greedy, and every one is kept: the same command goes on where it was stopped, and what was asked before
     is not asked again. Ctrl-C shows what is done so far.
     """
-    from callboard.cli.eval_model import MeasuredModel  # noqa: PLC0415  # not for --help
-    from callboard.cli.eval_progress import EvalProgress  # noqa: PLC0415
-    from callboard.evaluation.records import RecordFile  # noqa: PLC0415
-    from callboard.evaluation.report import make_report  # noqa: PLC0415
-    from callboard.evaluation.runner import RunnerOptions, run_tasks  # noqa: PLC0415
-    from callboard.evaluation.threshold_fit import fit_thresholds  # noqa: PLC0415
-    from callboard.evaluation.variants import ALL, FITTED, make_variants  # noqa: PLC0415
-
     model = MeasuredModel.from_options(options.model, base_url=options.base_url, via=options.via)
     presets = (FITTED if model.via == "agent" else (ALL,)) if options.write_profile else ()
     variants = make_variants(options.model, options.variants or presets, model.facts)
@@ -217,7 +218,6 @@ def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequenc
             hint = "name variants that differ, such as --variants 'default|native'"
             message = "there is one way to ask, and nothing to compare it with"
             raise CallerError(message, path="--write-profile", hint=hint)
-        from callboard.configuration import user_file  # noqa: PLC0415  # for this option only
 
         path = Path(os.path.realpath(user_file(os.environ)))
         _check_writable(path, next(each for each in path.parents if each.exists()), "--write-profile")
@@ -230,18 +230,12 @@ def _check_writable(path: Path, folder: Path, option: str) -> None:
 
 
 def _print_report(report: Report, options: EvalOptions) -> None:
-    from callboard.evaluation.report import format_report  # noqa: PLC0415  # not for --help
-
     if options.as_json:
-        import msgspec  # noqa: PLC0415  # for this option only
-
         typer.echo(msgspec.json.format(msgspec.json.encode(report)))
     else:
         typer.echo(format_report(report))
     # After the table, which is then there even if the disk is full. A page without answers would replace an earlier one.
     if options.report and any(each.total for each in report.variants):
-        from callboard.evaluation.html_report import render_html  # noqa: PLC0415  # for this option only
-
         subtitle = f"Seed {options.seed}, {time.strftime('%Y-%m-%d')}."
         Path(options.report).write_text(render_html(report, subtitle=subtitle), "utf-8", "xmlcharrefreplace")
         typer.echo(f"the page is {options.report}", err=True)
@@ -261,12 +255,6 @@ def _describe_sample(options: EvalOptions) -> str:
 
 def _write_choice(report: Report, model: MeasuredModel, sample: str) -> str:
     """Write the facts of the best variant, and return a line about it. Raises CallerError."""
-    from callboard.configuration import load_settings, user_file  # noqa: PLC0415  # for this option only
-    from callboard.configuration.edit_config import FactEvidence, write_profile  # noqa: PLC0415
-    from callboard.evaluation.profile_choice import choose_profile  # noqa: PLC0415
-    from callboard.evaluation.variants import describe_facts  # noqa: PLC0415
-    from callboard.profiles import resolve  # noqa: PLC0415
-
     resolution = resolve(model.name, model.facts)
     chosen = choose_profile(report, resolution.mode, sample)
     if chosen is None:
@@ -293,9 +281,6 @@ def _write_choice(report: Report, model: MeasuredModel, sample: str) -> str:
 
 def choose_tasks(options: EvalOptions) -> list[Task]:
     """The tasks of the suites, selected. Raises CallerError."""
-    from callboard.evaluation.selection import read_categories, select_tasks  # noqa: PLC0415  # not for --help
-    from callboard.evaluation.suites import load_suite  # noqa: PLC0415
-
     suites = options.suite or ["bfcl"]
     categories = read_categories(options.categories or ()) or (_CATEGORIES if suites == ["bfcl"] else {})
     every_number = bool(categories) and None not in categories.values()
@@ -310,8 +295,6 @@ def choose_tasks(options: EvalOptions) -> list[Task]:
 
 def _read_identifiers(files: Sequence[str]) -> set[str]:
     """The identifiers in files of lines, or in what --json printed. Raises CallerError."""
-    import msgspec  # noqa: PLC0415  # for this option only
-
     identifiers: set[str] = set()
     for path in map(Path, files):
         try:

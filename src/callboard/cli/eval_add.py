@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
+from callboard.agent.conversation import Conversation, conversations_directory
 from callboard.cli import complete
+from callboard.cli.durable_store import find_job, read_jobs
+from callboard.cli.kept_tests import add_task
 from callboard.cli.options import takes_options
+from callboard.coding.jobs.log import replay_steps
+from callboard.coding.jobs.replay_conversation import replay_conversation
+from callboard.coding.jobs.store import JobStore
+from callboard.core import Canister
 from callboard.errors import CallerError
+from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_expected, decode_recording, make_task
+from callboard.evaluation.task import Task, encode_task
+from callboard.jobs.entries import read_conversation
+from callboard.jobs.job import DurableJob
 from callboard.text.display import escape
-
-if TYPE_CHECKING:
-    from callboard.core import Canister
-    from callboard.evaluation.recorded_task import Recording
-    from callboard.evaluation.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +78,6 @@ def add(options: EvalAddOptions) -> None:
     The task is one line of JSON in `evaluation/tasks.jsonl` of Callboard's own directory, to be edited where the reply
     was wrong; `callboard eval MODEL --suite recorded` asks it.
     """
-    from callboard.cli.kept_tests import add_task  # noqa: PLC0415  # not for --help
-    from callboard.evaluation.recorded_task import decode_expected, make_task  # noqa: PLC0415
-    from callboard.evaluation.task import encode_task  # noqa: PLC0415
-
     recording = read_recording(options.source, options.wire)
     if options.tools:
         from callboard.cli.dialects import read_declarations  # noqa: PLC0415  # for this option only
@@ -96,9 +98,6 @@ def add(options: EvalAddOptions) -> None:
 
 def read_recording(source: str, wire: str) -> Recording:
     """What was recorded in a file, or under the name of a conversation or a job. Raises CallerError."""
-    from callboard.agent.conversation import Conversation, conversations_directory  # noqa: PLC0415  # not for --help
-    from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_recording  # noqa: PLC0415
-
     path = Path(source)
     if path.is_file():
         if path.stat().st_size > MAX_FILE:
@@ -111,13 +110,6 @@ def read_recording(source: str, wire: str) -> Recording:
 
 def _read_job(name: str) -> Sequence[Canister]:
     """The conversation of a job. Raises CallerError."""
-    from callboard.cli.durable_store import find_job, read_jobs  # noqa: PLC0415  # for jobs only
-    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415
-    from callboard.coding.jobs.replay_conversation import replay_conversation  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-    from callboard.jobs.entries import read_conversation  # noqa: PLC0415
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415
-
     try:
         job = find_job(name)
     except CallerError as error:

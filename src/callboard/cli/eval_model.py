@@ -12,24 +12,25 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 import typer
 
 from callboard.cli.models import pull_with_progress
 from callboard.cli.settings import check_value, settings_here
+from callboard.configuration import Settings
+from callboard.core import Model
 from callboard.errors import CallerError, NoSuchModel, ProviderError
 from callboard.evaluation.variants import Variant
-from callboard.profiles import Resolution, resolve
+from callboard.extras import require_extra
+from callboard.profiles import ModeName, Resolution, resolve
 from callboard.providers import HttpModel, open_model
+from callboard.providers.backend_info import embedded_version, read_backend_info
+from callboard.providers.local import locate, shipped_catalogue
+from callboard.providers.registry import PlannedModel
 from callboard.providers.transport import Transport, check_url
-
-if TYPE_CHECKING:
-    from callboard.configuration import Settings
-    from callboard.core import Model
-    from callboard.profiles import ModeName
-    from callboard.providers.registry import PlannedModel
+from callboard.servers.gateway import BackendSettings, GatewaySettings
 
 _LOCAL: Final = "local:"
 _NEVER_REACHED: Final = 1_000_000
@@ -91,8 +92,6 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     async def identify(self) -> str:
         """What answers belong to: the name with the hash of the model's file and its engine, or with its endpoint."""
-        from callboard.providers.backend_info import embedded_version, read_backend_info  # noqa: PLC0415  # once a run
-
         if self.is_local:
             source = f"{_hash_file(self.name.removeprefix(_LOCAL))} {embedded_version()}"
         elif self.url:
@@ -114,15 +113,11 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
     def prepare(self) -> None:
         """Pull the file of a local model that is not here, and refuse what cannot work before anything is asked."""
         if self.is_local and not self.name.endswith(".gguf"):
-            from callboard.providers.local import locate  # noqa: PLC0415  # for local models only
-
             try:
                 locate(self.name.removeprefix(_LOCAL))
             except NoSuchModel:
                 pull_with_progress(self.name.removeprefix(_LOCAL))
         if self.via == "gateway":
-            from callboard.extras import require_extra  # noqa: PLC0415  # for this way only
-
             require_extra("gateway")
 
     async def connect(self) -> None:
@@ -162,7 +157,6 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
     @asynccontextmanager
     async def _serve(self, variant: Variant) -> AsyncGenerator[str]:
         """The URL of a gateway that asks the model as the variant says."""
-        from callboard.servers.gateway import BackendSettings, GatewaySettings  # noqa: PLC0415  # for this way only
         from callboard.servers.gateway.loopback import serve_on_loopback  # noqa: PLC0415
 
         if not (self.is_local or self.url):
@@ -197,8 +191,6 @@ def _api_key() -> str:
 
 def _hash_file(name: str) -> str:
     """The hash of a model's file: the catalogue's, or that of a path, which takes a second a gigabyte."""
-    from callboard.providers.local import shipped_catalogue  # noqa: PLC0415  # for local models only
-
     if not name.endswith(".gguf"):
         return shipped_catalogue().find(name).sha256
     try:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import typer
 
 from callboard.evaluation.check import check_step
+from callboard.evaluation.runner import TaskOutcome
 from callboard.text.display import escape
-
-if TYPE_CHECKING:
-    from callboard.evaluation.runner import TaskOutcome
 
 _LINES: Final = 24
 """Lines where there is no terminal, about."""

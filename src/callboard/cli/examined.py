@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
-from callboard.text.display import display
+import msgspec
 
-if TYPE_CHECKING:
-    from callboard.profiles import Examination
-    from callboard.providers import HttpModel, Transport
-    from callboard.providers.registry import PlannedModel
-    from callboard.servers.gateway import BackendSettings
+from callboard.profiles import Examination
+from callboard.profiles.remarks import EXAMINED
+from callboard.providers import FallbackModel, HttpModel, Transport
+from callboard.providers.backend_info import describe_change, embedded_version, read_backend_info, read_server_pages
+from callboard.providers.registry import PlannedModel
+from callboard.servers.gateway import BackendSettings
+from callboard.text.display import display
+from callboard.wires import get_wire
 
 Tell: TypeAlias = Callable[[str], None]
 _LOCAL: Final = "local:"
@@ -25,8 +28,6 @@ _LOCAL: Final = "local:"
 
 async def compare_model(model: PlannedModel, tell: Tell) -> None:
     """Compare what the facts of a model, or of each of a chain, were found out of with what it is asked at."""
-    from callboard.providers import FallbackModel, HttpModel  # noqa: PLC0415  # not for --help
-
     models = model.models if isinstance(model, FallbackModel) else (model,)
     for change in await asyncio.gather(*[_compare(each) for each in models if isinstance(each, HttpModel)]):
         if change:
@@ -37,13 +38,6 @@ async def compare_backend(
     backend: BackendSettings, profiles: Mapping[str, Mapping[str, Any]], transport: Transport, tell: Tell
 ) -> None:
     """Compare a backend of the gateway with what the facts of its models were found out of."""
-    import msgspec  # noqa: PLC0415  # not for --help
-
-    from callboard.profiles import Examination  # noqa: PLC0415
-    from callboard.profiles.remarks import EXAMINED  # noqa: PLC0415
-    from callboard.providers.backend_info import embedded_version, read_server_pages  # noqa: PLC0415
-    from callboard.wires import get_wire  # noqa: PLC0415
-
     url = f"{_LOCAL}{backend.local}" if backend.local else backend.url
     pages = None
     for pattern, row in profiles.items():
@@ -81,8 +75,6 @@ class _Asked(NamedTuple):
 
 async def _compare(model: HttpModel) -> str:
     """What has changed since the model was examined; "" for nothing, and for a model that was not."""
-    from callboard.providers.backend_info import embedded_version, read_backend_info  # noqa: PLC0415  # as above
-
     examined = model.resolution.examined
     if examined is None:
         return ""
@@ -100,8 +92,6 @@ async def _compare(model: HttpModel) -> str:
 
 def _describe_change(asked_at: _Asked, examined: Examination, version: str) -> str:
     """Why the facts may not hold for what is asked, with the command that asks again; "" if they do."""
-    from callboard.providers.backend_info import describe_change  # noqa: PLC0415  # as above
-
     url, model = asked_at.display_url, asked_at.model
     change = describe_change(examined, url, version)
     if not change:

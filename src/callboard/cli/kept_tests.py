@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from callboard.errors import CallerError
-
-if TYPE_CHECKING:
-    from callboard.evaluation.task import Task
-    from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
+from callboard.evaluation.recorded_task import Recording, make_task
+from callboard.evaluation.suites import load_file, recorded_path
+from callboard.evaluation.task import Task, encode_task
+from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
 
 VECTORS: Final = "vectors.jsonl"
 """The file of vectors, beside that of the tasks."""
@@ -25,12 +27,6 @@ def keep_reply(reply: KeptReply) -> KeptTest:
     Raises:
         CallerError: It cannot be one, or is one already.
     """
-    import msgspec  # noqa: PLC0415  # not for --help
-
-    from callboard.evaluation.recorded_task import Recording, make_task  # noqa: PLC0415
-    from callboard.evaluation.task import encode_task  # noqa: PLC0415
-    from callboard.servers.gateway.traffic_values import KeptTest  # noqa: PLC0415
-
     task = make_task(Recording(reply.canisters, reply.tools))
     path = add_task(task)
     test = KeptTest(task.identifier, encode_task(task).decode(), str(path))
@@ -43,9 +39,6 @@ def keep_reply(reply: KeptReply) -> KeptTest:
 
 def add_task(task: Task) -> Path:
     """Add a task to the recorded ones. Raises CallerError where one of this name is there."""
-    from callboard.evaluation.suites import load_file, recorded_path  # noqa: PLC0415  # not for --help
-    from callboard.evaluation.task import encode_task  # noqa: PLC0415
-
     path = recorded_path()
     old = load_file(path) if path.is_file() and path.stat().st_size else []
     if any(each.identifier == task.identifier for each in old):

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from callboard.execution.thread_pool import ThreadPool
+
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
 
@@ -54,8 +56,6 @@ def open_editor(history: Path) -> Editor:
 
 async def read_line() -> str | None:
     """As `read_answer`; waiting for the line can be cancelled."""
-    from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # not for --help
-
     line: str | None = await ThreadPool(1).run(read_answer)
     return line
 
@@ -90,8 +90,6 @@ class PlainEditor:
     """
 
     def __init__(self, source: int, *, is_person: bool) -> None:
-        from callboard.execution.thread_pool import ThreadPool  # noqa: PLC0415  # not for --help
-
         self.is_person = is_person
         self._source = source
         self._threads = ThreadPool(1)

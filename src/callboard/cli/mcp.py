@@ -6,17 +6,22 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
 from callboard.cli.display import result_text
+from callboard.cli.tools import parse_arguments
+from callboard.configuration import disconnect_ensembles, user_file
+from callboard.configuration.edit_config import add_server as write_server
+from callboard.core import ResultCanister, encode_line
+from callboard.execution import run_invoker
+from callboard.mcp import McpEnsemble, Pins
+from callboard.mcp.oauth_login import log_in
+from callboard.mcp.sanitize import clean_text
+from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse, escape, make_visible
-
-if TYPE_CHECKING:
-    from callboard.core import ResultCanister
-    from callboard.mcp import McpEnsemble
 
 T = TypeVar("T")
 
@@ -30,15 +35,11 @@ _WIDTH = 500
 @app.command("list")
 def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
     """Connect all servers and show how that went."""
-    from callboard.configuration import disconnect_ensembles  # noqa: PLC0415  # not for --help
-
     servers = mcp_servers.find_servers(mcp)
     enabled = [each.settings for each in servers.values() if each.settings.enabled]
 
     async def connect_all() -> list[dict[str, Any]]:
         import asyncio  # noqa: PLC0415  # not for --help
-
-        from callboard.mcp import McpEnsemble, Pins  # noqa: PLC0415
 
         # Silent, and without pins: listing is no first use.
         options: dict[str, Any] = {"warn": lambda _: None, "pins": Pins(read_only=True)}
@@ -67,8 +68,6 @@ def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: m
     """Show a server's tools, and which of them are not offered before you accept them."""
 
     async def describe(server: McpEnsemble) -> dict[str, Any]:
-        from callboard.mcp.server_report import list_states  # noqa: PLC0415  # not for --help
-
         text = server.client.server.instructions if server.client.server else ""
         changed = server.pin_comparison is not None and not server.pin_comparison.instructions
         return {
@@ -110,10 +109,6 @@ def call_tool(
     as_json: mcp_servers.Json = False,
 ) -> None:
     """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
-    from callboard.cli.tools import parse_arguments  # noqa: PLC0415  # not for --help
-    from callboard.core import encode_line  # noqa: PLC0415
-    from callboard.execution import run_invoker  # noqa: PLC0415
-
     values = {**parse_arguments(arguments), **dict(_parse_pair(each) for each in argument or ())}
 
     async def call(server: McpEnsemble) -> ResultCanister:
@@ -156,9 +151,6 @@ def add_server(
     as_json: mcp_servers.Json = False,
 ) -> None:
     """Write a server into your own callboard.toml."""
-    from callboard.configuration import user_file  # noqa: PLC0415  # not for --help
-    from callboard.configuration.edit_config import add_server as write_server  # noqa: PLC0415
-
     if bool(command) == bool(url):
         raise typer.BadParameter("give a command behind `--`, or --url")
     table: dict[str, Any] = {"transport": "http", "url": url} if url else {"transport": "stdio", "command": command}
@@ -187,8 +179,6 @@ def log_in_at(
     as_json: mcp_servers.Json = False,
 ) -> None:
     """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
-    from callboard.mcp.oauth_login import log_in  # noqa: PLC0415  # not for --help
-
     settings = mcp_servers.find_server(name, mcp).settings
 
     def show(url: str) -> None:
@@ -217,8 +207,6 @@ def _to_json(tool: Any) -> dict[str, Any]:
 
 def _print_tool(row: dict[str, Any]) -> None:
     """A tool in brief, or with all that is accepted with it."""
-    from callboard.mcp.sanitize import clean_text  # noqa: PLC0415  # not for --help
-
     required = row["parameters"].get("required", ())
     names = [each if each in required else f"[{each}]" for each in row["parameters"].get("properties", {})]
     state = "" if row["state"] == "offered" else f"  ({row['state']}: not offered)"

@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from callboard.cli.background import COMMAND
+from callboard.cli.settings import settings_in
+from callboard.configuration import Settings
 from callboard.errors import CallerError
+from callboard.extras import require_extra
+from callboard.tools import Ensemble
 
 if TYPE_CHECKING:
-    from callboard.configuration import Settings
     from callboard.jobs.database import Database
     from callboard.servers.mcp.tasks import TaskHandlers
-    from callboard.tools import Ensemble
 
 
 def find_repository(agents: bool, directory: Path | None) -> Path | None:
@@ -22,8 +25,6 @@ def find_repository(agents: bool, directory: Path | None) -> Path | None:
 
     It has to be named: a server is often started by its client, in whatever directory that is.
     """
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     if not agents:
         if directory is not None:
             raise CallerError("nothing works there", path="--directory", hint="it is where --agents work")
@@ -44,8 +45,6 @@ async def open_served_agents(
     if repository is None:
         yield [], None
         return
-    from callboard.cli.background import COMMAND  # noqa: PLC0415  # not for --help, and what follows an extra's
-    from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
     from callboard.servers.mcp.agent_job_tools import job_ensemble  # noqa: PLC0415

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from callboard.cli import mcp_servers
 from callboard.errors import NoSuchTool
+from callboard.mcp import McpEnsemble, Pins
+from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse
-
-if TYPE_CHECKING:
-    from callboard.mcp import McpEnsemble
 
 app = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as they were at their first use.")
 
@@ -19,8 +18,6 @@ app = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as the
 @app.command("list")
 def list_pins(as_json: mcp_servers.Json = False) -> None:
     """Show the tools that are trusted, by server."""
-    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
-
     every = Pins().list_all()
     if as_json:
         mcp_servers.print_json(
@@ -51,11 +48,8 @@ def accept_pins(
     as_json: mcp_servers.Json = False,
 ) -> None:
     """Trust a server's tools as they are now."""
-    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
 
     async def accept(server: McpEnsemble) -> dict[str, Any]:
-        from callboard.mcp.server_report import list_states  # noqa: PLC0415  # not for --help
-
         states = [(each, state) for each, state in await list_states(server) if tool in ("", each.name)]
         if tool and not states:
             raise NoSuchTool(f"no tool {tool!r}", path=name)
@@ -77,8 +71,6 @@ def accept_pins(
 @app.command("forget")
 def forget_pins(name: mcp_servers.Name, as_json: mcp_servers.Json = False) -> None:
     """Trust nothing of a server any more: its next use is its first."""
-    from callboard.mcp import Pins  # noqa: PLC0415  # not for --help
-
     was_known = Pins().forget(name)
     if as_json:
         mcp_servers.print_json({"server": name, "forgotten": was_known})

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from callboard.agent import Agent
 from callboard.cli import interrupt
 from callboard.cli.keys import HINT, read_keys
+from callboard.cli.load_tools import Toolbox, load_attribute
+from callboard.cli.mcp_agents import find_repository, open_served_agents
+from callboard.cli.settings import module_directory, settings_here
+from callboard.cli.telemetry import start_telemetry
+from callboard.configuration import load_mcp_json
+from callboard.errors import CallerError
+from callboard.extras import require_extra
+from callboard.mcp.events import ToolsChanged
+from callboard.servers.stdio import claim_stdio
+from callboard.tools import Ensemble
 
 if TYPE_CHECKING:
-    from callboard.mcp.events import ToolsChanged
     from callboard.servers.mcp.server import ToolServer
-    from callboard.tools import Ensemble
 
 MIN_KEY_CHARS = 8
 """Characters of a key."""
@@ -64,21 +73,11 @@ def serve(
     A tool that wants approval asks the client's user; where the client cannot ask, it does not run.
     What is not given here is taken from the environment and from callboard.toml.
     """
-    from callboard.cli.load_tools import Toolbox  # noqa: PLC0415  # as above
-    from callboard.cli.mcp_agents import find_repository, open_served_agents  # noqa: PLC0415  # as above
-    from callboard.cli.settings import module_directory, settings_here  # noqa: PLC0415  # not for --help
-    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
-    from callboard.configuration import load_mcp_json  # noqa: PLC0415
-    from callboard.errors import CallerError  # noqa: PLC0415
-    from callboard.extras import require_extra  # noqa: PLC0415
-    from callboard.mcp.events import ToolsChanged  # noqa: PLC0415
-
     require_extra("mcp")
     from callboard.servers.mcp.http import serve_http  # noqa: PLC0415  # the extra's
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
     from callboard.servers.mcp.stdio import serve_stdio  # noqa: PLC0415
     from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
-    from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     keys = read_keys(key)
@@ -142,9 +141,6 @@ async def _forward_changes(changes: asyncio.Queue[ToolsChanged], server: ToolSer
 
 def _load_agent(specification: str) -> Ensemble:
     """The ensemble of an agent that a specification names. Raises CallerError."""
-    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
-    from callboard.cli.load_tools import load_attribute  # noqa: PLC0415
-    from callboard.errors import CallerError  # noqa: PLC0415
     from callboard.servers.mcp.agent_tool import agent_ensemble  # noqa: PLC0415
 
     agent: Any = load_attribute(specification, Path.cwd())[0]

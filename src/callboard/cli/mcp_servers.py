@@ -7,22 +7,25 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from callboard.cli import complete, interrupt
 from callboard.cli.display import Display
 from callboard.cli.line_editor import read_line
+from callboard.cli.load_tools import select_servers
+from callboard.cli.settings import settings_here
+from callboard.configuration import DescribedServer, load_configuration
+from callboard.core import Model
 from callboard.errors import CallerError
+from callboard.execution.result_store import KeptResults
+from callboard.mcp import McpEnsemble
+from callboard.mcp.elicitation import Elicit, ElicitAction
+from callboard.mcp.events import Logged, ServerEvent, StateChanged, ToolsChanged
+from callboard.mcp.sampling import make_sampler
 from callboard.text.display import collapse
-
-if TYPE_CHECKING:
-    from callboard.configuration import DescribedServer
-    from callboard.core import Model
-    from callboard.mcp import McpEnsemble
-    from callboard.mcp.elicitation import Elicit, ElicitAction
-    from callboard.mcp.events import ServerEvent
+from callboard.text.suggest import suggest
 
 T = TypeVar("T")
 
@@ -45,9 +48,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 def server_options(display: Display, folder: Path, model: Model, *, verbose: bool) -> dict[str, Any]:
     """The arguments of McpEnsemble for a run; results that are too long are stored in the folder."""
-    from callboard.execution.result_store import KeptResults  # noqa: PLC0415  # not for --help
-    from callboard.mcp.sampling import make_sampler  # noqa: PLC0415
-
     silence_sdk()
     return {
         "result_store": KeptResults(folder / "results"),
@@ -64,8 +64,6 @@ def silence_sdk() -> None:
 
 def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[ServerEvent], None]:
     """Make a callback that prints a server's events, a line each; `verbose` adds all of its log."""
-    from callboard.mcp.events import Logged, StateChanged, ToolsChanged  # noqa: PLC0415  # not for --help
-
     ready: set[str] = set()
 
     def show(event: ServerEvent) -> None:
@@ -141,10 +139,6 @@ def _find_mistake(text: str, field: Mapping[str, Any]) -> str:
 
 def find_servers(files: list[str] | None) -> dict[str, DescribedServer]:
     """The servers of the settings, of the settings' directories of ensembles, and of `mcp.json` files."""
-    from callboard.cli.load_tools import select_servers  # noqa: PLC0415  # as above
-    from callboard.cli.settings import settings_here  # noqa: PLC0415  # not for --help
-    from callboard.configuration import load_configuration  # noqa: PLC0415
-
     silence_sdk()
     settings = settings_here()
     beside = load_configuration(settings.ensembles).get("mcp", ())
@@ -152,8 +146,6 @@ def find_servers(files: list[str] | None) -> dict[str, DescribedServer]:
 
 
 def find_server(name: str, files: list[str] | None) -> DescribedServer:
-    from callboard.text.suggest import suggest  # noqa: PLC0415  # not for --help
-
     every = find_servers(files)
     if name not in every:
         hint = suggest(name, every) if every else f"callboard mcp add {name} -- COMMAND"
@@ -163,8 +155,6 @@ def find_server(name: str, files: list[str] | None) -> DescribedServer:
 
 def with_server(name: str, files: list[str] | None, use: Callable[[McpEnsemble], Awaitable[T]]) -> T:
     """Connect a server, use it, and disconnect it."""
-    from callboard.mcp import McpEnsemble  # noqa: PLC0415  # not for --help
-
     server = find_server(name, files)
 
     def warn(line: str) -> None:

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
+import msgspec
 import typer
 
 from callboard.cli import complete
+from callboard.cli.examined import compare_model
+from callboard.configuration import Settings
+from callboard.errors import ModelFileError, NoSuchModel
+from callboard.profiles import ModeName, model_names
+from callboard.providers import HttpModel
 from callboard.providers.local import (
     Catalogue,
     CatalogueEntry,
@@ -30,14 +37,7 @@ from callboard.providers.local import (
     shipped_catalogue,
 )
 from callboard.providers.local.model_files import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from callboard.configuration import Settings
-    from callboard.profiles import ModeName
-    from callboard.providers.registry import PlannedModel
+from callboard.providers.registry import PlannedModel
 
 app = typer.Typer(no_args_is_help=True, help="Models that run on this machine.")
 
@@ -54,8 +54,6 @@ def list_models(
     """Show the models that can be had, and which are here."""
     catalogue = _catalogue(context)
     if as_json:
-        import msgspec  # noqa: PLC0415  # for this option only
-
         typer.echo(msgspec.json.format(msgspec.json.encode([_to_row(entry) for entry in catalogue.models])))
         return
     rows = [
@@ -220,8 +218,6 @@ def open_model(
         tell: Called with a line of text before a request is repeated.
         facts: What holds unless the user's settings say otherwise.
     """
-    from callboard.errors import ModelFileError, NoSuchModel  # noqa: PLC0415  # not for --help
-    from callboard.profiles import model_names  # noqa: PLC0415  # costs, on first use
     from callboard.providers import FallbackModel, open_model  # noqa: PLC0415  # as above
 
     def access(name: str) -> PlannedModel:
@@ -256,9 +252,6 @@ async def check_reachable(model: PlannedModel, tell: Callable[[str], None]) -> N
     Raises:
         ProviderError: The one endpoint takes no connection, so that nothing is begun which cannot go on.
     """
-    from callboard.cli.examined import compare_model  # noqa: PLC0415  # not for --help
-    from callboard.providers import HttpModel  # noqa: PLC0415  # not for --help
-
     if isinstance(model, HttpModel):
         await model.connect()
     await compare_model(model, tell)

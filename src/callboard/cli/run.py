@@ -7,22 +7,29 @@ import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from callboard.agent import Agent, Conversation, Run
 from callboard.cli import complete, interrupt, mcp_servers
+from callboard.cli.background import show_submitted, submit_prompt
 from callboard.cli.display import Display
+from callboard.cli.examined import compare_model
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
+from callboard.cli.load_tools import Toolbox, select_servers
+from callboard.cli.models import open_model
 from callboard.cli.options import Background, Budget, Wait, takes_options
+from callboard.cli.settings import settings_here
+from callboard.cli.telemetry import start_telemetry
+from callboard.configuration import Settings
+from callboard.configuration.ownership import find_user_name
 from callboard.core import Allow, Answer, Deny, InvocationCanister, Model, RunState, encode_line
 from callboard.errors import CallerError
+from callboard.execution.approval import EarlierAnswers
+from callboard.loop import Limits
 from callboard.text.display import make_visible
-
-if TYPE_CHECKING:
-    from callboard.agent import Agent, Conversation, Run
-    from callboard.configuration import Settings
-    from callboard.tools import Ensemble
+from callboard.tools import Ensemble
 
 # As in `callboard.configuration`, which is not imported for --help.
 DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
@@ -98,12 +105,6 @@ def run(options: RunCommandOptions) -> None:
     An API key for --base-url is read from CALLBOARD_API_KEY. What is not given here is taken from the
     environment and from callboard.toml.
     """
-    from callboard.cli.examined import compare_model  # noqa: PLC0415  # not for --help
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415
-    from callboard.cli.models import open_model  # noqa: PLC0415
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
-    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
-
     verbose, as_json = options.verbose, options.as_json
     color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     out = sys.stdout
@@ -163,8 +164,6 @@ def run(options: RunCommandOptions) -> None:
 
 def _run_as_job(prompt: str, options: RunCommandOptions, settings: Settings, display: Display) -> None:
     """Let a worker run it."""
-    from callboard.cli.background import show_submitted, submit_prompt  # noqa: PLC0415  # not for a direct run
-
     if options.latest or options.resume or options.fork:
         hint = "callboard jobs fork JOB@ROUND goes on from a round of a job"
         raise CallerError("a job keeps a conversation of its own", path="--continue, --resume, --fork", hint=hint)
@@ -174,8 +173,6 @@ def _run_as_job(prompt: str, options: RunCommandOptions, settings: Settings, dis
 
 def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation:
     """A new conversation, the latest one, the named one, or a fork of one. Raises CallerError."""
-    from callboard.agent import Conversation  # noqa: PLC0415  # not for --help
-
     if latest + bool(resume) + bool(fork) > 1:
         raise CallerError("only one of --continue, --resume and --fork can be meant")
     if latest:
@@ -193,11 +190,6 @@ def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation
 def _make_agent(
     settings: Settings, model: Model, ensembles: list[Ensemble], conversation: Conversation, display: Display
 ) -> Agent:
-    from callboard.agent import Agent  # noqa: PLC0415  # not for --help
-    from callboard.configuration.ownership import find_user_name  # noqa: PLC0415  # not for --help
-    from callboard.execution.approval import EarlierAnswers  # noqa: PLC0415  # as above
-    from callboard.loop import Limits  # noqa: PLC0415
-
     earlier = EarlierAnswers()
 
     async def approve(invocation: InvocationCanister, why: str) -> Answer:

@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+from msgspec.structs import replace
 
 from callboard.cli.command_group import LazyCommand
+from callboard.cli.display import Display
+from callboard.cli.durable_store import read_store
+from callboard.cli.job_commands import take_request
+from callboard.cli.models import CODING_FACTS, open_model
+from callboard.coding.agents.job_request import JobRequest
+from callboard.core import UserCanister, contents
 from callboard.errors import CallerError
 from callboard.extras import require_extra
+from callboard.jobs.database_url import may_have_jobs
+from callboard.jobs.job import JobTemplate
+from callboard.jobs.references import agent_queue, normalize_reference
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:
-    from callboard.coding.agents.job_request import JobRequest
-    from callboard.jobs.job import JobTemplate
     from callboard.jobs.schedules import Schedule, ScheduleStore
 
 T = TypeVar("T")
@@ -70,7 +78,6 @@ def add(
     """
     require_extra("jobs")
     template = _agent_template(agent, words) if agent else _coding_template(words)
-    from msgspec.structs import replace  # noqa: PLC0415  # not for --help
 
     template = replace(template, priority=template.priority or priority)
     added = _use(lambda schedules: _add(schedules, name, cron, zone, template))
@@ -95,8 +102,6 @@ async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, templa
 @app.command("list")
 def list_schedules(as_json: AsJson = False) -> None:
     """List the schedules: when each is due next, what it submits, and what became of its last job."""
-    from callboard.jobs.database_url import may_have_jobs  # noqa: PLC0415  # not for --help
-
     schedules = _use(lambda schedules: schedules.list()) if may_have_jobs() else ()
     for each in schedules:
         typer.echo(json.dumps(each.as_json()) if as_json else _describe(each))
@@ -125,8 +130,6 @@ def remove(name: Name) -> None:
 
 
 def _use(work: Callable[[ScheduleStore], Coroutine[Any, Any, T]]) -> T:
-    from callboard.cli.durable_store import read_store  # noqa: PLC0415  # not for --help
-
     with read_store() as store:
         from callboard.jobs.schedules import ScheduleStore  # noqa: PLC0415  # as above
 
@@ -135,10 +138,7 @@ def _use(work: Callable[[ScheduleStore], Coroutine[Any, Any, T]]) -> T:
 
 def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
     """A job of an agent with a prompt. Raises CallerError."""
-    from callboard.core import UserCanister, contents  # noqa: PLC0415  # not for --help
     from callboard.jobs.agent_kind import KIND, AgentInput  # noqa: PLC0415
-    from callboard.jobs.job import JobTemplate  # noqa: PLC0415
-    from callboard.jobs.references import agent_queue, normalize_reference  # noqa: PLC0415
 
     prompt = words[0] if len(words) == 1 else ""
     if not prompt.strip():
@@ -158,8 +158,6 @@ def _agent_template(agent: str, words: Sequence[str]) -> JobTemplate:
 
 def _coding_template(words: Sequence[str]) -> JobTemplate:
     """The job that a command of a coding agent makes. Raises CallerError, and what the command raises."""
-    from callboard.cli.job_commands import take_request  # noqa: PLC0415  # not for --help
-
     kind, *arguments = words
     if kind not in _COMMANDS:
         hint = f"write {', '.join(_COMMANDS)} and what belongs to it behind --, or name an --agent"
@@ -177,8 +175,6 @@ def _coding_template(words: Sequence[str]) -> JobTemplate:
 
 
 async def _describe_request(request: JobRequest, priority: int) -> JobTemplate:
-    from callboard.cli.display import Display  # noqa: PLC0415  # not for --help
-    from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415
     from callboard.jobs.coding_kind import describe_request  # noqa: PLC0415
 
     model = open_model(request.settings, Display(sys.stdout, sys.stderr, verbose=False, color=False).tell, CODING_FACTS)

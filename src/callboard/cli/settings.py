@@ -12,7 +12,10 @@ import typer
 
 from callboard.configuration import Settings, load_settings, user_file
 from callboard.configuration.setting_keys import BY_NAME
+from callboard.dialects import get_dialect
 from callboard.errors import CallerError
+from callboard.modes import get_mode
+from callboard.providers.transport import check_url
 from callboard.text.display import collapse
 
 _MAX_NOTICE_CHARS: Final = 2000
@@ -27,9 +30,6 @@ def settings_in(place: Path, flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(flags, place, os.environ)
     for notice in settings.notices:
         typer.echo(f"callboard: {collapse(notice, _MAX_NOTICE_CHARS)}", err=True)
-    from callboard.dialects import get_dialect  # noqa: PLC0415  # not for --help
-    from callboard.modes import get_mode  # noqa: PLC0415  # as above
-    from callboard.providers.transport import check_url  # noqa: PLC0415  # as above
 
     check_value(settings.sources["base_url"], settings.base_url, check_url)
     check_value(settings.sources["mode"], settings.mode, get_mode)

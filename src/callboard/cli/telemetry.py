@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
 
-if TYPE_CHECKING:
-    from callboard.telemetry import TelemetrySettings
-
+from callboard.configuration import load_settings, user_file
+from callboard.errors import CallerError
+from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 
 COMMAND_TIMEOUT: Final = 2.0
 """Seconds: a person waits for a command to end."""
@@ -18,8 +18,6 @@ COMMAND_TIMEOUT: Final = 2.0
 
 def load_telemetry_settings() -> TelemetrySettings:
     """The user's `[telemetry]`, for a command that belongs to no project. Raises CallerError."""
-    from callboard.configuration import load_settings, user_file  # noqa: PLC0415  # not for --help
-
     return load_settings({}, user_file(os.environ).parent, os.environ).telemetry
 
 
@@ -45,9 +43,6 @@ def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMM
         CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a
             way that is not there.
     """
-    from callboard.errors import CallerError  # noqa: PLC0415  # not for --help
-    from callboard.telemetry import enable, wants_telemetry  # noqa: PLC0415
-
     if wants_telemetry(settings, os.environ):
         # Each try is one of its warnings. That a batch is lost is an error, and is shown.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from callboard.cli import complete, interrupt
 from callboard.cli.display import result_text
+from callboard.cli.load_tools import Toolbox, select_servers
+from callboard.cli.settings import settings_here
+from callboard.core import ResultCanister, ToolDeclaration
 from callboard.errors import CallerError, NoSuchTool
-
-if TYPE_CHECKING:
-    from callboard.cli.load_tools import Toolbox
-    from callboard.core import ResultCanister, ToolDeclaration
+from callboard.execution import run_invoker
+from callboard.text.suggest import suggest
+from callboard.tools import InvokerRegistry
 
 app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
 
@@ -38,7 +40,6 @@ def list_tools(
     as_json: Annotated[bool, typer.Option("--json", help="Names, descriptions and schemas as one JSON array.")] = False,
 ) -> None:
     """Show the tools with their parameters."""
-    from callboard.tools import InvokerRegistry  # noqa: PLC0415  # not for --help
 
     async def list_declarations() -> tuple[ToolDeclaration, ...]:
         async with _make_toolbox(tools, ensembles) as prepared:
@@ -67,9 +68,6 @@ def call_tool(
     ensembles: _Ensembles = None,
 ) -> None:
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
-    from callboard.execution import run_invoker  # noqa: PLC0415  # not for --help
-    from callboard.text.suggest import suggest  # noqa: PLC0415
-    from callboard.tools import InvokerRegistry  # noqa: PLC0415
 
     async def call() -> ResultCanister:
         async with _make_toolbox(tools, ensembles) as prepared:
@@ -87,8 +85,6 @@ def call_tool(
 
 def _make_toolbox(tools: list[str] | None, ensembles: list[str] | None) -> Toolbox:
     """The tools that are named on the command line, else those of the settings."""
-    from callboard.cli.load_tools import Toolbox, select_servers  # noqa: PLC0415  # not for --help
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
 
     def tell(line: str) -> None:
         typer.echo(line, err=True)
