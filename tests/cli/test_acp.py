@@ -10,7 +10,7 @@ from tests.calc_project import EDIT, reply_with
 from tests.cli.conftest import COMMAND
 from tests.servers.acp.conftest import Editor
 
-from callboard.cli.acp import _list_models
+from callboard.cli.chat import _list_models
 from callboard.coding.jobs.store import JobStore
 from callboard.core import ReplyStarted, TextPiece
 from callboard.providers.local import shipped_catalogue
@@ -94,7 +94,7 @@ def test_what_the_editor_says_is_no_option(typed, options, why):
 def test_a_directory_that_is_named_bounds_the_sessions(typed, tmp_path, monkeypatch, options, root):
     (tmp_path / "here/sub").mkdir(parents=True)
     bounds = []
-    monkeypatch.setattr("callboard.cli.acp.serve_editor", lambda _, *, root, without_sandbox: bounds.append(root))
+    monkeypatch.setattr("callboard.cli.chat.serve_editor", lambda _, *, root, without_sandbox: bounds.append(root))
     assert typed("chat", "--acp", *options, cwd=tmp_path / "here").returncode == 0
     assert bounds == [root and tmp_path / root]
 

@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gateway_by_agui
-from callboard.cli.extensions import make_group
+from callboard.cli.serve import make_group
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.database_url import VARIABLE

@@ -1,4 +1,7 @@
-"""`callboard eval`: how well a model calls tools, asked in one or several ways."""
+"""`callboard eval`: how well a model calls tools, asked in one or several ways.
+
+The progress of `callboard eval` on standard error: a bar on a terminal, some lines elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import typer
@@ -18,11 +21,11 @@ from callboard.cli import complete, interrupt
 from callboard.cli.command_group import DefaultGroup
 from callboard.cli.eval_add import add
 from callboard.cli.eval_model import MeasuredModel
-from callboard.cli.eval_progress import EvalProgress
 from callboard.cli.options import takes_options
 from callboard.configuration import load_settings, user_file
 from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.errors import CallboardError, CallerError
+from callboard.evaluation.check import check_step
 from callboard.evaluation.html_report import render_html
 from callboard.evaluation.profile_choice import choose_profile
 from callboard.evaluation.records import RecordFile
@@ -34,6 +37,91 @@ from callboard.evaluation.task import Task
 from callboard.evaluation.threshold_fit import fit_thresholds
 from callboard.evaluation.variants import ALL, FITTED, Variant, describe_facts, make_variants
 from callboard.profiles import resolve
+from callboard.text.display import escape
+
+_LINES: Final = 24
+"""Lines where there is no terminal, about."""
+
+
+class EvalProgress:
+    """Shows how far a run is.
+
+    Args:
+        total: Outcomes that are to come.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._every = max(1, total // _LINES)
+        self._done = self._solved = self._failed = self._cached = 0
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        if typer.get_text_stream("stderr").isatty():
+            from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
+            from rich.progress import (  # noqa: PLC0415
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}", markup=False),
+            )
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("loading", total=self._total)
+            self._bar.start()
+        else:
+            typer.echo(f"{self._total} tasks", err=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Show nothing more, and say how long it took."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._done:
+            cached = f", {self._cached} of them known already" if self._cached else ""
+            seconds = time.monotonic() - self._began
+            typer.echo(f"{self._done} of {self._total} tasks in {seconds:.0f} s{cached}", err=True)
+            self._done = 0
+
+    def show(self, outcome: TaskOutcome) -> None:
+        """Count an outcome."""
+        self._done += 1
+        self._cached += outcome.is_cached
+        word = _describe(outcome)
+        self._solved += word == "solved"
+        self._failed += word == "failed"
+        failed = f", {self._failed} failed" if self._failed else ""
+        line = f"{outcome.variant.name}: {self._solved} solved{failed}; {escape(outcome.task.identifier)} {word}"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self._done, description=line)
+        elif not outcome.is_cached and (self._done % self._every == 0 or self._done == 1):
+            typer.echo(f"{self._done}/{self._total} {line} ({outcome.record.seconds:.1f} s)", err=True)
+
+
+def _describe(outcome: TaskOutcome) -> str:
+    """`solved`, `failed`, or the label of the miss."""
+    if outcome.record.failure:
+        return "failed"
+    task = outcome.task
+    judgements = [
+        check_step(task, step, attempt) for step, attempt in zip(task.steps, outcome.record.attempts, strict=False)
+    ]
+    return next((each.label or "missed" for each in judgements if not each.solved), "solved")
+
 
 app = typer.Typer(
     cls=DefaultGroup,

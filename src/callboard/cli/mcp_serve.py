@@ -1,11 +1,15 @@
-"""`callboard mcp serve`: serve tools to any MCP client. Over stdio the standard output belongs to the protocol."""
+"""`callboard mcp serve`: serve tools to any MCP client. Over stdio the standard output belongs to the protocol.
+
+`callboard mcp serve --agents`: the coding agents of one repository, whose calls are durable jobs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,12 +17,12 @@ import typer
 
 from callboard.agent import Agent
 from callboard.cli import interrupt
+from callboard.cli.background import COMMAND
 from callboard.cli.keys import HINT, read_keys
 from callboard.cli.load_tools import Toolbox, load_attribute
-from callboard.cli.mcp_agents import find_repository, open_served_agents
-from callboard.cli.settings import module_directory, settings_here
+from callboard.cli.settings import module_directory, settings_here, settings_in
 from callboard.cli.telemetry import start_telemetry
-from callboard.configuration import load_mcp_json
+from callboard.configuration import Settings, load_mcp_json
 from callboard.errors import CallerError
 from callboard.extras import require_extra
 from callboard.mcp.events import ToolsChanged
@@ -26,7 +30,53 @@ from callboard.servers.stdio import claim_stdio
 from callboard.tools import Ensemble
 
 if TYPE_CHECKING:
+    from callboard.jobs.database import Database
     from callboard.servers.mcp.server import ToolServer
+    from callboard.servers.mcp.tasks import TaskHandlers
+
+
+def find_repository(agents: bool, directory: Path | None) -> Path | None:
+    """The directory that the agents work on; None where none are served. Raises CallerError.
+
+    It has to be named: a server is often started by its client, in whatever directory that is.
+    """
+    if not agents:
+        if directory is not None:
+            raise CallerError("nothing works there", path="--directory", hint="it is where --agents work")
+        return None
+    require_extra("jobs")
+    if directory is None:
+        raise CallerError("where do the agents work?", path="--agents", hint="give --directory")
+    if not directory.is_dir():
+        raise CallerError("no such directory", path=f"--directory {directory}")
+    return directory.resolve()
+
+
+@asynccontextmanager
+async def open_served_agents(
+    repository: Path | None, tell: Callable[[str], None]
+) -> AsyncIterator[tuple[list[Ensemble], TaskHandlers | None]]:
+    """The agents' tools and tasks; nothing without a repository. Raises CallerError and DatabaseUnavailable."""
+    if repository is None:
+        yield [], None
+        return
+    from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
+    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
+    from callboard.servers.mcp.agent_job_tools import job_ensemble  # noqa: PLC0415
+    from callboard.servers.mcp.open_agents import open_agents  # noqa: PLC0415
+    from callboard.servers.mcp.tasks import TaskHandlers  # noqa: PLC0415
+
+    def read_settings() -> Settings:
+        return settings_in(repository, {})
+
+    def start(database: Database) -> None:
+        if start_worker(database, COMMAND) is None and not database.is_sqlite:
+            tell(f"a worker of this host runs the jobs: callboard worker --queue {host_queue()}")
+
+    await asyncio.to_thread(read_settings)  # what is wrong with them is said now, not at the first job
+    async with open_agents(repository, read_settings, start) as jobs:
+        yield [job_ensemble(jobs)], TaskHandlers(jobs)
+
 
 MIN_KEY_CHARS = 8
 """Characters of a key."""

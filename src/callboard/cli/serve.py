@@ -1,14 +1,18 @@
-"""`callboard serve`: the gateway."""
+"""`callboard serve`: the gateway.
+
+Several extensions of a gateway as one: the board beside `/agui`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import typer
 
@@ -20,8 +24,42 @@ from callboard.cli.options import takes_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.routing import BaseRoute
+
     from callboard.servers.gateway import BackendSettings, GatewaySettings
-    from callboard.servers.gateway.app import Extend
+    from callboard.servers.gateway.app import Extend, Extension
+    from callboard.servers.gateway.endpoints import Services
+
+
+class ExtensionGroup:
+    """Extensions that are entered together, in their order."""
+
+    def __init__(self, extensions: Sequence[Extension]) -> None:
+        self._extensions = extensions
+        self._open = AsyncExitStack()
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Those of all of them."""
+        return [route for each in self._extensions for route in each.routes()]
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as resources:
+            for each in self._extensions:
+                await each.__aenter__()
+                resources.push_async_callback(each.__aexit__, None, None, None)
+            self._open = resources.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+
+def make_group(makers: Sequence[Extend], services: Services) -> ExtensionGroup:
+    """The extensions of one gateway; a function of a module, as workers need it."""
+    return ExtensionGroup([make(services) for make in makers])
+
 
 _CONNECT_SECONDS: Final = 2.0
 """How long each backend has at the start to take a connection."""
@@ -260,7 +298,6 @@ def _make_extend(options: ServeOptions, directory: str, agui_keys: Mapping[str, 
         makers.append(partial(extend_gateway_by_agui, tuple(options.agui), agui_keys))
     if not makers:
         return None
-    from callboard.cli.extensions import make_group  # noqa: PLC0415  # as above
 
     return partial(make_group, tuple(makers))
 

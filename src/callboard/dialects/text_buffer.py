@@ -59,10 +59,10 @@ class TextBuffer:
         "_held_size",
         "_limit",
         "_pending_at",
+        "_recent",
         "_record",
         "_record_from",
         "_record_limit",
-        "_said",
         "at",
         "base",
         "discards",
@@ -78,7 +78,7 @@ class TextBuffer:
         self.out: list[Event] = []
         self.piece_type: type[TextPiece | ReasoningPiece] = TextPiece
         """The event class for emitted text: TextPiece or ReasoningPiece."""
-        self._said: list[str] = []
+        self._recent: list[str] = []
         """Pieces of emitted text since the last call, the last MAX_BEFORE characters at least."""
         self.discards = False
         """What is read need not be kept, since it goes into a call."""
@@ -184,18 +184,18 @@ class TextBuffer:
             self._remember(text)
 
     def _remember(self, text: str) -> None:
-        self._said.append(text[-MAX_BEFORE:])
-        if len(self._said) > _MAX_PIECES:
-            self._said = [self.before]
+        self._recent.append(text[-MAX_BEFORE:])
+        if len(self._recent) > _MAX_PIECES:
+            self._recent = [self.before]
 
     @property
     def before(self) -> str:
         """The last MAX_BEFORE characters of emitted text since the last call."""
-        return "".join(self._said)[-MAX_BEFORE:]
+        return "".join(self._recent)[-MAX_BEFORE:]
 
     @before.setter
     def before(self, text: str) -> None:
-        self._said = [text]
+        self._recent = [text]
 
     def note(self, kind: NoteKind, text: str, begin: int) -> None:
         self.out.append(Note(kind, text, offsets=(begin, self.offset)))

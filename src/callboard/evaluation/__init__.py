@@ -2,8 +2,8 @@
 
 from callboard.evaluation.bfcl import load_bfcl
 from callboard.evaluation.check import check_step
-from callboard.evaluation.own_tasks import load_own_tasks
-from callboard.evaluation.sample import sample
+from callboard.evaluation.selection import sample
+from callboard.evaluation.suites import load_own_tasks
 from callboard.evaluation.task import (
     Attempt,
     ExpectedCall,

@@ -11,7 +11,7 @@ import pytest
 from acp import connect_to_agent
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
-from callboard.cli.acp import EditorChats
+from callboard.cli.chat import EditorChats
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.jobs.store import JobStore
 from callboard.configuration import load_settings

@@ -1,23 +1,30 @@
 """What an ACP client can ask of the agent: the methods of the protocol's version 1, for any number of sessions.
 
 Law: nothing happens before `initialize`, and nothing in a directory that the user did not allow.
+
+The MCP servers that a client names, as our configuration would describe them.
+
+Laws: what callboard.toml says of a server of that name holds in place of the client's words; none of our variables goes
+to a server but those that every server gets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os.path
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import (
+    AcpMcpServer,
     AgentCapabilities,
     AuthenticateRequest,
     CancelNotification,
     CloseSessionRequest,
     CloseSessionResponse,
+    HttpMcpServer,
     Implementation,
     InitializeRequest,
     InitializeResponse,
@@ -26,6 +33,7 @@ from acp.schema import (
     LoadSessionRequest,
     LoadSessionResponse,
     McpCapabilities,
+    McpServerStdio,
     NewSessionRequest,
     NewSessionResponse,
     PromptCapabilities,
@@ -42,18 +50,64 @@ from acp.schema import (
     SetSessionConfigOptionSelectRequest,
     SetSessionModeRequest,
     SetSessionModeResponse,
+    SseMcpServer,
 )
 from pydantic import BaseModel
 
 from callboard import __version__
 from callboard.coding.jobs.job import Job
+from callboard.configuration import DescribedServer, Settings, read_servers
 from callboard.errors import CallerError
 from callboard.servers.acp.chats import Chats
-from callboard.servers.acp.mcp_servers import ClientServer, describe_servers
 from callboard.servers.acp.options import MODE, MODEL, config_options, mode_state
 from callboard.servers.acp.prompt import read_prompt
 from callboard.servers.acp.session import Ask, ClientSession, Send
 from callboard.text.display import collapse
+
+ClientServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+
+RESERVED: Final = ("coding", "results", "local")
+"""Names of ensembles of ours."""
+MAX_SERVERS: Final = 64
+_REFERENCE: Final = "env:"
+"""What would take a variable of ours in a table of callboard.toml."""
+
+
+def describe_servers(servers: Iterable[ClientServer], settings: Settings) -> list[DescribedServer]:
+    """The servers of a session. Raises CallerError for one that cannot be reached in this way."""
+    tables: dict[str, Mapping[str, object]] = {}
+    for at, server in enumerate(servers):
+        path = f"mcpServers[{at}]"
+        if server.name in tables or server.name in RESERVED or at >= MAX_SERVERS:
+            what = f"more than {MAX_SERVERS} servers" if at >= MAX_SERVERS else f"another one is named {server.name!r}"
+            raise CallerError(what, path=path, hint="name fewer, or name it otherwise")
+        tables[server.name] = _to_table(server, path)
+    described = read_servers(tables, lambda keys: f"the client's MCP server {'.'.join(map(str, keys))}")
+    return [settings.mcp.get(each.name, each) for each in described]
+
+
+def _to_table(server: ClientServer, path: str) -> Mapping[str, object]:
+    match server:
+        case McpServerStdio(command=command, args=arguments, env=environment):
+            return {
+                "command": [command, *arguments],
+                "environment": _literal({each.name: each.value for each in environment}, path),
+                # Not the session's directory: in somebody's repository `python -m` would run what lies there.
+                "directory": str(Path.home()),
+            }
+        case HttpMcpServer(url=url, headers=headers):
+            return {"url": url, "headers": _literal({each.name: each.value for each in headers}, path)}
+        case _:
+            hint = "give it as a program (stdio), or by a URL of streamable HTTP (http)"
+            raise CallerError("a server of this transport cannot be reached", path=path, hint=hint)
+
+
+def _literal(values: Mapping[str, str], path: str) -> Mapping[str, str]:
+    if wrong := [name for name, value in values.items() if value.startswith(_REFERENCE)]:
+        hint = "describe the server in callboard.toml, where such a value takes a variable"
+        raise CallerError(f"the value of {wrong[0]} begins with {_REFERENCE}", path=path, hint=hint)
+    return values
+
 
 MAX_SESSIONS: Final = 32
 """Sessions that are open at once."""

@@ -4,13 +4,15 @@ A process has one worker. So a gateway that keeps responses in the background ru
 store; elsewhere `OwnJobs` opens the database of durable jobs.
 
 Law: a job that another process left is taken over, also one of an earlier start of this server.
+
+Follow a job as the events of AG-UI, until it has ended or waits for a person.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
@@ -19,15 +21,48 @@ from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import Engine
+from callboard.jobs.handle import follow_events
+from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.servers.agui.agui_kind import AguiKind, agui_queue
+from callboard.servers.agui.encoder import AguiEncoder
 from callboard.servers.agui.events import AguiEvent
-from callboard.servers.agui.follow import follow_job
 from callboard.servers.agui.run_input import RunInput
 from callboard.servers.agui.thread_runs import AguiRun, ThreadRuns
 from callboard.servers.gateway.spending import Spending
+
+_FOR_PEOPLE: Final = frozenset({"approval", "question"})
+"""What a job waits for longer than a client stays."""
+
+
+async def follow_job(
+    store: DurableStore, streams: JobStreams, encoder: AguiEncoder, job: DurableJob, after: int
+) -> AsyncGenerator[list[AguiEvent]]:
+    """The events behind entry number `after`, as they are committed, and the pieces before them; nothing now and then.
+
+    `job` is the row as it was before the run, so that what is used is the run's own.
+    """
+    yield [*encoder.start(), *encoder.feed(job)]
+    async with aclosing(follow_events(store, streams, job.id, after)) as looks:
+        async for look in looks:
+            events = [event for each in look.events for event in encoder.feed(each)]
+            if not (look.is_whole and is_at_rest(look.job)):
+                yield events
+                continue
+            if look.job.state == "waiting":
+                for each in await store.read_approvals(job.id):
+                    if not each.verdict:
+                        events += encoder.feed(each)
+            yield [*events, *encoder.feed(look.job), *encoder.finish()]
+            return
+
+
+def is_at_rest(job: JobSummary) -> bool:
+    """Whether nothing goes on with a job before somebody answers."""
+    return job.has_ended or (job.state == "waiting" and job.waits_for in _FOR_PEOPLE)
+
 
 CONCURRENCY: Final = 32
 """Jobs that one process runs at once; nearly all of the time they wait for a model."""

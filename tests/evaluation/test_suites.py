@@ -8,7 +8,7 @@ import pytest
 from callboard.errors import ModelFileError
 from callboard.evaluation import load_bfcl
 from callboard.evaluation.bfcl import CATEGORIES
-from callboard.evaluation.bfcl_wheel import pull_bfcl
+from callboard.evaluation.suites import pull_bfcl
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from callboard.configuration import DescribedServer, load_settings
 from callboard.errors import CallerError
 from callboard.mcp.settings import ServerSettings
-from callboard.servers.acp.mcp_servers import MAX_SERVERS, describe_servers
+from callboard.servers.acp.agent import MAX_SERVERS, describe_servers
 
 PROGRAM = McpServerStdio(name="small", command="/bin/small", args=["-v"], env=[EnvVariable(name="A", value="1")])
 REMOTE = HttpMcpServer(
