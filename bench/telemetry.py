@@ -31,6 +31,8 @@ from bench.contenders import row, shown
 from bench.gateway import cores
 from bench.relays import FRONTS, started
 from bench.relays.board import ask
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON, ParentBased, TraceIdRatioBased
@@ -38,11 +40,9 @@ from starlette.types import ASGIApp
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import application
-from callboard.telemetry import names, switch
-from callboard.telemetry.histograms import Histograms
-from callboard.telemetry.plain_spans import make_tracer
+from callboard.telemetry import switch
+from callboard.telemetry.otlp import SafeSpanExporter
 from callboard.telemetry.recorder import Recorder
-from callboard.telemetry.span_encoder import FastSpanExporter
 
 
 class Load(NamedTuple):
@@ -70,10 +70,11 @@ class Mode:
         self._provider = TracerProvider(sampler, shutdown_on_exit=False)
         self._provider.add_span_processor(
             BatchSpanProcessor(
-                FastSpanExporter(f"{receiver}/v1/traces"), max_queue_size=100_000, schedule_delay_millis=100_000
+                SafeSpanExporter(f"{receiver}/v1/traces"), max_queue_size=100_000, schedule_delay_millis=100_000
             )
         )
-        self._recorder = sampler and Recorder(make_tracer(self._provider, names.SCOPE, "1"), Histograms().add)
+        self._meters = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+        self._recorder = sampler and Recorder(self._provider, self._meters)
 
     async def spend(self, app: ASGIApp, body: bytes, count: int) -> float:
         """CPU microseconds of a request."""
@@ -87,6 +88,7 @@ class Mode:
     def close(self) -> None:
         switch.recorder = None
         self._provider.shutdown()
+        self._meters.shutdown()
 
 
 async def measure(backend: str, receiver: str, *, quick: bool) -> dict[str, dict[str, float]]:

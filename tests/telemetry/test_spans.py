@@ -13,7 +13,7 @@ from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, Usage
 from callboard.errors import CallerError
 from callboard.providers import Transport, open_model
 from callboard.telemetry import NO_SPAN, current_headers, enable, open_span, switch, trace_identifiers
-from callboard.telemetry.settings import CAPTURE_VARIABLE
+from callboard.telemetry.turn_on import CAPTURE_VARIABLE
 from callboard.testing import FakeBackend, StatusReply
 
 SCHEMAS = {

@@ -11,7 +11,7 @@ from callboard.configuration.coding import CodingSettings
 from callboard.configuration.jobs import JobSettings
 from callboard.loop import Limits
 from callboard.profiles import Prices
-from callboard.telemetry.settings import TelemetrySettings
+from callboard.telemetry.turn_on import TelemetrySettings
 from callboard.tools import Policy
 
 Strings: TypeAlias = tuple[str, ...]

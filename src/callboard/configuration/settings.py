@@ -24,7 +24,7 @@ from callboard.configuration.trust import restrict
 from callboard.errors import CallerError
 from callboard.profiles import Prices, Profile, facts_for, prices_for
 from callboard.profiles.remarks import merge_rows, remark_kind, select_facts
-from callboard.telemetry.settings import TelemetrySettings
+from callboard.telemetry.turn_on import TelemetrySettings
 from callboard.tools import Policy
 from callboard.tools.descriptors import Where, below, convert, convert_table, dotted_path, refuse_unknown
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.telemetry import trace_identifiers
 from callboard.telemetry.masking import mask_secrets
-from callboard.telemetry.settings import LogFormat
+from callboard.telemetry.spans import trace_identifiers
+from callboard.telemetry.turn_on import LogFormat
 from callboard.text.display import display
 
 _NUMBERS: Final = (int, float)

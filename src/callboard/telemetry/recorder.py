@@ -1,17 +1,18 @@
-"""Spans and metrics by OpenTelemetry's API. Imported when telemetry is turned on.
+"""Spans and metrics through OpenTelemetry's API. Imported when telemetry is turned on.
 
-Law: what is wrong with a span is OpenTelemetry's to log; whoever is observed goes on.
+Law: OpenTelemetry logs what is wrong with a span, and the observed code continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import SpanKind as OtelKind
 from opentelemetry.trace import Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram, MeterProvider
 
-    from callboard.telemetry import Attributes, SpanKind
     from callboard.telemetry.names import Metric
-    from callboard.telemetry.plain_spans import PlainTracer
-
-    RecordValue = Callable[[Metric, float, Attributes], None]
+    from callboard.telemetry.spans import Attributes, SpanKind
 
 _T = TypeVar("_T")
 _KINDS: Final[Mapping[str, OtelKind]] = {each.name.lower(): each for each in OtelKind}
@@ -40,19 +38,16 @@ _trace_context: Final = TraceContextTextMapPropagator()
 
 
 class Recorder:
-    """Where spans and metrics go. `max_content` is 0 where no content is captured."""
+    """Where spans and metrics go. A provider that is None gets none; `max_content` is 0 if no content is captured."""
 
     def __init__(
-        self,
-        tracer: trace.Tracer | PlainTracer,
-        record: RecordValue | None,
-        *,
-        max_content: int = 0,
+        self, tracers: trace.TracerProvider | None, meters: MeterProvider | None, *, max_content: int = 0
     ) -> None:
+        scope = names.SCOPE, version("callboard")
         self.max_content = max_content
-        self.record = record or _record_nothing
-        """Adds a value to the histogram of a metric."""
-        self._tracer = tracer
+        self._tracer = (tracers or trace.NoOpTracerProvider()).get_tracer(*scope)
+        self._meter = (meters or NoOpMeterProvider()).get_meter(*scope)
+        self._histograms: dict[Metric, Histogram] = {}
 
     def begin(
         self, name: str, kind: SpanKind, attributes: Attributes, parent: Mapping[str, str] | None
@@ -73,25 +68,14 @@ class Recorder:
             return {}
         return {"trace_id": trace.format_trace_id(current.trace_id), "span_id": trace.format_span_id(current.span_id)}
 
-
-def instrument(meters: MeterProvider) -> RecordValue:
-    """What adds values to the histograms of a MeterProvider."""
-    meter = meters.get_meter(names.SCOPE, version("callboard"))
-    histograms: dict[Metric, Histogram] = {}
-
-    def add(metric: Metric, value: float, attributes: Attributes) -> None:
-        histogram = histograms.get(metric)
+    def record(self, metric: Metric, value: float, attributes: Attributes) -> None:
+        """Add a value to the histogram of a metric."""
+        histogram = self._histograms.get(metric)
         if histogram is None:
-            histogram = histograms[metric] = meter.create_histogram(
+            histogram = self._histograms[metric] = self._meter.create_histogram(
                 metric.name, metric.unit, metric.meaning, explicit_bucket_boundaries_advisory=metric.bounds
             )
         histogram.record(value, attributes)
-
-    return add
-
-
-def _record_nothing(metric: Metric, value: float, attributes: Attributes) -> None:
-    pass
 
 
 class RecordedSpan:

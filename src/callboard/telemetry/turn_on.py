@@ -1,30 +1,62 @@
-"""Turn telemetry on and off: where it goes, by the user's providers, our settings, or the standard variables."""
+"""`[telemetry]` in the user's callboard.toml, and turning telemetry on and off.
+
+The addresses say where prompts may go, so no project's file has them, trusted or not.
+"""
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
 
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.telemetry import switch
-from callboard.telemetry.settings import TelemetrySettings
+from callboard.telemetry.spans import switch
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
     from opentelemetry.trace import TracerProvider
 
-    from callboard.telemetry.recorder import RecordValue
-
+CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+LOGS_VARIABLE: Final = "CALLBOARD_LOGS"
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SIGNALS: Final = {"traces": "v1/traces", "metrics": "v1/metrics"}
+_CAPTURES: Final = frozenset({"true", "1", "span_only", "span_and_event"})
 _shutdowns: list[Callable[[], Any]] = []
-_own: list[SdkTracerProvider] = []
-"""The provider of spans that was made here. It is used again, for OpenTelemetry takes no other in its place."""
+
+LogFormat = Literal["text", "json"]
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[telemetry]`."""
+
+    endpoint: str = ""
+    """Where OTLP is sent over HTTP, such as `http://127.0.0.1:4318`; empty leaves it to OTEL_EXPORTER_OTLP_ENDPOINT."""
+    service_name: str = ""
+    """In the place of `callboard`; OTEL_SERVICE_NAME goes above it."""
+    capture_content: bool = False
+    """Whether messages, arguments and results are put into spans, with secrets masked."""
+    max_content: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 16_384
+    """Characters of one attribute with content; what is more is cut."""
+    logs: LogFormat = "text"
+    """How the gateway, a worker and the board write their log: lines to read, or one JSON object a line."""
+
+    def __post_init__(self) -> None:
+        if self.endpoint:
+            parts = urlsplit(self.endpoint)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise ValueError("an endpoint begins with http:// or https:// and a host")
+
+    def captures(self, environ: Mapping[str, str]) -> bool:
+        """Whether content is asked for, here or in the environment."""
+        return self.capture_content or environ.get(CAPTURE_VARIABLE, "").lower() in _CAPTURES
+
+    def log_format(self, environ: Mapping[str, str]) -> LogFormat:
+        """How log lines are written; CALLBOARD_LOGS goes above the file."""
+        return "json" if environ.get(LOGS_VARIABLE, self.logs).lower() == "json" else "text"
 
 
 def wants_telemetry(settings: TelemetrySettings, environ: Mapping[str, str]) -> bool:
@@ -60,103 +92,35 @@ def enable(
     if switch.recorder is not None:
         return
     require_extra("otel")
-    from callboard.telemetry.recorder import Recorder, instrument  # noqa: PLC0415  # where telemetry is turned on
+    from callboard.telemetry import otlp, recorder  # noqa: PLC0415  # they import OpenTelemetry
 
     settings = settings or TelemetrySettings()
-    tracer = _open_tracer(tracer_provider or _find_tracers(), settings, timeout)
-    meters = meter_provider or _find_meters()
-    record = instrument(meters) if meters else _send_histograms(settings, timeout)
-    captures = settings.captures(os.environ)
-    switch.recorder = Recorder(tracer, record, max_content=settings.max_content if captures else 0)
+    tracers = tracer_provider or otlp.program_tracers()
+    meters = meter_provider or otlp.program_meters()
+    if tracers is None and (sender := _sender(settings, "traces", timeout)):
+        tracers = otlp.send_spans(*sender)
+        _shutdowns.append(tracers.shutdown)
+    if meters is None and (sender := _sender(settings, "metrics", timeout)):
+        meters = otlp.send_metrics(*sender)
+        _shutdowns.append(meters.shutdown)
+    max_content = settings.max_content if settings.captures(os.environ) else 0
+    switch.recorder = recorder.Recorder(tracers, meters, max_content=max_content)
 
 
 def disable() -> None:
-    """Tell nothing more, and send what was told. Providers that were the program's own stay open."""
+    """Stop telemetry and send what is left. Providers that the program set stay open."""
     switch.recorder = None
     while _shutdowns:
         _shutdowns.pop()()
 
 
-def _find_tracers() -> TracerProvider | None:
-    """The program's own, if it has one."""
-    from opentelemetry import trace  # noqa: PLC0415  # as above
+def _sender(
+    settings: TelemetrySettings, signal: str, timeout: float | None
+) -> tuple[str | None, float | None, str] | None:
+    """The endpoint, the timeout and the service name of a signal's exporter. None leaves a value to the exporter.
 
-    provider = trace.get_tracer_provider()
-    return None if isinstance(provider, trace.ProxyTracerProvider) or provider in _own else provider
-
-
-def _find_meters() -> MeterProvider | None:
-    from opentelemetry import metrics  # noqa: PLC0415  # as above
-
-    provider = metrics.get_meter_provider()
-    # The stand-in for one that is not there has no public name.
-    return None if type(provider).__name__ == "_ProxyMeterProvider" else provider
-
-
-def _open_tracer(provider: TracerProvider | None, settings: TelemetrySettings, timeout: float | None) -> Any:
-    """What begins our spans: a tracer of the program's provider, or one that sends OTLP, or one that does nothing."""
-    from opentelemetry import trace  # noqa: PLC0415  # as above
-
-    from callboard.telemetry import names  # noqa: PLC0415
-    from callboard.telemetry.plain_spans import make_tracer  # noqa: PLC0415
-
-    scope = names.SCOPE, version("callboard")
-    if provider is None and (own := _make_provider(settings, timeout)):
-        return make_tracer(own, *scope)
-    return (provider or trace.NoOpTracerProvider()).get_tracer(*scope)
-
-
-def _make_provider(settings: TelemetrySettings, timeout: float | None) -> SdkTracerProvider | None:
-    endpoint = _endpoint(settings, "traces")
-    if endpoint is None:
-        return None
-    from opentelemetry import trace  # noqa: PLC0415  # as above
-    from opentelemetry.sdk.trace import TracerProvider as SdkProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
-
-    from callboard.telemetry.span_encoder import FastSpanExporter  # noqa: PLC0415
-
-    if not _own:
-        _own.append(SdkProvider(resource=_resource(settings), shutdown_on_exit=False))
-        trace.set_tracer_provider(_own[0])
-    provider = _own[0]
-    provider.add_span_processor(
-        BatchSpanProcessor(FastSpanExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "traces")))
-    )
-    atexit.register(provider.shutdown)
-    _shutdowns.append(provider.shutdown)
-    return provider
-
-
-def _send_histograms(settings: TelemetrySettings, timeout: float | None) -> RecordValue | None:
-    endpoint = _endpoint(settings, "metrics")
-    if endpoint is None:
-        return None
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415  # as above
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
-
-    from callboard.telemetry import names  # noqa: PLC0415
-    from callboard.telemetry.histograms import Histograms, MetricsSender  # noqa: PLC0415
-
-    histograms = Histograms()
-    exporter = OTLPMetricExporter(endpoint=endpoint or None, timeout=_timeout(timeout, "metrics"))
-    sender = MetricsSender(histograms, exporter, _resource(settings), InstrumentationScope(names.SCOPE))
-    atexit.register(sender.close)
-    _shutdowns.append(sender.close)
-    return histograms.add
-
-
-def _resource(settings: TelemetrySettings) -> Any:
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415  # as above
-
-    # The environment goes above what is given here, and so does OTEL_SERVICE_NAME.
-    return Resource.create(
-        {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": settings.service_name or "callboard"}
-    )
-
-
-def _endpoint(settings: TelemetrySettings, signal: str) -> str | None:
-    """Where a signal goes: "" leaves it to OpenTelemetry's exporter, None sends none."""
+    The whole result is None if the signal is not sent.
+    """
     variable = f"OTEL_{signal.upper()}_EXPORTER"
     exporter = os.environ.get(variable, "otlp").strip() or "otlp"
     if exporter == "none":
@@ -167,14 +131,12 @@ def _endpoint(settings: TelemetrySettings, signal: str) -> str | None:
     for name in (f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if os.environ.get(name, "http/protobuf") != "http/protobuf":
             raise CallerError(f"no protocol {os.environ[name]!r}", path=name, hint="OTLP is sent as http/protobuf")
-    if os.environ.get(_ENDPOINT) or os.environ.get(_variable(signal)) or not settings.endpoint:
-        return ""
-    return f"{settings.endpoint.rstrip('/')}/{_SIGNALS[signal]}"
-
-
-def _timeout(seconds: float | None, signal: str) -> float | None:
-    names = ("OTEL_EXPORTER_OTLP_TIMEOUT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT")
-    return None if any(os.environ.get(each) for each in names) else seconds
+    endpoint = None
+    if settings.endpoint and not any(os.environ.get(each) for each in (_ENDPOINT, _variable(signal))):
+        endpoint = f"{settings.endpoint.rstrip('/')}/{_SIGNALS[signal]}"
+    timeouts = ("OTEL_EXPORTER_OTLP_TIMEOUT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT")
+    seconds = None if any(os.environ.get(each) for each in timeouts) else timeout
+    return endpoint, seconds, settings.service_name or "callboard"
 
 
 def _variable(signal: str) -> str:

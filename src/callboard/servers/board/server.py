@@ -20,7 +20,7 @@ from callboard.servers.board.login import Login
 from callboard.servers.listening import host_name, is_loopback, listen, report_failure
 from callboard.servers.orderly_server import OrderlyServer
 from callboard.telemetry.logs import configure_logs
-from callboard.telemetry.settings import LogFormat
+from callboard.telemetry.turn_on import LogFormat
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.app import Extension

@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import StatusCode
 
 from callboard.telemetry import names
-from callboard.telemetry.sdk_spans import SCOPES, without_messages
+from callboard.telemetry.otlp import SDK_SCOPES, without_messages
 
 
 def failed_span(scope):
@@ -19,7 +19,7 @@ def failed_span(scope):
     return span
 
 
-@pytest.mark.parametrize("scope", sorted(SCOPES))
+@pytest.mark.parametrize("scope", sorted(SDK_SCOPES))
 def test_a_failure_has_a_kind_and_no_words(scope):
     span = failed_span(scope)
     assert "hunter2" in span.to_json()
