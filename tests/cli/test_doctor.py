@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -179,7 +180,8 @@ def sandboxes(monkeypatch):
 
 
 def test_doctor_says_which_sandbox_is_used_why_and_what_it_does_not_hold(sandboxes):
-    sandboxes(landlock=Landlock(7))
+    holding = SimpleNamespace(open=(), visible=("other processes are visible",))
+    sandboxes(landlock=holding)
     result = CliRunner().invoke(app, ["doctor", "--sandbox"])
     assert result.exit_code == 0, result.output
     first, second, *_ = result.output.splitlines()
@@ -189,10 +191,11 @@ def test_doctor_says_which_sandbox_is_used_why_and_what_it_does_not_hold(sandbox
     assert "commands run in landlock: bubblewrap (system) cannot be had" in result.output
 
 
-def test_doctor_fails_where_jobs_run_no_commands(sandboxes):
+def test_doctor_fails_where_jobs_run_no_commands_and_says_what_landlock_leaves_open(sandboxes):
     sandboxes(landlock=Landlock(5))
     result = CliRunner().invoke(app, ["doctor", "--sandbox"])
     assert result.exit_code == 1
+    assert "does not hold: permissions, groups and times of all your files can be set" in result.output
     assert "does not hold: signals can be sent" in result.output
     assert "jobs run no commands without --allow-weaker-sandbox; a chat runs them in landlock" in result.output
     assert "helps: apt install bubblewrap" in result.output

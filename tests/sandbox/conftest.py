@@ -73,6 +73,12 @@ def confining(request):
     return _worked(request.param)
 
 
+@pytest.fixture(params=["bubblewrap", "bubblewrap-nested", "none"])
+def sharing(request):
+    """Sandboxes with shared memory."""
+    return _worked(request.param)
+
+
 @pytest.fixture(params=["landlock", "none"])
 def linking(request):
     return _worked(request.param)

@@ -19,7 +19,17 @@ SOMEBODY = 65533
 
 # As `notice`, `open` and `visible` of these say.
 TIMES_OF_DEVICES = {"change the times of a device"}
-OTHERS = {"see a process"}
+OTHERS = {
+    "see a process",
+    "watch a file",
+    "change permissions",
+    "change the owner",
+    "change times",
+    "set times",
+    "change the times of a device",
+    "change anything of it all",
+}
+OTHERS_AS_ROOT = {"change the permissions of a device", "change the owner of a device"}
 
 ROWS = [
     ("system", "mapped", "root", set()),
@@ -30,7 +40,7 @@ ROWS = [
     ("bundled", "nested", "root", set()),
     ("bundled", "nested", "user", set()),
     ("bundled", "direct", "user", TIMES_OF_DEVICES),
-    ("landlock", "", "root", OTHERS),
+    ("landlock", "", "root", OTHERS | OTHERS_AS_ROOT),
     ("landlock", "", "user", OTHERS),
     ("none", "", "root" if os.getuid() == 0 else "user", None),
 ]
@@ -94,3 +104,4 @@ def test_the_docs_say_what_is_tried_and_what_is_not_blocked():
     said = dict(tables[end + 1 :])
     assert set(said["bubblewrap, started direct"].split(", ")) == TIMES_OF_DEVICES
     assert set(said["Landlock"].split(", ")) == OTHERS
+    assert set(said["Landlock, as root"].split(", ")) == OTHERS_AS_ROOT

@@ -152,22 +152,22 @@ class TestPrograms:
         script = f"{PYTHON} -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix)'"
         assert shell(sandbox, script, workspace=workspace).output == f"{workspace}/v\n".encode()
 
-    def test_multiprocessing(self, sandbox, workspace):
+    def test_multiprocessing(self, sharing, workspace):
         program = "import multiprocessing as m\nwith m.Pool(2) as pool: print(sum(pool.map(abs, range(-9, 0))))"
-        assert python(sandbox, program, workspace=workspace).output == b"45\n"
+        assert python(sharing, program, workspace=workspace).output == b"45\n"
 
     def test_our_own_python(self, sandbox, workspace):
         outcome = run(sandbox, sys.executable, "-c", "import sys; print(sys.prefix)", workspace=workspace)
         assert outcome.output == f"{sys.prefix}\n".encode()
 
-    def test_processes_share_memory_by_a_name(self, sandbox, workspace):
+    def test_processes_share_memory_by_a_name(self, sharing, workspace):
         program = (
             "import multiprocessing as m\nfrom multiprocessing import shared_memory as s\n"
             "one = s.SharedMemory(create=True, size=8)\nother = s.SharedMemory(name=one.name)\n"
             "one.buf[0] = 42\nprint(other.buf[0])\nother.close()\none.close()\none.unlink()\n"
             "lock = m.get_context('spawn').Lock()\nprint(lock.acquire(timeout=60))"
         )
-        assert python(sandbox, program, workspace=workspace).output == b"42\nTrue\n"
+        assert python(sharing, program, workspace=workspace).output == b"42\nTrue\n"
 
     def test_permissions_and_times_are_set_in_the_workspace(self, sandbox, workspace):
         (workspace / "d").mkdir()
@@ -175,7 +175,7 @@ class TestPrograms:
         outcome = shell(sandbox, script + "; stat -c '%a %Y' a c; stat -c %Y b", workspace=workspace)
         assert outcome.output == b"640 981173106\n640 981173106\n1009843200\n"
 
-    def test_a_link_to_a_directory_outside_does_not_keep_tests_from_running(self, confining, workspace, tmp_path):
+    def test_a_link_to_a_directory_outside_does_not_keep_tests_from_running(self, bubblewrap, workspace, tmp_path):
         """Here is no such directory, or nothing in it; what lists a tree goes on, also what does not expect that."""
         outside = tmp_path / "outside"
         outside.mkdir()
@@ -187,7 +187,7 @@ class TestPrograms:
             (workspace / place).symlink_to(outside)
             script += f"; {{ ls {place}/ || test ! -d {place}; }} || exit"
         quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        outcome = shell(confining, script, workspace=workspace, environment=quick)
+        outcome = shell(bubblewrap, script, workspace=workspace, environment=quick)
         assert b"1 passed" in outcome.output
         assert outcome.code == 0
         assert b"test_other" not in outcome.output

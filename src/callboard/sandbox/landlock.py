@@ -25,7 +25,7 @@ from callboard.sandbox.readable_paths import (
     is_reachable,
     resolve_writable,
 )
-from callboard.sandbox.seccomp import judged_calls, seccomp_filter
+from callboard.sandbox.seccomp import seccomp_filter
 from callboard.sandbox.supervised_run import private_directories, run_supervised
 
 _READABLE = ("/proc", "/dev/random", "/dev/urandom", "/etc/passwd", "/etc/group", "/etc/hosts")
@@ -34,8 +34,11 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _VISIBLE = (
     "other processes are visible",
     "there are no sockets at all, hosts or not",
+    "there is no shared memory, and no named semaphores",
+    "files outside can be watched for changes, by their names",
     "nothing new can be made beside a directory that is kept",
 )
+_OPEN = "permissions, groups and times of all your files can be set"
 # Gaps, with the version of Landlock that closes them.
 _VISIBLE_BEFORE = ((2, "files cannot be moved from one directory to another"),)
 _OPEN_BEFORE = (
@@ -61,7 +64,7 @@ class Landlock:
 
     @property
     def open(self) -> tuple[str, ...]:
-        return tuple(lack for version, lack in _OPEN_BEFORE if self._version < version)
+        return (_OPEN, *(lack for version, lack in _OPEN_BEFORE if self._version < version))
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -84,12 +87,11 @@ class Landlock:
         with ExitStack() as stack:
             stack.enter_context(restore_files(workspace, by_name))
             stack.enter_context(make_links(workspace, confined.bind_mounts))
-            private, temporary, shared, empty = stack.enter_context(private_directories())
+            private, temporary = stack.enter_context(private_directories())
             reading, writing = os.pipe()
             os.write(writing, seccomp_filter(platform.machine(), namespaces=False))
             os.close(writing)
             stack.callback(os.close, reading)
-            calls = judged_calls(platform.machine())
             writable = [*_list_beside(workspace, protected), home or private, temporary]
             readable = [*SYSTEM, *SYSTEM_FILES, *map(Path, _READABLE), *find_readable_paths(confined), workspace]
             return await run_supervised(
@@ -100,11 +102,8 @@ class Landlock:
                 stdin=stdin,
                 restrictions=[
                     *(f"write={place}" for place in writable if is_reachable(place)),
-                    *(f"device={place}" for place in _DEVICES if is_reachable(Path(place))),
+                    *(f"write={place}" for place in _DEVICES if is_reachable(Path(place))),
                     *(f"read={place}" for place in readable if is_reachable(place)),
-                    f"judged={','.join(f'{number}:{name}' for name, number in calls.items())}",
-                    f"shared={shared}",
-                    f"empty={empty}",
                     f"seccomp={reading}",
                 ],
                 descriptors=[reading],

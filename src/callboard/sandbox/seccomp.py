@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.syscalls import CALLS, JUDGED, OWN_NETWORK, REFUSED, SHARED, ArgumentTest, Machine, SyscallRule
+from callboard.sandbox.syscalls import CALLS, OWN_NETWORK, REFUSED, SHARED, ArgumentTest, Machine, SyscallRule
 
 # linux/bpf_common.h and linux/seccomp.h
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
-_KILL, _ERROR, _NOTIFY, _ALLOW = 0x80000000, 0x00050000, 0x7FC00000, 0x7FFF0000
+_KILL, _ERROR, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _TESTS = {"equal": _IF_EQUAL, "other": _IF_EQUAL, "any": _IF_ANY_BIT}
 
 # linux/audit.h
@@ -73,22 +73,11 @@ def parse_machine(machine: str) -> Machine:
 
 def list_rules(*, namespaces: bool) -> tuple[SyscallRule, ...]:
     """The rules for a command, in order: the first that matches holds."""
-    return REFUSED if namespaces else (*REFUSED, *SHARED, *JUDGED)
-
-
-def judged_calls(machine: str) -> dict[str, int]:
-    """The numbers of the calls that a supervisor judges."""
-    architecture = parse_machine(machine)
-    numbers = {rule.call: getattr(CALLS[rule.call], architecture) for rule in JUDGED}
-    return {name: number for name, number in numbers.items() if number is not None}
+    return REFUSED if namespaces else (*REFUSED, *SHARED)
 
 
 def _rule_steps(number: int, rule: SyscallRule) -> list[_Step]:
-    return _if_number(
-        number,
-        [*_if_all(rule.tests), _Step(_RETURN, _NOTIFY if rule.error is None else _ERROR | rule.error)],
-        reload=rule.tests,
-    )
+    return _if_number(number, [*_if_all(rule.tests), _Step(_RETURN, _ERROR | rule.error)], reload=rule.tests)
 
 
 def _socket_steps(number: int, families: Sequence[int]) -> list[_Step]:

@@ -58,14 +58,14 @@ class _SupervisorGuard:
 
 
 @contextmanager
-def private_directories() -> Iterator[tuple[Path, Path, Path, Path]]:
-    """Temporary directories: a home, one for temporary files, one for shared memory, and one that stays empty."""
+def private_directories() -> Iterator[tuple[Path, Path]]:
+    """Temporary directories: a home, and one for temporary files."""
     directory = Path(os.path.realpath(tempfile.mkdtemp(prefix="callboard-")))
     try:
-        home, temporary, shared, empty = (directory / name for name in ("home", "tmp", "shm", "empty"))
-        for each in (home, temporary, shared, empty):
-            each.mkdir()
-        yield home, temporary, shared, empty
+        home, temporary = directory / "home", directory / "tmp"
+        home.mkdir()
+        temporary.mkdir()
+        yield home, temporary
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -128,5 +128,5 @@ class Unconfined:
     @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
         confined = msgspec.structs.replace(confinement, workspace=resolve_writable(confinement.workspace))
-        with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary, *_):
+        with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary):
             return await run_supervised(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

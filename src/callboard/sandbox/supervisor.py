@@ -6,19 +6,14 @@ before the command began is written to it. The command is subject to each RESTRI
 
   seccomp=NUMBER    a descriptor from which to read the filter
   write=PATH        Landlock: all of a file or directory may be used. Of what no such line names, nothing may.
-  device=PATH       Landlock: as well, but nothing of the file itself, such as its permissions, may be set
   read=PATH         Landlock: may be read, and run
-  judged=CALLS      the calls that the filter leaves to this process, as NUMBER:NAME and commas; see `judge`
-  shared=PATH       the directory that stands in for /dev/shm
-  empty=PATH        a directory with nothing in it
 
 With `supervisor.py abi`, it prints the version of the kernel's Landlock, 0 for none. See landlock(7).
 """
 
 from __future__ import annotations
 
-# ruff: noqa: PTH100, PTH120, PTH123, PTH208, SIM105  # each module that is imported costs a command its time
-import _socket  # the part of `socket` that does not take long
+# ruff: noqa: PTH123, PTH208, SIM105  # each module that is imported costs a command its time
 import ctypes
 import os
 import select
@@ -27,13 +22,9 @@ import stat
 import struct
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from callboard.sandbox.judge import Judge
-
 # linux/prctl.h
 _DEATH_SIGNAL, _DROP_BOUND, _SUBREAPER, _NO_NEW_PRIVILEGES = 1, 24, 36, 38
-_SET_FILTER, _LISTENER, _KILLABLE = 1, 8, 32  # linux/seccomp.h
+_SET_FILTER = 1  # linux/seccomp.h
 _SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
 # linux/landlock.h. The numbers of these calls are the same on every architecture.
 _CREATE, _ADD, _RESTRICT, _VERSION = 444, 445, 446, 1
@@ -44,8 +35,6 @@ _FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
 _FILES = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF, 0xFFFF, 0xFFFF)
 _SIZES = (0, 8, 8, 8, 16, 16, 24, 24)
 _TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
-
-_LANDLOCK_KINDS = ("write", "device", "read")
 
 _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 _CAPABILITIES = 64
@@ -94,63 +83,25 @@ def _drop_capabilities() -> None:
     _check(_libc.capset(header, bytes(24)))
 
 
-def _install_filter(descriptor: int, *, notify: bool) -> int:
-    """Install the seccomp filter; with `notify`, return the descriptor that delivers the calls to judge."""
+def _install_filter(descriptor: int) -> None:
     with open(descriptor, "rb") as file:
         program = file.read()
     buffer = ctypes.create_string_buffer(program, len(program))
     filtering = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    call = _SECCOMP_CALL[os.uname().machine]
-    if not notify:
-        return _check(_libc.syscall(call, _SET_FILTER, 0, filtering))
-    # Since Linux 5.19 signals do not wake a waiting caller, so that its call is not made twice.
-    listener: int = _libc.syscall(call, _SET_FILTER, _LISTENER | _KILLABLE, filtering)
-    return listener if listener >= 0 else _check(_libc.syscall(call, _SET_FILTER, _LISTENER, filtering))
+    _check(_libc.syscall(_SECCOMP_CALL[os.uname().machine], _SET_FILTER, 0, filtering))
 
 
-def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], channel: _socket.socket) -> None:
+def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]]) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     if restrictions:
         _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _restrict_files([each for each in restrictions if each[0] in _LANDLOCK_KINDS])
+        _restrict_files([each for each in restrictions if each[0] != "seccomp"])
         if os.geteuid() == 0:
             _drop_capabilities()
-        named = dict(restrictions)
-        listener = _install_filter(int(named["seccomp"]), notify="judged" in named)
-        if "judged" in named:
-            rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", listener))]
-            channel.sendmsg([b"1"], rights)
-            # From here on no judged call may be made until the supervisor has the listener.
-            channel.recv(1)
+        _install_filter(int(dict(restrictions)["seccomp"]))
     os.execv(command[0], command)  # noqa: S606  # which is the purpose
-
-
-def _receive_judge(restrictions: list[tuple[str, str]], command: _socket.socket) -> tuple[int, Judge | None]:
-    """Receive the listener of the command's calls; return it with the judge."""
-    named = dict(restrictions)
-    if "judged" not in named:
-        return -1, None
-    if os.geteuid() == 0:
-        # The judge makes calls in the command's place, with no more rights than the command has.
-        _drop_capabilities()
-    _, ancillary, _, _ = command.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
-    if not ancillary:
-        return -1, None
-    (listener,) = struct.unpack("=i", ancillary[0][2])
-    command.send(b"1")
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-    from judge import Judge  # type: ignore[import-not-found]  # noqa: PLC0415  # for this alone, and a script's sibling
-
-    calls = {int(number): name for number, _, name in (each.partition(":") for each in named["judged"].split(","))}
-    places: dict[str, list[bytes]] = {kind: [] for kind in _LANDLOCK_KINDS}
-    for kind, value in restrictions:
-        if kind in places:
-            places[kind].append(os.fsencode(os.path.realpath(value)))
-    shared, empty = os.fsencode(named["shared"]), os.fsencode(named["empty"])
-    judge = Judge(listener, calls, writable=places["write"], readable=places["read"], shared=shared, empty=empty)
-    return listener, judge
 
 
 def _descendants(root: int) -> list[int]:
@@ -190,21 +141,18 @@ def _kill_all(group: int) -> None:
         select.select([], [], [], _POLL_SECONDS)
 
 
-def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> tuple[int, int, Judge | None]:
-    """Start the command; return its process, the listener of its calls, and the judge."""
+def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> int:
+    """Start the command; return its process."""
     os.set_inheritable(lifeline, False)
-    ours, theirs = _socket.socketpair()
     child = os.fork()
     if not child:
-        ours.close()
         try:
-            _exec_restricted(command, restrictions, theirs)
+            _exec_restricted(command, restrictions)
         except OSError as error:
             os.write(lifeline, str(error).encode())
         finally:
             os._exit(1)
-    theirs.close()
-    return (child, *_receive_judge(restrictions, ours))
+    return child
 
 
 def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]) -> int:
@@ -217,22 +165,15 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]
     if _linux:
         _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
         _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
-    child, listener, judge = _start(command, restrictions, lifeline)
+    child = _start(command, restrictions, lifeline)
     watched = select.poll()
-    for descriptor in (lifeline, awake, *([listener] if judge else [])):
+    for descriptor in (lifeline, awake):
         watched.register(descriptor, select.POLLIN)
     statuses: dict[int, int] = {}
     while child not in statuses and not terminations:
         ready = dict(watched.poll())
         if lifeline in ready:
             break
-        if judge and listener in ready:
-            if ready[listener] & select.POLLIN:
-                judge.answer()
-            else:
-                # No process is left whose calls could come.
-                watched.unregister(listener)
-                judge = None
         if awake in ready:
             os.read(awake, 4096)
             statuses.clear()

@@ -28,14 +28,14 @@ class ArgumentTest(NamedTuple):
 
 
 class SyscallRule(NamedTuple):
-    """A system call that fails with `error` if every test holds; with None a supervisor judges it."""
+    """A system call that fails with `error` if every test holds."""
 
     call: str
-    error: int | None = errno.EPERM
+    error: int = errno.EPERM
     tests: tuple[ArgumentTest, ...] = ()
 
 
-CALLS: dict[str, SyscallNumbers] = {
+_ALWAYS_REFUSED: dict[str, SyscallNumbers] = {
     # other processes
     "ptrace": SyscallNumbers(101, 117),
     "process_vm_readv": SyscallNumbers(310, 270),
@@ -43,15 +43,6 @@ CALLS: dict[str, SyscallNumbers] = {
     "process_madvise": SyscallNumbers(440, 440),
     "kcmp": SyscallNumbers(312, 272),
     "pidfd_getfd": SyscallNumbers(438, 438),
-    "prlimit64": SyscallNumbers(302, 261),
-    "process_mrelease": SyscallNumbers(448, 448),
-    "setpriority": SyscallNumbers(141, 140),
-    "ioprio_set": SyscallNumbers(251, 30),
-    "sched_setparam": SyscallNumbers(142, 118),
-    "sched_setscheduler": SyscallNumbers(144, 119),
-    "sched_setaffinity": SyscallNumbers(203, 122),
-    "sched_setattr": SyscallNumbers(314, 274),
-    "fcntl": SyscallNumbers(72, 25),
     # file systems
     "mount": SyscallNumbers(165, 40),
     "umount2": SyscallNumbers(166, 39),
@@ -73,8 +64,6 @@ CALLS: dict[str, SyscallNumbers] = {
     # namespaces
     "unshare": SyscallNumbers(272, 97),
     "setns": SyscallNumbers(308, 268),
-    "clone": SyscallNumbers(56, 220),
-    "clone3": SyscallNumbers(435, 435),
     # large and often broken parts of the kernel
     "bpf": SyscallNumbers(321, 280),
     "add_key": SyscallNumbers(248, 217),
@@ -82,9 +71,6 @@ CALLS: dict[str, SyscallNumbers] = {
     "keyctl": SyscallNumbers(250, 219),
     "perf_event_open": SyscallNumbers(298, 241),
     "userfaultfd": SyscallNumbers(323, 282),
-    "io_uring_setup": SyscallNumbers(425, 425),
-    "io_uring_enter": SyscallNumbers(426, 426),
-    "io_uring_register": SyscallNumbers(427, 427),
     "lookup_dcookie": SyscallNumbers(212, 18),
     "move_pages": SyscallNumbers(279, 239),
     "migrate_pages": SyscallNumbers(256, 238),
@@ -108,6 +94,27 @@ CALLS: dict[str, SyscallNumbers] = {
     "setdomainname": SyscallNumbers(171, 162),
     "iopl": SyscallNumbers(172, None),
     "ioperm": SyscallNumbers(173, None),
+}
+
+CALLS: dict[str, SyscallNumbers] = {
+    **_ALWAYS_REFUSED,
+    # other processes
+    "prlimit64": SyscallNumbers(302, 261),
+    "process_mrelease": SyscallNumbers(448, 448),
+    "setpriority": SyscallNumbers(141, 140),
+    "ioprio_set": SyscallNumbers(251, 30),
+    "sched_setparam": SyscallNumbers(142, 118),
+    "sched_setscheduler": SyscallNumbers(144, 119),
+    "sched_setaffinity": SyscallNumbers(203, 122),
+    "sched_setattr": SyscallNumbers(314, 274),
+    "fcntl": SyscallNumbers(72, 25),
+    # namespaces
+    "clone": SyscallNumbers(56, 220),
+    "clone3": SyscallNumbers(435, 435),
+    # large and often broken parts of the kernel
+    "io_uring_setup": SyscallNumbers(425, 425),
+    "io_uring_enter": SyscallNumbers(426, 426),
+    "io_uring_register": SyscallNumbers(427, 427),
     # memory that is in no process's account
     "memfd_create": SyscallNumbers(319, 279),
     "memfd_secret": SyscallNumbers(447, 447),
@@ -140,14 +147,6 @@ CALLS: dict[str, SyscallNumbers] = {
     "mq_open": SyscallNumbers(240, 180),
     "mq_unlink": SyscallNumbers(241, 181),
     # what is known of files besides their content
-    "chown": SyscallNumbers(92, None),
-    "fchown": SyscallNumbers(93, 55),
-    "lchown": SyscallNumbers(94, None),
-    "fchownat": SyscallNumbers(260, 54),
-    "utime": SyscallNumbers(132, None),
-    "utimes": SyscallNumbers(235, None),
-    "futimesat": SyscallNumbers(261, None),
-    "utimensat": SyscallNumbers(280, 88),
     "setxattr": SyscallNumbers(188, 5),
     "lsetxattr": SyscallNumbers(189, 6),
     "fsetxattr": SyscallNumbers(190, 7),
@@ -157,70 +156,7 @@ CALLS: dict[str, SyscallNumbers] = {
     "setxattrat": SyscallNumbers(463, 463),
     "removexattrat": SyscallNumbers(466, 466),
     "file_setattr": SyscallNumbers(469, 469),
-    "inotify_add_watch": SyscallNumbers(254, 27),
-    # names of files
-    "link": SyscallNumbers(86, None),
-    "linkat": SyscallNumbers(265, 37),
-    "unlink": SyscallNumbers(87, None),
-    "unlinkat": SyscallNumbers(263, 35),
 }
-
-# Without a test for its arguments.
-_ALWAYS = [
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "kcmp",
-    "pidfd_getfd",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "open_tree",
-    "open_tree_attr",
-    "move_mount",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "quotactl",
-    "quotactl_fd",
-    "name_to_handle_at",
-    "open_by_handle_at",
-    "fanotify_init",
-    "unshare",
-    "setns",
-    "bpf",
-    "add_key",
-    "request_key",
-    "keyctl",
-    "perf_event_open",
-    "userfaultfd",
-    "lookup_dcookie",
-    "move_pages",
-    "migrate_pages",
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "swapon",
-    "swapoff",
-    "reboot",
-    "acct",
-    "syslog",
-    "vhangup",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "sethostname",
-    "setdomainname",
-    "iopl",
-    "ioperm",
-]  # words, of which there are many
 
 # Their arguments lie in memory, where a filter cannot look, or they have a substitute that programs fall back to.
 _AS_IF_ABSENT = ("clone3 openat2 io_uring_setup io_uring_enter io_uring_register memfd_create memfd_secret").split()  # noqa: SIM905  # as above
@@ -244,7 +180,7 @@ _ALL = 0xFFFFFFFF
 _UNIX, _INTERNET, _INTERNET_6, _NETLINK = 1, 2, 10, 16
 
 REFUSED: tuple[SyscallRule, ...] = (
-    *(SyscallRule(name) for name in _ALWAYS),
+    *(SyscallRule(name) for name in _ALWAYS_REFUSED),
     *(SyscallRule(name, errno.ENOSYS) for name in _AS_IF_ABSENT),
     SyscallRule("clone", tests=(ArgumentTest(0, "any", _NEW_NAMESPACES),)),
     SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", _TIOCSTI),)),
@@ -308,26 +244,13 @@ SHARED: tuple[SyscallRule, ...] = (
     # Setting the process that gets a signal when something can be read.
     *(SyscallRule("fcntl", tests=(ArgumentTest(1, "equal", command),)) for command in (_F_SETOWN, _F_SETOWN_EX)),
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in (_FIOSETOWN, _SIOCSPGRP)),
-    # Landlock does not check these, and a filter does not know the file.
+    # Landlock does not check these, and a filter does not know the file. Permissions, owners and times stay open, because
+    # nearly every program sets those of its own files.
+    *(
+        SyscallRule(name, errno.EOPNOTSUPP)
+        for name in ("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr")
+    ),
     *(SyscallRule("ioctl", tests=(ArgumentTest(1, "equal", command),)) for command in _SETS_ATTRIBUTES),
     *(SyscallRule(name, errno.ENOSYS) for name in ("setxattrat", "removexattrat", "file_setattr")),
 )
 """Refused besides, where a command has no namespaces of its own."""
-
-# O_EXCL, O_DIRECTORY and O_NOFOLLOW, of which the last two are other bits on each architecture.
-_OPENS_SPECIALLY = 0o740200
-
-JUDGED: tuple[SyscallRule, ...] = (
-    *(
-        SyscallRule(name, None)
-        for name in (
-            *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
-            *("utime", "utimes", "futimesat", "utimensat", "inotify_add_watch"),
-            *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
-            *("link", "linkat", "unlink", "unlinkat"),
-        )
-    ),
-    SyscallRule("open", None, (ArgumentTest(1, "any", _OPENS_SPECIALLY),)),
-    SyscallRule("openat", None, (ArgumentTest(2, "any", _OPENS_SPECIALLY),)),
-)
-"""Calls that the supervisor judges, where a command has no namespaces of its own: see `judge`."""
