@@ -42,10 +42,13 @@ def hub(monkeypatch):
     go_on = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_HEAD(self):
             self.send_response(200)
             self.send_header("Content-Length", str(len(MODEL)))
             self.end_headers()
+
+        def do_GET(self):
+            self.do_HEAD()
             self.wfile.write(MODEL[: len(MODEL) // 2])
             self.wfile.flush()
             go_on.wait()

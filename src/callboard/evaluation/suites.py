@@ -41,7 +41,7 @@ from callboard.evaluation.bfcl import CATEGORIES, find_categories, has_answers, 
 from callboard.evaluation.records import evaluation_directory
 from callboard.evaluation.task import Task, decode_tasks
 from callboard.evaluation.when2call import FILES, load_when2call
-from callboard.providers.local.wheel_source import download_wheel
+from callboard.providers.local.sources import download_wheel
 from callboard.storage.directories import data_directory
 from callboard.text.suggest import suggest
 

