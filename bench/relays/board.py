@@ -23,7 +23,7 @@ from callboard.core import Request
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import ReplyEndpoint, application
 from callboard.servers.gateway.endpoints import Services
-from callboard.servers.gateway.exchange import ReplyRecord
+from callboard.servers.gateway.exchange import ReplyObserver, ReplyRecord
 from callboard.servers.gateway.request_log import MAX_REQUESTS, RequestLog
 
 
@@ -48,7 +48,7 @@ KINDS = {
 def own_cost(chunks: int) -> float:
     """CPU microseconds of the log alone for a request whose reply comes and goes in so many chunks: the best of 15."""
     log, request = RequestLog(), Request("m", ())
-    answer: Any = SimpleNamespace(status=200, content_type="text/event-stream")
+    answer: Any = SimpleNamespace(status=200, headers={}, content_type="text/event-stream")
 
     def live(*, on: bool) -> None:
         record = ReplyRecord(front="responses")
@@ -59,9 +59,10 @@ def own_cost(chunks: int) -> float:
         exchange: Any = SimpleNamespace(request=request, record=record, body={})
         entry.set_exchange(exchange)
         nothing: Any = None
-        add = record.on_answer(nothing, nothing, nothing, answer) if record.on_answer else None
-        for _ in range(chunks if add else 0):
-            add(b"y" * 200)
+        observer = ReplyObserver(record)
+        observer.on_answer(nothing, nothing, nothing, answer)
+        for _ in range(chunks):
+            observer.on_bytes(b"y" * 200)
             entry.add_sent(b"z" * 200)
         entry.finish(200, 0.1)
 

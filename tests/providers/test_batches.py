@@ -28,6 +28,7 @@ from callboard.core import (
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
+from callboard.providers.http_exchange import ExchangeObserver
 from callboard.testing import Cut, FakeBackend, StatusReply
 
 WIRES = ["chat", "responses", "messages", "gemini"]
@@ -174,6 +175,16 @@ def test_text_that_needs_no_call_is_given_as_it_comes():
     assert [text for piece in pieces for text in piece if text] != ["I would rather not."]
 
 
+class Listener(ExchangeObserver):
+    passes_refusals = True
+
+    def __init__(self, hear):
+        self._hear = hear
+
+    def on_answer(self, model, prepared, plan, response):
+        self._hear(response)
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
     async def scenario():
@@ -183,7 +194,9 @@ def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
                 batches = model.batches(
                     replace(ASKING, stream=stream),
                     headers={"authorization": "Bearer hers"},
-                    on_headers=lambda status, headers: heard.append((status, headers.get("Retry-After"))),
+                    observer=Listener(
+                        lambda response: heard.append((response.status, response.headers.get("Retry-After")))
+                    ),
                 )
                 given.append([batch async for batch in batches])
         return backend.requests
@@ -199,7 +212,7 @@ def test_each_attempt_is_heard():
     async def scenario():
         async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
             request = replace(ASKING, tool_choice="required")
-            async for _ in model.batches(request, on_headers=lambda status, _: heard.append(status)):
+            async for _ in model.batches(request, observer=Listener(lambda response: heard.append(response.status))):
                 pass
 
     heard = []

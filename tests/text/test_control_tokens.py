@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +13,18 @@ LOOK_ALIKES = ["\u2060", "\u200b", "\uff1c", "\uff5c", "\ufb06", "art", "\\", "u
 texts = st.lists(st.sampled_from([*PIECES, *LOOK_ALIKES]), max_size=12).map("".join) | st.text()
 
 
+@given(texts, st.booleans())
+def test_what_is_escaped_is_restored(text, everything):
+    assert CONTROL.unescape(CONTROL.escape(text, everything=everything)) == text
+
+
 @given(texts, st.booleans(), st.booleans())
-def test_what_is_escaped_is_restored(text, everything, in_json):
-    escaped = CONTROL.escape(text, everything=everything, in_json=in_json)
-    assert CONTROL.unescape(escaped, in_json=in_json) == text
+def test_what_is_escaped_is_restored_in_json_however_it_is_encoded(text, ascii_only, escapes_brackets):
+    """As Go does, whose JSON escapes angle brackets."""
+    encoded = json.dumps(CONTROL.escape(text), ensure_ascii=ascii_only)
+    if escapes_brackets:
+        encoded = encoded.replace("<", "\\u003c").replace(">", "\\u003E")
+    assert json.loads(CONTROL.unescape(encoded, in_json=True)) == text
 
 
 @given(texts)

@@ -32,7 +32,9 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, lower_request, select_dialect
 from callboard.profiles import Resolution
+from callboard.profiles.control_tokens import control_tokens
 from callboard.programs import absolute_search_path
+from callboard.providers.control_tokens import EventUnescaper, escape_request
 
 IDLE_TIMEOUT = 300.0
 """Seconds without output after which the program is stopped."""
@@ -76,12 +78,9 @@ class CommandModel:
         """The program's reply, as it writes it."""
         stages: list[Stage[Event, Event]] = []
         if self.resolution.profile.parses_special_tokens:
-            from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # where a model is asked
-            from callboard.providers.control_tokens import Escaper, EventUnescaper  # noqa: PLC0415
-
-            escaper = Escaper(control_tokens(self.resolution.profile.control_tokens), keeps=False)
-            request = escaper.escape(request)
-            stages.append(EventUnescaper(escaper.tokens))
+            tokens = control_tokens(self.resolution.profile.control_tokens)
+            request = escape_request(request, tokens)
+            stages.append(EventUnescaper(tokens))
         lowered = lower_request(request, self.plan)
         if lowered.tools or lowered.constraint is not None:
             yield [Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]

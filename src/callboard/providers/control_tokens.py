@@ -1,16 +1,15 @@
-"""Escape the control tokens of the model's family in a request, and undo that in the reply.
+"""Escape the control tokens of the model's family in a request, and reverse that in the reply.
 
 Requests are escaped before modes render their own markers into them, so that those stay.
-Laws: a request without such tokens is the same object; a canister is read once while its conversation is kept; what a
-model writes reads as if nothing had been escaped.
+Laws: a request without such tokens is the same object; what a model writes reads as if nothing had been escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import is_
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
@@ -42,106 +41,59 @@ from callboard.core import (
 )
 from callboard.text.control_tokens import ControlTokens, Unescaper, map_texts
 
-_MAX_CONVERSATIONS: Final = 16
 _FOREIGN: Final = (ResultCanister, DocumentCanister)
-"""What neither the user nor the model wrote: no markup in it is meant."""
+"""Canisters that neither the user nor the model wrote: all markup in them is escaped."""
 _BESIDE: Final = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 _Speech: TypeAlias = TextPiece | RefusalPiece | ReasoningPiece
 _Call: TypeAlias = InvocationEnded | InvocationIncomplete
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
-class Escaper:
-    """Escapes the requests of conversations; with `keeps`, what was escaped once is kept for the next request."""
+def escape_request(request: Request, tokens: ControlTokens) -> Request:
+    """The request without control tokens; the same object if it has none."""
+    choice = request.tool_choice
+    canisters = [_escape_canister(each, tokens) for each in request.canisters]
+    tools = tuple([_escape_tool(each, tokens) for each in request.tools])
+    return _replace_fields(
+        request,
+        canisters=request.canisters if all(map(is_, canisters, request.canisters)) else tuple(canisters),
+        tools=request.tools if all(map(is_, tools, request.tools)) else tools,
+        namespaces=map_texts(request.namespaces, tokens.escape),
+        tool_choice=_replace_fields(choice, name=tokens.escape(choice.name))
+        if isinstance(choice, NamedTool)
+        else choice,
+    )
 
-    def __init__(self, tokens: ControlTokens, *, keeps: bool) -> None:
-        self.tokens = tokens
-        self._keeps = keeps
-        self._known: dict[int, tuple[tuple[Canister, ...], tuple[Canister, ...]]] = {}
-        """The last conversations and what became of them, by the identity of their first canisters."""
-        self._tools: tuple[Any, Any] = ((), ())
 
-    def escape(self, request: Request) -> Request:
-        """The request without control tokens; the same object where it has none."""
-        changes: dict[str, Any] = {}
-        if (canisters := self._canisters(request.canisters)) is not request.canisters:
-            changes["canisters"] = canisters
-        if (tools := self._escape_declaration(request.tools)) is not request.tools:
-            changes["tools"] = tools
-        if (namespaces := map_texts(request.namespaces, self._foreign)) is not request.namespaces:
-            changes["namespaces"] = namespaces
-        if isinstance(choice := request.tool_choice, NamedTool):
-            changes["tool_choice"] = NamedTool(self._foreign(choice.name))
-        return replace(request, **changes) if changes else request
-
-    def _canisters(self, canisters: Sequence[Canister]) -> Sequence[Canister]:
-        if not canisters:
-            return canisters
-        before, known = self._known.pop(id(canisters[0]), ((), ())) if self._keeps else ((), ())
-        if len(before) > len(canisters) or not all(map(is_, before, canisters)):
-            before, known = (), ()
-        escaped = (*known, *[self._canister(each) for each in canisters[len(before) :]])
-        if self._keeps:
-            self._known[id(canisters[0])] = (tuple(canisters), escaped)
-            while len(self._known) > _MAX_CONVERSATIONS:
-                del self._known[next(iter(self._known))]
-        return canisters if all(map(is_, escaped, canisters)) else escaped
-
-    def _canister(self, canister: Canister) -> Canister:
-        if isinstance(canister, InvocationCanister):
-            return self._call(canister)
-        changes: dict[str, Any] = {}
-        everything = isinstance(canister, _FOREIGN)
-        if (content := self._content(canister.content, everything=everything)) is not canister.content:
-            changes["content"] = content
-        if isinstance(canister, DocumentCanister):
-            changes["title"] = self._foreign(canister.title)
-        if isinstance(canister, ResultCanister) and (error := canister.error) is not None:
-            changes["error"] = replace(error, message=self._foreign(error.message))
-        same = all(getattr(canister, name) == value for name, value in changes.items())
-        return canister if same else replace(canister, **changes)
-
-    def _content(self, content: tuple[Content, ...], *, everything: bool) -> tuple[Content, ...]:
-        places = [place for place, part in enumerate(content) if _is_text(part)]
-        texts = [str(getattr(content[place], "text", "")) for place in places]
-        escaped = self.tokens.escape_all(texts, everything=everything)
-        if escaped == texts:
-            return content
-        changed = [*content]
+def _escape_canister(canister: Canister, tokens: ControlTokens) -> Canister:
+    if isinstance(canister, InvocationCanister):
+        # Its name is of a tool, its arguments are the model's own.
+        arguments = map_texts(canister.arguments, lambda text: tokens.escape(text, everything=False))
+        raw = canister.raw
+        if arguments is not canister.arguments:
+            raw = msgspec.json.encode(arguments).decode()
+        elif arguments is None:
+            raw = tokens.escape(raw, everything=False)
+        return _replace_fields(canister, name=tokens.escape(canister.name), arguments=arguments, raw=raw)
+    changes: dict[str, Any] = {}
+    places = [place for place, part in enumerate(canister.content) if _is_text(part)]
+    texts = [str(getattr(canister.content[place], "text", "")) for place in places]
+    escaped = tokens.escape_all(texts, everything=isinstance(canister, _FOREIGN))
+    if escaped != texts:
+        content = [*canister.content]
         for place, text in zip(places, escaped, strict=True):
-            changed[place] = replace(content[place], text=text)
-        return tuple(changed)
+            content[place] = replace(content[place], text=text)
+        changes["content"] = tuple(content)
+    if isinstance(canister, DocumentCanister):
+        changes["title"] = tokens.escape(canister.title)
+    if isinstance(canister, ResultCanister) and (error := canister.error) is not None:
+        changes["error"] = _replace_fields(error, message=tokens.escape(error.message))
+    return _replace_fields(canister, **changes)
 
-    def _call(self, call: InvocationCanister) -> InvocationCanister:
-        """Its name is of a tool, its arguments are the model's own."""
-        name = self._foreign(call.name)
-        raw = self.tokens.escape(call.raw, everything=False, in_json=True)
-        arguments = map_texts(call.arguments, self._own)
-        if (name, raw) == (call.name, call.raw) and arguments is call.arguments:
-            return call
-        return replace(call, name=name, raw=raw, arguments=arguments)
 
-    def _escape_declaration(self, tools: tuple[ToolDeclaration, ...]) -> tuple[ToolDeclaration, ...]:
-        if tools is not self._tools[0]:
-            escaped = tuple([self._tool(tool) for tool in tools])
-            self._tools = (tools, tools if all(map(is_, escaped, tools)) else escaped)
-        known: tuple[ToolDeclaration, ...] = self._tools[1]
-        return known
-
-    def _tool(self, tool: ToolDeclaration) -> ToolDeclaration:
-        changed = {
-            field: value
-            for field in ("name", "description", "schema", "namespace", "extra")
-            if (value := map_texts(getattr(tool, field), self._foreign)) is not getattr(tool, field)
-        }
-        return replace(tool, **changed) if changed else tool
-
-    def _foreign(self, text: str) -> str:
-        escaped = self.tokens.escape(text)
-        return text if escaped == text else escaped
-
-    def _own(self, text: str) -> str:
-        escaped = self.tokens.escape(text, everything=False)
-        return text if escaped == text else escaped
+def _escape_tool(tool: ToolDeclaration, tokens: ControlTokens) -> ToolDeclaration:
+    fields = ("name", "description", "schema", "namespace", "extra")
+    return _replace_fields(tool, **{field: map_texts(getattr(tool, field), tokens.escape) for field in fields})
 
 
 class EventUnescaper:
@@ -159,19 +111,16 @@ class EventUnescaper:
             return [event]
         if isinstance(event, (TextPiece, RefusalPiece)) or (isinstance(event, ReasoningPiece) and not event.opaque):
             return self._unescape_piece(event)
-        if isinstance(event, ArgumentsPiece):
-            unescaper = self._arguments.get(event.index)
-            if unescaper is None:
-                unescaper = self._arguments[event.index] = Unescaper(self._tokens, in_json=True)
-            return [*self.finish(), *_piece(event, event.json, unescaper.feed(event.json), "json")]
-        rest = self.finish()
         match event:
+            case ArgumentsPiece(index=index):
+                unescaper = self._arguments.setdefault(index, Unescaper(self._tokens, in_json=True))
+                return [*self.finish(), *_piece(event, event.json, unescaper.feed(event.json), "json")]
             case InvocationStarted(name=name):
-                return [*rest, replace(event, name=self._undo(name))]
+                return [*self.finish(), _replace_fields(event, name=self._tokens.unescape(name))]
             case InvocationEnded() | InvocationIncomplete():
-                return [*rest, *self._end_call(event)]
+                return [*self.finish(), *self._end_call(event)]
             case _:
-                return [*rest, event]
+                return [*self.finish(), event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:
         if self._speech is None:
@@ -192,16 +141,19 @@ class EventUnescaper:
     def _end_call(self, call: _Call) -> list[Event]:
         unescaper = self._arguments.pop(call.index, None)
         rest = "" if unescaper is None else unescaper.finish()
-        pieces: list[Event] = [ArgumentsPiece(call.index, rest)] if rest else []
-        changes: dict[str, Any] = {"name": self._undo(call.name), "raw": self._undo(call.raw, in_json=True)}
+        changes = {"name": self._tokens.unescape(call.name), "raw": self._tokens.unescape(call.raw, in_json=True)}
         if isinstance(call, InvocationEnded):
-            changes["arguments"] = map_texts(call.arguments, self._undo)
-        same = all(getattr(call, field) == value for field, value in changes.items())
-        return [*pieces, call if same else replace(call, **changes)]
+            changes["arguments"] = map_texts(call.arguments, self._tokens.unescape)
+        return [*([ArgumentsPiece(call.index, rest)] if rest else []), _replace_fields(call, **changes)]
 
-    def _undo(self, text: str, *, in_json: bool = False) -> str:
-        plain = self._tokens.unescape(text, in_json=in_json)
-        return text if plain == text else plain
+
+def _replace_fields(value: _T, **changes: Any) -> _T:
+    """The value with other fields; the same object if none of them is another object or text."""
+    for name, changed in changes.items():
+        before = getattr(value, name)
+        if changed is not before and not (isinstance(changed, str) and changed == before):
+            return replace(value, **changes)
+    return value
 
 
 def _is_text(part: Content) -> bool:
@@ -212,7 +164,7 @@ def _is_text(part: Content) -> bool:
 
 
 def _piece(event: _Speech | ArgumentsPiece, text: str, plain: str, field: str) -> list[Event]:
-    """The event with other text; none where all of it is held."""
+    """The event with other text; none if all of it is held."""
     if plain == text:
         return [event]
     return [replace(event, offsets=None, **{field: plain})] if plain else []

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callboard.core import Event, Request, closing
 from callboard.modes import Plan
 from callboard.modes.decide import CALL_SCORES, LOGPROBS, YES_OR_NO, DecideStep, create_decide_step
-from callboard.providers.http_exchange import OnAnswer, OnFrame, OnHeaders, OnText
+from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
 
 if TYPE_CHECKING:
@@ -35,18 +35,15 @@ class DecidingModel(HttpModel):
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-        on_headers: OnHeaders | None = None,
-        on_frame: OnFrame | None = None,
-        on_text: OnText | None = None,
-        on_answer: OnAnswer | None = None,
+        observer: ExchangeObserver | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
         ask = partial(super().batches, headers=headers)
-        ask_for_reply = partial(ask, on_headers=on_headers, on_frame=on_frame, on_answer=on_answer)
+        ask_for_reply = partial(ask, observer=observer)
         step = create_decide_step(request, self.plan.gate, self._question_fields)
         if step is None:
-            return ask_for_reply(request, on_text=on_text)
-        reply = ask_for_reply(request, on_text=step.add_text)
+            return ask_for_reply(request)
+        reply = ask(request, observer=_StepObserver(observer or ExchangeObserver(), step))
         return _judge_reply(step, reply, partial(self._ask_question, ask), ask_for_reply)
 
     @property
@@ -63,6 +60,15 @@ class DecidingModel(HttpModel):
     def _ask_question(self, ask: _Ask, question: Request) -> AsyncIterator[list[Event]]:
         controls = replace(question.controls, max_tokens=self.wire.min_max_tokens)
         return ask(_without_form(replace(question, controls=controls), self.plan))
+
+
+class _StepObserver(ExchangeObserver):
+    """Shows a step the text of the reply, and another observer everything else."""
+
+    def __init__(self, other: ExchangeObserver, step: DecideStep) -> None:
+        self.passes_refusals = other.passes_refusals
+        self.on_answer, self.on_bytes, self.on_frame = other.on_answer, other.on_bytes, other.on_frame  # type: ignore[method-assign]
+        self.on_text = step.add_text  # type: ignore[method-assign]
 
 
 class JudgedModel:

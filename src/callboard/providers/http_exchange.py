@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -49,16 +49,24 @@ _TEXT_FIELDS: Mapping[type[Event], str] = {
 }
 _REFUSALS = (400, 413, 422)
 
-OnHeaders: TypeAlias = Callable[[int, Mapping[str, str]], None]
-"""Called with the status and the headers of an answer."""
-OnFrame: TypeAlias = Callable[[str], None]
-"""Called with the data of a frame of a stream."""
-OnText: TypeAlias = Callable[[str], None]
-"""Called with a piece of a reply's text."""
-OnBytes: TypeAlias = Callable[[bytes], None]
-"""Called with the next bytes of an answer's body."""
-OnAnswer: TypeAlias = "Callable[[HttpModel, PreparedRequest, Plan, HttpResponse], OnBytes]"
-"""Called with each answer, and with what reads it; what it returns is called with the bytes of the body."""
+
+class ExchangeObserver:
+    """Sees what passes between a model and its endpoint. Every method does nothing unless it is overridden."""
+
+    passes_refusals = False
+    """True if the observer's owner reads refusals himself, as a gateway does: they get no hint, and teach nothing."""
+
+    def on_answer(self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse) -> None:
+        """An answer begins; its status and headers are known."""
+
+    def on_bytes(self, data: bytes) -> None:
+        """The next bytes of the answer's body."""
+
+    def on_frame(self, data: str) -> None:
+        """The data of a frame of a stream."""
+
+    def on_text(self, text: str) -> None:
+        """A piece of the reply's text, before calls are found in it."""
 
 
 class HttpExchange:
@@ -69,10 +77,7 @@ class HttpExchange:
         request: What is asked.
         plan: How it is asked for calls.
         headers: Added to the model's own.
-        on_headers: Called with the status and the headers of each answer.
-        on_frame: Called with the data of each frame of a stream.
-        on_text: Called with each piece of the reply's text, before calls are found in it.
-        on_answer: Called with each answer; what it returns is called with the bytes of the body.
+        observer: Sees each answer.
         learns: Whether a refusal may be learned from.
     """
 
@@ -83,10 +88,7 @@ class HttpExchange:
         plan: Plan,
         *,
         headers: Mapping[str, str],
-        on_headers: OnHeaders | None,
-        on_frame: OnFrame | None,
-        on_text: OnText | None,
-        on_answer: OnAnswer | None,
+        observer: ExchangeObserver | None,
         learns: bool,
     ) -> None:
         self._model = self._current = model
@@ -94,11 +96,8 @@ class HttpExchange:
         self._request = request
         self._plan = plan
         self._headers = headers
-        self._on_headers = on_headers
-        self._on_frame = on_frame
-        self._on_text = on_text
-        self._on_answer = on_answer
-        self._on_bytes: OnBytes | None = None
+        self._observer = observer
+        self._passes_refusals = observer is not None and observer.passes_refusals
         self._learns = learns
         self._connection = AsyncExitStack()
         self._step: Callable[[], Awaitable[list[Event]]] | None = self._prepare
@@ -138,7 +137,7 @@ class HttpExchange:
             events = [failed if isinstance(event, ReplyFailed) else event for event in ends]
         if self._span is not None:
             self._span.feed(events)
-        if self._current is self._model or self._on_headers is not None or not events:
+        if self._current is self._model or self._passes_refusals or not events:
             return events
         if isinstance(events[-1], ReplyEnded):
             return [*self._model.learn_from(self._current), *events]
@@ -152,16 +151,14 @@ class HttpExchange:
     async def _send(self) -> list[Event]:
         headers = self._headers if self._span is None else {**self._headers, **self._span.headers}
         response = await self._connection.enter_async_context(self._current.post(self._prepared, headers))
-        if self._on_headers is not None:
-            self._on_headers(response.status, response.headers)
-        if self._on_answer is not None:
-            self._on_bytes = self._on_answer(self._current, self._prepared, self._plan, response)
+        if self._observer is not None:
+            self._observer.on_answer(self._current, self._prepared, self._plan, response)
         self._step, self._response = None, response
         if response.status != 200:
             return await self._read_refusal(response)
         if response.content_type != "text/event-stream":
             return await self._read_whole(response)
-        self._stages = self._current.stages(self._prepared, self._plan, self._on_frame, self._on_text)
+        self._stages = self._current.stages(self._prepared, self._plan, self._observer)
         self._step = self._receive
         return []
 
@@ -169,8 +166,8 @@ class HttpExchange:
         if self._stages is None:
             raise AssertionError
         chunk = await self._response.next_chunk()
-        if self._on_bytes is not None:
-            self._on_bytes(chunk)
+        if self._observer is not None:
+            self._observer.on_bytes(chunk)
         if self._span is not None:
             self._span.receive()
         if not chunk:
@@ -203,7 +200,7 @@ class HttpExchange:
         """The events of a reply that did not come as a stream."""
         data = await self._read(response, MAX_BODY)
         if data.lstrip().startswith(b"{"):
-            events = self._current.decode(data, self._prepared, self._plan, self._on_text)
+            events = self._current.decode(data, self._prepared, self._plan, self._observer)
         else:
             kind = response.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
@@ -215,13 +212,13 @@ class HttpExchange:
 
     async def _read(self, response: HttpResponse, limit: int) -> bytes:
         data = await response.read(limit)
-        if self._on_bytes is not None:
-            self._on_bytes(data)
+        if self._observer is not None:
+            self._observer.on_bytes(data)
         return data
 
     async def _explain(self, failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
-        """The failure with a hint. The owner of `on_headers` passes on the provider's own words: a gateway."""
-        if self._on_headers is not None:
+        """The failure with a hint, unless the provider's own words are passed on."""
+        if self._passes_refusals:
             return replace(failed, path=f"{response.where} answered {response.status}")
         from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # of failures only
 
@@ -233,14 +230,14 @@ class HttpExchange:
 class SSEPayloads:
     """A Stage from the frames of server-sent events to their data."""
 
-    def __init__(self, on_frame: OnFrame | None) -> None:
-        self._on_frame = on_frame
+    def __init__(self, observer: ExchangeObserver | None) -> None:
+        self._observer = observer
 
     def feed(self, frame: Any, /) -> list[str]:
         if not frame.data:
             return []
-        if self._on_frame is not None:
-            self._on_frame(frame.data)
+        if self._observer is not None:
+            self._observer.on_frame(frame.data)
         return [frame.data]
 
     def finish(self, why: Why = "stop", /) -> list[str]:
@@ -248,14 +245,14 @@ class SSEPayloads:
 
 
 class TextTap:
-    """A Stage that changes nothing and gives the text of a reply, as the model wrote it, to somebody else too."""
+    """A Stage that changes nothing and shows an observer the text of a reply, as the model wrote it."""
 
-    def __init__(self, on_text: OnText) -> None:
-        self._on_text = on_text
+    def __init__(self, observer: ExchangeObserver) -> None:
+        self._observer = observer
 
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, TextPiece):
-            self._on_text(event.text)
+            self._observer.on_text(event.text)
         return [event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:

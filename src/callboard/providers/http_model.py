@@ -38,7 +38,9 @@ from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
-from callboard.providers.http_exchange import HttpExchange, OnAnswer, OnFrame, OnHeaders, OnText, SSEPayloads, TextTap
+from callboard.profiles.control_tokens import control_tokens
+from callboard.providers.control_tokens import EventUnescaper, escape_request
+from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
 from callboard.providers.quirks import adapt_body, adapt_request, add_grammar, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
@@ -48,7 +50,6 @@ from callboard.wires.common.request_encoder import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
     from callboard.modes import Sources
-    from callboard.providers.control_tokens import Escaper
     from callboard.providers.embedded import EmbeddedServer
 
 _MAX_CONVERSATIONS = 16
@@ -142,7 +143,6 @@ class HttpModel:
         self.learned: Mapping[str, Any] = {}
         """Facts that the endpoint's refusals showed."""
         self._trials = 0
-        self._escaper: Escaper | None = None
         self._sources: dict[int, Sources] = {}
         """Those of the last conversations, by the identity of their first canisters, which they keep."""
         self.headers = {"content-type": "application/json", **(headers or {}), **self.wire.headers(api_key)}
@@ -157,21 +157,14 @@ class HttpModel:
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-        on_headers: OnHeaders | None = None,
-        on_frame: OnFrame | None = None,
-        on_text: OnText | None = None,
-        on_answer: OnAnswer | None = None,
+        observer: ExchangeObserver | None = None,
     ) -> AsyncGenerator[list[Event]]:
         """One reply; a reply without the call that was asked for is asked for once more.
 
         Args:
             request: What is asked.
             headers: Added to this request's.
-            on_headers: Called with the status and the headers of each answer. Its owner reads refusals himself: no
-                hint is added to them, and nothing is learned from them, but for the second attempt's.
-            on_frame: Called with the data of each frame of a stream.
-            on_text: Called with each piece of the reply's text, before calls are found in it.
-            on_answer: Called with each answer; what it returns is called with the bytes of its body.
+            observer: Sees each answer. If it passes refusals on, only a second attempt learns from one.
         """
         await self._start_server()
         merger: RetryMerger | None = None
@@ -184,11 +177,8 @@ class HttpModel:
                 request,
                 plan,
                 headers=headers,
-                on_headers=on_headers,
-                on_frame=on_frame,
-                on_text=on_text,
-                on_answer=on_answer,
-                learns=on_headers is None or is_retry,
+                observer=observer,
+                learns=observer is None or not observer.passes_refusals or is_retry,
             )
             async with exchange:
                 while events := await exchange.next_batch():
@@ -218,7 +208,6 @@ class HttpModel:
     async def aclose(self) -> None:
         """Closes the connections and forgets what was encoded; a later reply makes new ones."""
         self._encoder = create_encoder(self.wire, self.resolution.profile)
-        self._escaper = None
         self._sources.clear()
         await self.transport.aclose()
 
@@ -358,12 +347,7 @@ class HttpModel:
         facts = self.resolution.profile
         if not facts.parses_special_tokens:
             return request
-        if self._escaper is None:
-            from callboard.profiles.control_tokens import control_tokens  # noqa: PLC0415  # not for hosted models
-            from callboard.providers.control_tokens import Escaper  # noqa: PLC0415
-
-            self._escaper = Escaper(control_tokens(facts.control_tokens), keeps=self._reuse_encoding)
-        return self._escaper.escape(request)
+        return escape_request(request, control_tokens(facts.control_tokens))
 
     def _tell_retry(self, attempt: int, why: str, delay: float) -> None:
         if self._tell is not None:
@@ -371,17 +355,17 @@ class HttpModel:
 
     # The way back.
 
-    def stages(
-        self, prepared: PreparedRequest, plan: Plan, on_frame: OnFrame | None, on_text: OnText | None = None
-    ) -> Pipe:
+    def stages(self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None) -> Pipe:
         """Bytes to events."""
         decoder = self.wire.stream_decoder(self._decode_context(prepared))
-        return pipe(SSEDecoder(), SSEPayloads(on_frame), decoder, *self._event_stages(prepared, plan, on_text))
+        return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan, observer))
 
-    def decode(self, data: bytes, prepared: PreparedRequest, plan: Plan, on_text: OnText | None = None) -> list[Event]:
+    def decode(
+        self, data: bytes, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None = None
+    ) -> list[Event]:
         """The events of a reply that did not come as a stream."""
         events = self.wire.decode_response(data, self._decode_context(prepared))
-        for stage in self._event_stages(prepared, plan, on_text):
+        for stage in self._event_stages(prepared, plan, observer):
             events = [out for event in events for out in stage.feed(event)]
         return events
 
@@ -395,7 +379,7 @@ class HttpModel:
         )
 
     def _event_stages(
-        self, prepared: PreparedRequest, plan: Plan, on_text: OnText | None
+        self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None
     ) -> tuple[Stage[Event, Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
@@ -404,17 +388,17 @@ class HttpModel:
             from callboard.modes.thought import ThoughtFilter  # noqa: PLC0415  # for few models
 
             stages = (ThoughtFilter(), *stages)
-        if on_text is not None:
-            stages = (TextTap(on_text), *stages)
+        if observer is not None:
+            stages = (TextTap(observer), *stages)
         if prepared.encoded.rewritten:
             from callboard.providers.restore_arguments import ArgumentRestorer  # noqa: PLC0415  # few schemas are rewritten
 
             stages = (*stages, ArgumentRestorer(prepared.encoded))
-        if self._escaper is not None:
-            from callboard.providers.control_tokens import EventUnescaper  # noqa: PLC0415  # not for hosted models
-
-            # Behind the watchers: to them, what was escaped is no marker of a call.
-            stages = (*stages, EventUnescaper(self._escaper.tokens, json_text=request.constraint is not None))
+        facts = self.resolution.profile
+        if facts.parses_special_tokens:
+            # After the watchers: to them, an escaped marker is no marker of a call.
+            tokens = control_tokens(facts.control_tokens)
+            stages = (*stages, EventUnescaper(tokens, json_text=request.constraint is not None))
         if not select_dialect(request, plan):
             return stages
         from callboard.modes import DuplicateCheck  # noqa: PLC0415  # where calls may be found

@@ -23,7 +23,7 @@ from callboard.errors import CallboardError
 from callboard.modes import Plan, make_plan
 from callboard.profiles import ModeName, Prices, Resolution, facts_for, prices_for, providers, resolve
 from callboard.providers import HttpModel, Transport, open_model
-from callboard.providers.http_exchange import OnAnswer, OnFrame, OnHeaders
+from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.registry import model_class
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
@@ -79,9 +79,7 @@ class BatchModel(Protocol):
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-        on_headers: OnHeaders | None = None,
-        on_frame: OnFrame | None = None,
-        on_answer: OnAnswer | None = None,
+        observer: ExchangeObserver | None = None,
     ) -> AsyncGenerator[list[Event]]: ...
 
 

@@ -34,7 +34,7 @@ from callboard.providers.http_model import HttpModel
 from callboard.providers.lessons import MAX_TRIALS, STATUSES, refuses_tools
 from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
-from callboard.servers.gateway.exchange import Batches, ReplyRecord
+from callboard.servers.gateway.exchange import Batches, ReplyObserver, ReplyRecord
 from callboard.servers.gateway.logs import tool_call_logger
 from callboard.servers.gateway.redaction import Redactor
 from callboard.wires.field_mapping import mark_signatures, translate_request
@@ -93,7 +93,6 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
     sent, lost_fields = _translate_request(backend, name, request, record)
     record.begin(backend)
     call_logger = tool_call_logger(request)
-    on_frame = None if call_logger is None else call_logger.log_frame
     is_over = False
     try:
         if lost_fields:
@@ -107,9 +106,7 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
             reply = model.batches(
                 sent,
                 headers=backend.headers(record.token, record.beta),
-                on_headers=record.on_headers,
-                on_frame=on_frame,
-                on_answer=record.on_answer,
+                observer=ReplyObserver(record, None if call_logger is None else call_logger.log_frame),
             )
             redaction = backend.redactor.start_reply()
             recorder = backend.reasoning_memory.recorder(

@@ -14,7 +14,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -32,6 +31,7 @@ from callboard.core import (
     Stage,
     Usage,
 )
+from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS
 from callboard.providers.retries import read_retry_after
 from callboard.servers.gateway.frontends import Frontend
@@ -45,7 +45,8 @@ from callboard.wires.field_mapping import untranslated_fields
 
 if TYPE_CHECKING:
     from callboard.modes import Plan
-    from callboard.providers.http_exchange import OnAnswer
+    from callboard.providers.http_model import HttpModel, PreparedRequest
+    from callboard.providers.transport import HttpResponse
     from callboard.servers.gateway.backend import Backend
     from callboard.servers.gateway.conversation_state import ConnectionMemory
     from callboard.servers.gateway.request_body import BudgetShare
@@ -129,12 +130,6 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         self.backend_name, self.redactor = backend.name, backend.redactor
         self.status, self.headers, self.retry_after = 0, NO_HEADERS, None
 
-    def on_headers(self, status: int, headers: Mapping[str, str]) -> None:
-        self.status = status
-        self.headers = headers
-        if status >= 400:
-            self.retry_after = read_retry_after(headers, datetime.now(UTC))
-
     def add_dropped(self, names: Sequence[str]) -> None:
         self.dropped += [name for name in names if name not in self.dropped]
 
@@ -148,11 +143,6 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
                     self.backend_name,
                     display(field, _MAX_NAME),
                 )
-
-    @property
-    def on_answer(self) -> OnAnswer | None:
-        """Called with each answer of a backend."""
-        return None if self.log_entry is None else partial(self.log_entry.open_reply, record=self)
 
     def add_notes(self, events: Sequence[Event]) -> None:
         """Keep and log the alerts that the answer's headers tell, and the fields that the client's wire lacks."""
@@ -181,6 +171,33 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     def add_completed(self, request: Request, model: str, cache_seconds: float) -> None:
         if isinstance(self.end, ReplyEnded):
             self.completed.append(CompletedReply(request, self.usage, model, cache_seconds))
+
+
+class ReplyObserver(ExchangeObserver):
+    """Writes a backend's answer into the record, and its bytes into the log of requests."""
+
+    passes_refusals = True
+
+    def __init__(self, record: ReplyRecord, on_frame: Callable[[str], None] | None = None) -> None:
+        self._record = record
+        self._add: Callable[[bytes], None] | None = None
+        self._on_frame = on_frame
+
+    def on_answer(self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse) -> None:
+        record = self._record
+        record.status, record.headers = response.status, response.headers
+        if response.status >= 400:
+            record.retry_after = read_retry_after(response.headers, datetime.now(UTC))
+        if record.log_entry is not None:
+            self._add = record.log_entry.open_reply(model, prepared, plan, response, record=record)
+
+    def on_bytes(self, data: bytes) -> None:
+        if self._add is not None:
+            self._add(data)
+
+    def on_frame(self, data: str) -> None:
+        if self._on_frame is not None:
+            self._on_frame(data)
 
 
 class ReplyRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,6 @@ from callboard.servers.gateway.client_credentials import select_declarations
 from callboard.servers.gateway.redaction import Redactor, is_placeholder
 
 if TYPE_CHECKING:
-    from callboard.providers.http_exchange import OnBytes
     from callboard.providers.http_model import HttpModel, PreparedRequest
     from callboard.providers.transport import HttpResponse
     from callboard.servers.gateway.exchange import Exchange, ReplyRecord
@@ -186,7 +185,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
 
     def open_reply(
         self, model: HttpModel, prepared: PreparedRequest, plan: Plan, response: HttpResponse, *, record: ReplyRecord
-    ) -> OnBytes:
+    ) -> Callable[[bytes], None]:
         """A backend answers. What is returned takes the bytes of its body."""
         body = CutBytes(MAX_BODY)
         if not self.is_gone:
