@@ -116,7 +116,7 @@ def test_a_loop_over_a_websocket(model, run, room, gateway):
     ran = asyncio.run(scenario())
     assert_made(ran, room)
     assert replies == []
-    assert connections == [["WebSocketProtocol"]] * 2
+    assert connections == [["WebSocketsSansIOProtocol"]] * 2
 
 
 @pytest.mark.parametrize("given", [LOOPS[0], LOOPS[4]], ids=lambda given: given[0])

@@ -221,14 +221,14 @@ def behind(backend, **settings):
 
 
 @asynccontextmanager
-async def _serving(*given, extend=None, **settings):
+async def _serving(*given, extend=None, http="auto", **settings):
     if not (given and isinstance(given[0], GatewaySettings)):
         backends = tuple([each if isinstance(each, BackendSettings) else behind(each) for each in given])
         settings = {"backends": backends, **settings}
         given = (GatewaySettings(**settings),)
     app = application(given[0], extend)
     services = app.state.services
-    config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, log_level="warning")
+    config = uvicorn_config(app, given[0], host="127.0.0.1", port=0, http=http, log_level="warning")
     server = _Server(config)
     port = await server.start()
     try:
@@ -243,7 +243,7 @@ def serving():
     """A gateway that runs while an `async with` lasts.
 
     It is given a GatewaySettings, or backends (FakeBackend, ByHand, BackendSettings) and fields of GatewaySettings;
-    `Served` is what it gives. With `extend` its requests are logged.
+    `Served` is what it gives. With `extend` its requests are logged; `http` is uvicorn's parser.
     """
     return _serving
 

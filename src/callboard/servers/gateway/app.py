@@ -42,7 +42,6 @@ from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.logs import describe_cost
 from callboard.servers.gateway.metrics import Metrics
-from callboard.servers.gateway.protocol import STATE, IdleConnections, SharedState
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.request_log import LoggedRequest
 from callboard.servers.gateway.request_span import end_request_span, open_request_span
@@ -104,13 +103,12 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
     extension = None if extend is None else extend(services)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, Any]]:
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await gateway.start()
         await jobs.start()
         try:
-            connections = IdleConnections(settings.limits.connections)
             async with extension or nullcontext():
-                yield {STATE: SharedState(settings.limits, connections, gateway.request_budget)}
+                yield
         finally:
             await jobs.aclose()
             await gateway.aclose()

@@ -40,7 +40,6 @@ STATUSES: Mapping[str, int] = MappingProxyType(
         "unsupported_content_encoding": 415,
         "rate_limit_exceeded": 429,
         "insufficient_quota": 429,
-        "header_too_large": 431,
         "internal_error": 500,
         "backend_unavailable": 502,
         "backend_unavailable_circuit_open": 503,

@@ -33,7 +33,6 @@ from callboard.profiles.prices import load_list
 from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
-from callboard.servers.gateway.protocol import HttpProtocol, WebSocketProtocol
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.listening import BACKLOG, is_loopback, listen, report_failure
 from callboard.servers.orderly_server import OrderlyServer
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callboard.gateway")
 
+_MAX_HEAD_BYTES = 64 * 1024
+"""Maximum bytes of a request's head that h11 reads."""
 _FILES = 256
 """Open files of a gateway that are no connections."""
 
@@ -115,6 +116,8 @@ def serve(
         ),
         settings,
         factory=True,
+        # httptools is faster, but reads a head of any size: on loopback only this machine's users could send one.
+        http="auto" if local else "h11",
         backlog=BACKLOG,
         workers=address.workers,
         ssl_certfile=address.certificate or None,
@@ -150,8 +153,9 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: GatewaySettin
     return uvicorn.Config(
         app,
         **{
-            "http": HttpProtocol,
-            "ws": WebSocketProtocol,
+            "h11_max_incomplete_event_size": _MAX_HEAD_BYTES,
+            "limit_concurrency": settings.limits.connections,
+            "timeout_keep_alive": max(1, round(settings.limits.idle_seconds)),
             "ws_max_size": settings.limits.body,
             # A message of 61 KB can be 64 MB of zeros, and each socket keeps a window of its own.
             "ws_per_message_deflate": False,

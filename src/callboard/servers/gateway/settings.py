@@ -97,14 +97,12 @@ class GatewayLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     top_logprobs: Count = 20
     read_timeout: Seconds = 60.0
     """Seconds without a byte in the middle of a request's body."""
-    head_seconds: Seconds = 10.0
-    """Seconds until a request's head is whole, or the rest of a body that nobody waits for any more."""
     idle_seconds: Seconds = 75.0
     """Seconds that a connection may wait for its next request."""
     socket_idle_seconds: Seconds = 1800.0
     """Seconds that a WebSocket may wait for its next message."""
     connections: Positive = 10_000
-    """Connections of one worker; where there are more, those that wait for a request are ended, the oldest first."""
+    """Connections of one worker. If so many are open, requests are answered with 503."""
     held: Count = 512 * 1024 * 1024
     """Bytes of the requests that one worker reads and answers at once."""
 
