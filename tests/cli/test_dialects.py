@@ -82,39 +82,3 @@ def test_what_a_person_gets_wrong(invoke, tmp_path, monkeypatch, arguments, mess
 
 def test_a_name_and_a_template_are_wrong_usage(invoke):
     assert invoke("dialects", "hermes", "--template", "x").exit_code == 2
-
-
-TOOLS = [{"name": "get_time", "parameters": {"properties": {"zone": {"enum": ["utc", "local"]}}, "required": ["zone"]}}]
-
-
-def test_a_grammar_of_the_calls_of_tools(invoke, tmp_path):
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
-    text = invoke("dialects", "hermes", "--grammar", "gbnf", "--tools", str(tools)).stdout
-    assert text.startswith('root ::= "<tool_call>" space call space "</tool_call>"')
-    assert 'enum ::= "\\"utc\\"" | "\\"local\\""' in text
-    lazy = invoke("dialects", "hermes", "--grammar", "gbnf", "--tools", str(tools), "--lazily").stdout
-    assert lazy.startswith("root ::= text\n")
-
-
-def test_a_structural_tag_of_the_calls_of_tools(invoke, tmp_path):
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
-    result = invoke("dialects", "hermes", "--grammar", "structural_tag", "--tools", str(tools))
-    tag = json.loads(result.stdout)["format"]["tags"][0]
-    assert tag["begin"] == '<tool_call>\n{"name": "get_time", "arguments": '
-    assert tag["content"]["json_schema"] == TOOLS[0]["parameters"]
-
-
-def test_why_there_is_no_grammar(invoke, tmp_path):
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
-    result = invoke("dialects", "markdown_bash", "--grammar", "gbnf", "--tools", str(tools))
-    assert isinstance(result.exception, CallerError)
-    assert "get_time is no tool that runs code" in str(result.exception)
-
-
-def test_a_grammar_needs_tools(invoke):
-    result = invoke("dialects", "hermes", "--grammar", "gbnf")
-    assert result.exit_code == 2
-    assert "--tools FILE" in result.output

@@ -26,13 +26,13 @@ def compare(**results):
 
 
 def test_the_best_variant_is_written_with_its_figures():
-    chosen = choose_profile(compare(default=(20, 1.0, {}), thought=(44, 1.4, {"thought_tokens": 16})), "native")
-    assert chosen.facts == {"thought_tokens": 16}
+    chosen = choose_profile(compare(default=(20, 1.0, {}), thought=(44, 1.4, {"max_tokens": 16})), "native")
+    assert chosen.facts == {"max_tokens": 16}
     assert chosen.evidence == "44 of 48 solved (80-97 %), 1.4 s each, the best of 2 variants on 48 tasks"
 
 
 def test_what_stays_for_its_latency_says_so():
-    chosen = choose_profile(compare(default=(40, 1.0, {}), thought=(42, 2.0, {"thought_tokens": 16})), "native")
+    chosen = choose_profile(compare(default=(40, 1.0, {}), thought=(42, 2.0, {"max_tokens": 16})), "native")
     assert chosen.facts == {"mode": "native"}
     assert "stays for its latency (effort)" in chosen.evidence
     assert "thought 42 at 2.0 times its seconds" in chosen.evidence
@@ -50,8 +50,8 @@ def test_what_wins_within_noise_is_not_written():
 
 
 def test_a_tie_with_another_variant_does_not_hide_a_win_over_the_default():
-    report = compare(default=(20, 1.0, {}), first=(43, 1.0, {"mode": "native"}), second=(44, 1.0, {"examples": 2}))
-    assert choose_profile(report, "native").facts == {"examples": 2}
+    report = compare(default=(20, 1.0, {}), first=(43, 1.0, {"mode": "native"}), second=(44, 1.0, {"dialect": "json"}))
+    assert choose_profile(report, "native").facts == {"dialect": "json"}
 
 
 def test_the_fastest_of_those_that_solve_nothing_is_not_written():

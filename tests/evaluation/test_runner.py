@@ -190,7 +190,7 @@ def test_a_change_behind_a_gateway_is_asked_anew(tmp_path):
     collect([ROME], [task("a")], tmp_path / "m.jsonl", behind=behind)
     _, requests = collect([], [task("a")], tmp_path / "m.jsonl", behind=behind)
     assert requests == []
-    other = resolve("m", {"mode": "validated", "examples": 2})
+    other = resolve("m", {"mode": "validated", "dialect": "hermes"})
     _, requests = collect([ROME], [task("a")], tmp_path / "m.jsonl", behind=other)
     assert len(requests) == 1
 

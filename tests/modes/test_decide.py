@@ -89,11 +89,6 @@ def test_a_call_that_it_does_not_stand_by_becomes_an_answer_without_tools():
     assert answer.canisters == REQUEST.canisters
 
 
-def test_the_inclination_to_say_yes_is_taken_off():
-    assert judge([*OSLO, *END], [word(0.9, 0.1)], Gate("question", 0.0, bias=1.0))[3] is None
-    assert judge([*OSLO, *END], [word(0.9, 0.1)], Gate("question", 0.0, bias=3.0))[3] is not None
-
-
 def test_a_value_that_nobody_said_lowers_the_score():
     made_up = call(0, "weather", {"city": "Lima"})
     assert judge([*made_up, *END], [word(0.9, 0.1)])[3] is not None

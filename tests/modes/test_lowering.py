@@ -1,10 +1,5 @@
-import asyncio
-import json
-from typing import Literal
-
 import pytest
 
-from callboard import Agent, tool
 from callboard.core import (
     AssistantCanister,
     Constraint,
@@ -24,7 +19,6 @@ from callboard.dialects import ACTION, JSON, parse
 from callboard.modes import MODES, Plan, lower_request, select_dialect
 from callboard.modes.action_schema import action_constraint
 from callboard.schema import compile_schema
-from callboard.testing import FakeBackend
 
 F = ToolDeclaration("f", "Does it.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 ASKED = (UserCanister("Do it."),)
@@ -258,57 +252,3 @@ def test_in_structured_mode_the_answers_schema_is_one_of_the_actions():
     answer = schema["properties"]["action"]["anyOf"][1]["properties"]["answer"]
     assert answer == {"$ref": "#/$defs/answer"}
     assert schema["$defs"]["answer"]["properties"]["n"] == {"$ref": "#/$defs/answer/$defs/N"}
-
-
-LONG = ToolDeclaration(
-    "long",
-    "Long.",
-    {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "title": "Long",
-        "properties": {"a": {"title": "A", "type": "integer"}, "b": {"$ref": "#/$defs/B"}},
-        "$defs": {"B": {"type": "string"}},
-        "additionalProperties": False,
-    },
-)
-SHORT = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
-
-
-@pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
-def test_the_model_is_shown_a_short_schema(mode):
-    request = Request("m", ASKED, (LONG,))
-    dialect = ACTION if mode == "structured" else JSON
-    lowered = lower_request(request, Plan(MODES[mode], dialect, shorten_schemas=True))
-    shown = "".join([each.text for each in lowered.canisters]) + str([each.schema for each in lowered.tools])
-    assert "$ref" not in shown
-    assert "additionalProperties" not in shown
-    if mode == "native":
-        assert lowered.tools[0].schema == SHORT
-    else:
-        assert '"parameters":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}}}' in shown
-    if mode == "structured":  # what holds the reply is the whole schema
-        assert "additionalProperties" in str(lowered.constraint.schema["$defs"]["long"])
-
-
-@pytest.mark.parametrize("mode", ["native", "validated"])
-def test_a_call_is_validated_by_the_whole_schema(mode):
-    """Its 300 choices are more than the model is shown."""
-
-    @tool
-    def pick(number: Literal[tuple(range(300))]) -> int:
-        """Pick a number."""
-        return number
-
-    async def run():
-        calls = [f'```json\n{{"name": "pick", "arguments": {{"number": {each}}}}}\n```' for each in (299, 300)]
-        async with FakeBackend([*calls, "done"]) as backend:
-            profile = {"shorten_schemas": True, "dialect": "json", "watch": "json"}
-            result = await Agent("m", [pick], base_url=backend.url, mode=mode, profile=profile).run("Pick.")
-            return result, json.dumps(backend.requests[0].body)
-
-    result, body = asyncio.run(run())
-    assert "198, 199]" in body.replace(",", ", ").replace("  ", " ")
-    assert "Other values are allowed: 100." in body
-    accepted, refused = [each for each in result.canisters if isinstance(each, ResultCanister)]
-    assert (accepted.text, refused.error.category) == ("299", "validation")

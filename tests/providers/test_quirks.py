@@ -103,35 +103,3 @@ def test_system_messages_are_one_where_a_template_wants_that():
         ("system", "One.\n\nTwo."),
         ("user", "Hi"),
     ]
-
-
-def body_of_mode(mode, choice="auto", **facts):
-    request = Request("m", ASKED, tools=(ToolDeclaration("f", "", SCHEMA),), tool_choice=choice)
-
-    async def scenario():
-        async with FakeBackend(["Hello."]) as backend:
-            model = open_model("m", base_url=backend.url, mode=mode, profile=facts)
-            [event async for event in reply_events(model, request)]
-            await model.aclose()
-            return backend.requests[0].body
-
-    return asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("mode", "choice", "facts", "field"),
-    [
-        ("validated", "auto", {"constrains_calls": True, "grammar_format": "gbnf"}, "grammar"),
-        ("parsed", "auto", {"constrains_calls": True, "grammar_format": "structural_tag"}, "response_format"),
-        ("validated", "none", {"constrains_calls": True, "grammar_format": "gbnf"}, ""),
-        ("validated", "auto", {"grammar_format": "gbnf"}, ""),
-        ("validated", "auto", {"constrains_calls": True}, ""),
-        ("native", "auto", {"constrains_calls": True, "grammar_format": "gbnf"}, ""),
-    ],
-)
-def test_calls_in_text_are_constrained_where_the_profile_says_so(mode, choice, facts, field):
-    body = body_of_mode(mode, choice, **facts)
-    assert [each for each in ("grammar", "response_format") if each in body] == [field] * bool(field)
-    if field == "grammar":
-        assert '"\\"x\\""' in body["grammar"]
-        assert body["grammar"].startswith("root ::= text")

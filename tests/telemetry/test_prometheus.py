@@ -27,7 +27,6 @@ def figures():
     gateway.end_request("chat", "b", "stop", 1.0, Usage(1, 1), cost=0.1)
     gateway.set_breaker("b", is_open=False)
     gateway.add_quotations("b", 1)
-    gateway.add_cache_collapse("b", "c")
     worker = WorkerMetrics(lambda: {"pending": 1})
     count_tool_call("divide", 0.1, "execution")
     page = (gateway.render() + worker.render()).decode()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from datetime import UTC, datetime
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
-from callboard import Agent, tool
-from callboard.core import Note
+from callboard import Agent
 from callboard.servers.gateway.settings import Permissions
-from callboard.testing import FakeBackend, Raw
+from callboard.testing import FakeBackend
 
 TESTS = Path(__file__).resolve().parents[1]
 _SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
@@ -23,152 +20,12 @@ _SPEC.loader.exec_module(GATEWAY)
 _SPEC = spec_from_file_location("held", TESTS / "threads/test_held.py")
 HELD = module_from_spec(_SPEC)
 _SPEC.loader.exec_module(HELD)
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("lsp", "read")]
 SAID = [
     {"role": "system", "content": "You write code. Agents: Plan."},
     {"role": "user", "content": "What does it do?"},
     {"role": "assistant", "content": "It sorts."},
     {"role": "user", "content": "How?"},
 ]
-NEXT = [{"role": "assistant", "content": "By merging."}, {"role": "user", "content": "How fast?"}]
-BEFORE = {"model": "m", "messages": SAID, "tools": TOOLS}
-AFTER = {"model": "m", "messages": [*SAID, *NEXT], "tools": TOOLS}
-
-
-def replying(cached, text="Like this.", call=None):
-    """A reply whose usage tells of this many cached tokens."""
-    delta = {"content": text} if call is None else {"tool_calls": [{"index": 0, "id": "c1", "function": call}]}
-    usage = {
-        "prompt_tokens": cached + 500,
-        "completion_tokens": 5,
-        "total_tokens": cached + 505,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
-    finish = {"index": 0, "delta": {}, "finish_reason": "stop" if call is None else "tool_calls"}
-    return Raw(
-        [
-            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
-            {"choices": [finish]},
-            {"choices": [], "usage": usage},
-            "[DONE]",
-        ]
-    )
-
-
-def through(bodies, cached, caplog, **facts):
-    """What a gateway's log and figures say of caches after these requests."""
-
-    async def scenario():
-        async with (
-            FakeBackend([replying(each) for each in cached]) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, **facts)) as served,
-        ):
-            for body in bodies:
-                answer = await served.post("chat", {**body, "stream": True})
-                assert answer.status == 200, answer
-            return (await served.get("/metrics")).text
-
-    with caplog.at_level(logging.WARNING, "callboard.gateway"):
-        figures = asyncio.run(asyncio.wait_for(scenario(), 60))
-    told = [record.getMessage() for record in caplog.records if "prompt cache" in record.getMessage()]
-    counted = [line for line in figures.splitlines() if line.startswith("callboard_cache_collapses_total{")]
-    return told, counted
-
-
-def with_content(place, text):
-    messages = [*AFTER["messages"]]
-    messages[place] = {**messages[place], "content": text}
-    return {**AFTER, "messages": messages}
-
-
-@pytest.mark.parametrize(
-    ("after", "cause", "text"),
-    [
-        ({**AFTER, "tools": TOOLS[1:]}, "tools", "the tools changed"),
-        (with_content(0, "You write code. Agents: Ask."), "instructions", "the instructions changed"),
-        (with_content(2, "[cleared]"), "history", "the history changed before its end, at message 2"),
-        ({**AFTER, "model": "n"}, "model", "another model was asked"),
-        (AFTER, "unknown", "nothing of the request changed, so the provider dropped it"),
-    ],
-    ids=["claude-code#81967", "vscode#316182", "claude-code#40524", "hermes-agent#100336", "claude-code#87966"],
-)
-def test_a_collapse_of_the_cache_is_logged_and_counted_once_with_its_likely_cause(after, cause, text, caplog):
-    last = {**after, "messages": [*after["messages"], *NEXT]}
-    told, counted = through([BEFORE, after, last], [50_000, 600, 600], caplog)
-    assert [line.partition(": ")[2] for line in told] == [
-        f"the prompt cache collapsed from 50000 tokens to 600: {text}"
-    ]
-    (line,) = counted
-    assert f'cause="{cause}"' in line
-    assert line.endswith(" 1.0")
-
-
-def test_a_cache_that_holds_is_not_told_of(caplog):
-    last = {**AFTER, "messages": [*AFTER["messages"], *NEXT]}
-    assert through([BEFORE, AFTER, last], [50_000, 50_400, 48_500], caplog) == ([], [])
-
-
-def test_claude_code_router_1220_the_attribution_line_is_no_change_of_the_instructions(caplog):
-    line = "x-anthropic-billing-header: cc_version=2.1.29; cch={};\n{}"
-    one, two = [
-        {**each, "messages": [{**SAID[0], "content": line.format(cch, SAID[0]["content"])}, *each["messages"][1:]]}
-        for cch, each in (("0a1b", BEFORE), ("f9e8", AFTER))
-    ]
-    told, _ = through([one, two], [50_000, 0], caplog)
-    assert [each.rpartition(": ")[2] for each in told] == ["nothing of the request changed, so the provider dropped it"]
-
-
-class Clock:
-    """Minutes that pass where a test says so."""
-
-    minute = 0
-
-    def __call__(self):
-        return datetime(2026, 11, 1, 12, self.minute, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("minutes", "instructions", "cause"),
-    [
-        (1, "Be brief. It is 12:01.", "the instructions changed"),
-        (6, "Be brief.", "360 s passed since the last request, and the endpoint is known to keep a cache 300 s"),
-        (1, "Be brief.", "nothing of the request changed, so the provider dropped it"),
-    ],
-    ids=["librefang#3765", "pydantic-ai's idle", "unknown"],
-)
-def test_an_agent_tells_of_a_collapse_between_two_runs_of_a_conversation(minutes, instructions, cause):
-    clock = Clock()
-
-    @tool
-    def look() -> str:
-        """Looks."""
-        return "a tree"
-
-    async def scenario():
-        replies = [
-            replying(0, call={"name": "look", "arguments": "{}"}),
-            replying(40_000),
-            replying(900),
-            replying(900),
-        ]
-        async with FakeBackend(replies) as backend:
-            agent = Agent("m", [look], base_url=backend.url, mode="native", clock=clock, instructions="Be brief.")
-            first = await agent.run("Look.")
-            clock.minute += minutes
-            run = agent.stream("Again.", history=first.canisters, instructions=instructions)
-            events = [event async for event in run]
-            run = agent.stream(
-                "And again.", history=[*first.canisters, *run.result.canisters], instructions=instructions
-            )
-            return events, [event async for event in run]
-
-    once, later = [
-        [event for event in events if isinstance(event, Note) and event.code == "cache"]
-        for events in asyncio.run(asyncio.wait_for(scenario(), 60))
-    ]
-    text = f"the prompt cache collapsed from 40000 tokens to 900: {cause}"
-    assert [(note.kind, note.text) for note in once] == [("alert", text)]
-    assert later == []
 
 
 class Shuffled(HELD.Restartable):

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from callboard.agent.resume import Interruption, Resumption
     from callboard.agent.sync_run import SyncRun
     from callboard.loop import ContextWindow
-    from callboard.loop.cache_watch import CacheWatch
     from callboard.tools.search import ToolSearch
 
 
@@ -158,8 +157,6 @@ class Agent(Generic[OutputT_co]):
         self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._runs: set[object] = set()
         """Those under way, also of agents that were made out of this one: they share its connections."""
-        self.cache_watch: CacheWatch | None = None
-        """Of this agent's conversations, from the first reply on that tells of cached tokens."""
         local = Ensemble("local", tools)
         placed = [("tools", local)] if local.invokers else []
         placed += [(f"ensembles[{at}]", each) for at, each in enumerate(ensembles)]
@@ -396,7 +393,6 @@ class Agent(Generic[OutputT_co]):
             output=self._output,
             output_check=OutputCheck(self._output, settings.output_validator),
             approve=shared.approve or settings.approve or shared.fallback,
-            cache_seconds=plan.cache_seconds,
             resource=aclosing(owned) if owned else self._keep_open() if model is None else nullcontext(),
         )
 

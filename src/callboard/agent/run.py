@@ -41,7 +41,6 @@ from callboard.core import (
     RefusalContent,
     ReplyEnded,
     ReplyFailed,
-    ReplyStarted,
     Request,
     ResultReady,
     RolledBack,
@@ -165,7 +164,6 @@ class ActiveAgent:
     output: Output[Any] | None
     output_check: OutputCheck[Any]
     approve: Approve | None
-    cache_seconds: float
     resource: AbstractAsyncContextManager[Any]
     """Open while the agent has the conversation: the connections of its model."""
 
@@ -358,8 +356,6 @@ class Run(Generic[OutputT_co]):
                                             yield self._feed(event)
                             for event in reply.finish():
                                 yield self._feed(event)
-                            for note in self._watch_cache(reply):
-                                yield self._give(note)
                         case Execute(invocations=invocations, answered=answered):
                             self._has_called = self._loop.rounds > 0
                             async with aclosing(self._active.executor.run(invocations, answered)) as results:
@@ -524,23 +520,6 @@ class Run(Generic[OutputT_co]):
             changes["tool_choice"] = "auto"
         return _Reply(active, replace(active.request, **changes))
 
-    def _watch_cache(self, reply: _Reply) -> list[Note]:
-        """Say where the provider's prompt cache stopped holding."""
-        agent = self._active.agent
-        if not reply.usage.cached and agent.cache_watch is None:
-            return []
-        from callboard.loop.cache_watch import CacheWatch  # noqa: PLC0415  # where an endpoint tells of a cache
-
-        agent.cache_watch = agent.cache_watch or CacheWatch()
-        collapse = agent.cache_watch.observe(
-            reply.request,
-            reply.usage,
-            model=reply.model,
-            now=self._clock().timestamp(),
-            lifetime=self._active.cache_seconds,
-        )
-        return [Note("alert", collapse.text, code="cache")] if collapse else []
-
     def _add_instructions(self, canisters: tuple[Canister, ...]) -> tuple[Canister, ...]:
         """What was said, with the instructions of the agent that has the conversation in place of the first ones."""
         if self._instructions is None:
@@ -673,8 +652,6 @@ class _Reply:
 
     def __init__(self, active: ActiveAgent, request: Request) -> None:
         self.request = request
-        self.usage = Usage()
-        self.model = active.model.name
         self._context_window = active.settings.context_window
         self._event_filter = active.settings.event_filter() if active.settings.event_filter else None
         self._is_whole = False
@@ -684,12 +661,8 @@ class _Reply:
     def take(self, events: list[Event]) -> list[Event]:
         """The events that the run is given for these."""
         for event in events:
-            if isinstance(event, Usage):
-                self.usage = event
-                if self._context_window is not None:
-                    self._context_window.count(event)
-            elif isinstance(event, ReplyStarted):
-                self.model = event.model or self.model
+            if isinstance(event, Usage) and self._context_window is not None:
+                self._context_window.count(event)
         self._is_whole = isinstance(events[-1], (ReplyEnded, ReplyFailed))
         if self._event_filter is None:
             return events

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,6 @@ from callboard.dialects import (
     render_result,
     render_tools,
 )
-from callboard.dialects.constraints import write_gbnf, write_structural_tag
 from callboard.dialects.response_template import read_response_template
 from callboard.errors import CallerError
 from callboard.plugins import plugins
@@ -40,13 +38,6 @@ _CALLS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 _RESULTS = ("Two clear days.", "architecture.md  cli.md")
 
 
-class ConstraintFormat(StrEnum):
-    """How a server is told what a reply has to be."""
-
-    GBNF = "gbnf"
-    STRUCTURAL_TAG = "structural_tag"
-
-
 def dialects(
     name: Annotated[
         str, typer.Argument(help="Show this one in full.", show_default=False, autocompletion=complete.dialects)
@@ -57,27 +48,11 @@ def dialects(
             help="Name the dialect of this file: a chat template, or a tokenizer_config.json.", show_default=False
         ),
     ] = "",
-    grammar: Annotated[
-        ConstraintFormat | None,
-        typer.Option(help="Print what holds a server to calls of --tools in this dialect.", show_default=False),
-    ] = None,
-    tools: Annotated[
-        str,
-        typer.Option(help="A JSON file: a list of {name, description?, parameters?}; - for stdin.", show_default=False),
-    ] = "",
-    lazily: Annotated[
-        bool, typer.Option("--lazily", help="With --grammar: text is free until a call has begun.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON.")] = False,
 ) -> None:
     """Show how models spell calls: every dialect with an example, or one in full."""
     if name and template:
         raise typer.BadParameter("name a dialect or give a template, not both")
-    if grammar is not None:
-        if not (name and tools):
-            raise typer.BadParameter("--grammar takes the name of a dialect, and --tools FILE")
-        typer.echo(_write_grammar(grammar, find_dialect(name), read_declarations(tools), lazily=lazily))
-        return
     if template:
         dialect = _dialect_of_template(template)
         typer.echo(_as_json(_describe(dialect)) if as_json else dialect.name)
@@ -190,15 +165,6 @@ def _find_example(dialect: Dialect) -> tuple[ToolDeclaration, list[InvocationCan
             continue
         return tool, calls, ResultCanister(contents(result), invocation_id="call_0_0")
     raise CallerError("it spells none of the examples", path=f"dialect {dialect.name}")
-
-
-def _write_grammar(form: ConstraintFormat, dialect: Dialect, tools: list[ToolDeclaration], *, lazily: bool) -> str:
-    try:
-        if form is ConstraintFormat.GBNF:
-            return write_gbnf(dialect, tools, lazily=lazily).text.rstrip()
-        return _as_json(write_structural_tag(dialect, tools, lazily=lazily))
-    except NotSpellable as error:
-        raise CallerError(error.why, path=f"dialect {dialect.name}", hint="leave out --grammar") from None
 
 
 def _as_json(value: Any) -> str:

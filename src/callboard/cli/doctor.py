@@ -62,7 +62,7 @@ def doctor(options: DoctorOptions) -> None:
     """Ask a backend what Codex, Claude Code, Gemini CLI and Qwen Code would ask, and what it does by itself.
 
     Clients' requests go through a gateway in this process: what works, what is lost, what helps. Then the backend is
-    asked itself: whether it holds schemas and grammars, gives log-probabilities, goes on from a prefill, and so on.
+    asked itself: whether it holds schemas, gives log-probabilities, goes on from a prefill, and so on.
     With --write these questions come first. The exit code is 0 if every client can work; with --sandbox, if jobs can
     run commands.
     """

@@ -27,7 +27,6 @@ NoteCode = Literal[
     "failed_call",
     "duplicate",
     "incomplete",
-    "cache",
     "hallucinated_result",
     "repetition",
     "extra_call",

@@ -1,11 +1,10 @@
 """How models spell calls in text, and how to read and write it."""
 
-from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning, ToolList
+from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
 from callboard.dialects.grammar import Grammar, NotSpellable
 from callboard.dialects.parser import Parser, parse
 from callboard.dialects.registry import dialect_of, dialect_of_template, either, get_dialect
 from callboard.dialects.render import (
-    ToolForm,
     render_action,
     render_call,
     render_calls,
@@ -28,8 +27,6 @@ __all__ = [
     "NotSpellable",
     "Parser",
     "Reasoning",
-    "ToolForm",
-    "ToolList",
     "dialect_of",
     "dialect_of_template",
     "either",

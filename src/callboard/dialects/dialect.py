@@ -62,17 +62,6 @@ class Fence(msgspec.Struct, frozen=True, eq=False):
     frame: CallFrame
 
 
-class ToolList(msgspec.Struct, frozen=True, eq=False):
-    """How the chat template of the dialect's models declares tools: the words that they were trained to read.
-
-    `text` has `{tools}` where the tools stand, and says how to call; each tool is a JSON object.
-    """
-
-    text: str
-    join: str = "\n"
-    each: str = '{"type": "function", "function": {tool}}'
-
-
 class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One way to write calls."""
 
@@ -95,8 +84,6 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A call's result, with `{name}`, `{identifier}` and `{content}`; "" takes the form that serves most models."""
     instructions: str = ""
     """Tells a model how to call; "" takes an example."""
-    tool_list: ToolList | None = None
-    """How its models' own templates declare tools, None where that is not known or needs a turn of its own."""
     is_only_format: bool = False
     """Text is written in it too, so that it is read even where no tool may be called."""
 

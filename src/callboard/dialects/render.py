@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from callboard.core import (
     ArgumentsPiece,
@@ -24,28 +24,12 @@ from callboard.dialects.grammar import NotSpellable
 from callboard.dialects.grammars.json_arguments import arguments_json, to_json
 from callboard.dialects.parser import parse
 
-ToolForm: TypeAlias = Literal["json", "python", "dialect"]
-"""How tools are described in a prompt (see `render_tools`)."""
 _EXAMPLE = InvocationCanister("0", "the_tool", {"parameter": "value"}, "")
 _TOLD = (InvocationStarted, ArgumentsPiece, InvocationEnded)
 
 
-def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration], form: ToolForm = "json") -> str:
-    """The tools and how to call them, for a system prompt. The same tools give the same text.
-
-    Args:
-        dialect: How calls are spelled.
-        tools: What the model may call.
-        form: How tools are described: a JSON object a line, a Python function each, or as the dialect's own models
-            were trained to read them (`Dialect.tool_list`; as `json` where that is not known).
-    """
-    if form != "json":
-        from callboard.dialects.tool_forms import render_own_list, render_signatures  # noqa: PLC0415  # for few models
-
-        if form == "dialect" and dialect.tool_list is not None:
-            return render_own_list(dialect, dialect.tool_list, tools)
-        if form == "python":
-            return f"{render_signatures(dialect, tools)}\n\n{describe_calls(dialect)}"
+def render_tools(dialect: Dialect, tools: Iterable[ToolDeclaration]) -> str:
+    """The tools and how to call them, for a system prompt. The same tools give the same text."""
     lines = [
         to_json({"name": tool.name, "description": tool.full_description, "parameters": dict(tool.schema)})
         for tool in tools

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning, ToolList
+from callboard.dialects.dialect import CallFrame, Dialect, Fence, Reasoning
 from callboard.dialects.grammars.code_calls import CodeCall, ShellCommands
 from callboard.dialects.grammars.harmony import HarmonyChannels, HarmonyRecipients
 from callboard.dialects.grammars.json_objects import CALL_KEYS, JsonObjects, Role
@@ -39,17 +39,6 @@ _FUNCTION = XmlTags(
     newlines=True,
     after_head="\n",
 )
-_QWEN_TOOLS = """\
-# Tools
-
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
-<tools>
-{tools}
-</tools>
-
-"""
 HERMES = Dialect(
     "hermes",
     summary="JSON objects in `<tool_call>` (Hermes 2 and 3, Qwen2.5, QwQ, Qwen3)",
@@ -57,11 +46,6 @@ HERMES = Dialect(
     template_words=(("<tool_call>", '"arguments"'), ("<tool_call>", "tool_call.arguments")),
     result="<tool_response>\n{content}\n</tool_response>",
     ignored=("<|im_end|>",),
-    tool_list=ToolList(
-        f"{_QWEN_TOOLS}For each function call, return a json object with function name and arguments within "
-        "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-        '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
-    ),
 )
 GRANITE4 = replace(
     HERMES, name="granite4", summary="as hermes (Granite 4)", template_words=(), ignored=("<|end_of_text|>",)
@@ -134,12 +118,6 @@ LLAMA3 = Dialect(
     ),
     ignored=("<|eom_id|>", "<|eot_id|>"),
     template_words=(("<|python_tag|>",), ('{"name": function name, "parameters"',)),
-    tool_list=ToolList(
-        "You have access to the following functions. To call a function, please respond with JSON for a function call. "
-        'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}. '
-        "Do not use variables.\n\n{tools}",
-        join="\n\n",
-    ),
 )
 GRANITE_20B = Dialect(
     "granite_20b_fc",
@@ -170,7 +148,6 @@ MISTRAL = Dialect(
     reasoning=(Reasoning("[THINK]", "[/THINK]"), THINK),
     ignored=("</s>",),
     template_words=(("[TOOL_CALLS]", "[ARGS]"),),
-    tool_list=ToolList("[AVAILABLE_TOOLS][{tools}][/AVAILABLE_TOOLS]", join=", "),
 )
 MISTRAL_V3 = replace(
     MISTRAL,
@@ -200,7 +177,6 @@ PHI4 = Dialect(
     frames=(CallFrame((_OBJECT,), section="functools[{calls}]", at_line_start=True, join=", "),),
     ignored=("<|/tool_call|>", "<|tool_call|>", "<|end|>"),
     template_words=(("functools[",), ("<|tool|>", "<|/tool|>")),
-    tool_list=ToolList("<|tool|>[{tools}]<|/tool|>", join=", ", each="{tool}"),
 )
 FIREFUNCTION = replace(
     PHI4,
@@ -208,7 +184,6 @@ FIREFUNCTION = replace(
     summary="as phi4_mini (Firefunction 2)",
     template_words=(),
     ignored=("<|eot_id|>",),
-    tool_list=None,
 )
 XLAM = Dialect(
     "xlam",
@@ -219,17 +194,6 @@ XLAM = Dialect(
         CallFrame((_OBJECT,), each="[TOOL_CALLS]{call}"),
     ),
     fences=(Fence(frozenset({"", "json"}), CallFrame((_OBJECT,), declared_only=True)),),
-    tool_list=ToolList(
-        "You have access to a set of tools. When using tools, make calls in a single JSON array:\n\n"
-        '[{"name": "tool_call_name", "arguments": {"arg1": "value1", "arg2": "value2"}}, '
-        "... (additional parallel tool calls as needed)]\n\n"
-        "If no tool is suitable, state that explicitly. If the user's input lacks required parameters, ask for "
-        "clarification. Do not interpret or respond until tool results are returned. Once they are available, process "
-        "them or make additional calls if needed. For tasks that don't require tools, such as casual conversation or "
-        "general advice, respond directly in plain text. The available tools are:\n\n{tools}",
-        join="\n\n",
-        each="{tool}",
-    ),
 )
 HUNYUAN_A13B = Dialect(
     "hunyuan_a13b",
@@ -347,20 +311,6 @@ QWEN3_CODER = Dialect(
     ignored=("<|im_end|>",),
     template_words=(("<function=", "<parameter="),),
     result="<tool_response>\n{content}\n</tool_response>",
-    tool_list=ToolList(
-        "# Tools\n\nYou have access to the following functions:\n\n<tools>\n{tools}\n</tools>\n\n"
-        "If you choose to call a function ONLY reply in the following format with NO suffix:\n\n"
-        "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
-        "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n"
-        "</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n"
-        "- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested "
-        "within <tool_call></tool_call> XML tags\n"
-        "- Required parameters MUST be specified\n"
-        "- You may provide optional reasoning for your function call in natural language BEFORE the function call, but "
-        "NOT after\n"
-        "- If there is no function call available, answer the question like normal with your current knowledge and do "
-        "not tell the user about function calls\n</IMPORTANT>"
-    ),
 )
 _SEED = replace(_FUNCTION, around=("</seed:tool_call>", "<seed:tool_call>"))
 SEED_OSS = Dialect(
@@ -591,11 +541,6 @@ GLM47 = Dialect(
     ignored=("<|user|>", "<|observation|>", "<|endoftext|>"),
     template_words=(("<arg_key>",),),
     result="<tool_response>{content}</tool_response>",
-    tool_list=ToolList(
-        f"{_QWEN_TOOLS}For each function call, output the function name and arguments within the following XML format:\n"
-        "<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key><arg_value>{arg-value-1}</arg_value>"
-        "<arg_key>{arg-key-2}</arg_key><arg_value>{arg-value-2}</arg_value>...</tool_call>"
-    ),
 )
 GLM45 = replace(
     GLM47,
@@ -603,11 +548,6 @@ GLM45 = replace(
     summary="as glm47, with newlines between (GLM 4.5, 4.6)",
     frames=(CallFrame((replace(_PAIRS, between="\n", after_head="\n"),), each="<tool_call>{call}</tool_call>"),),
     template_words=(("<arg_key>", "\n<arg_value>"),),
-    tool_list=ToolList(
-        f"{_QWEN_TOOLS}For each function call, output the function name and arguments within the following XML format:\n"
-        "<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>\n<arg_value>{arg-value-1}</arg_value>\n"
-        "<arg_key>{arg-key-2}</arg_key>\n<arg_value>{arg-value-2}</arg_value>\n...\n</tool_call>"
-    ),
 )
 
 
@@ -686,12 +626,6 @@ PYTHONIC = Dialect(
         CallFrame((_PYTHON_LIST,), section="<|python_start|>[{calls}]<|python_end|>", join=", "),
     ),
     ignored=("<|eom_id|>", "<|eot_id|>", "<|eot|>"),
-    tool_list=ToolList(
-        "You have access to the following functions. To call functions, please respond with a python list of the calls. "
-        "Respond in the format [func_name1(params_name1=params_value1, params_name2=params_value2...), "
-        "func_name2(params)] Do not use variables.\n\n{tools}",
-        join="\n\n",
-    ),
 )
 LLAMA4_PYTHONIC = replace(
     PYTHONIC,
@@ -714,7 +648,6 @@ LFM2 = Dialect(
     frames=(CallFrame((_FORGETFUL_LIST, _OBJECT), section="<|tool_call_start|>[{calls}]<|tool_call_end|>", join=", "),),
     ignored=("<|im_end|>",),
     template_words=(("<|tool_call_start|>",), ("<|tool_list_start|>",)),
-    tool_list=ToolList("List of tools: <|tool_list_start|>[{tools}]<|tool_list_end|>", join=", ", each="{tool}"),
 )
 FUNCTIONGEMMA = Dialect(
     "functiongemma",

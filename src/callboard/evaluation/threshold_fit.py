@@ -6,8 +6,6 @@ threshold would have made of these replies follows from the scores, so that all 
 Laws: nothing is asked. No threshold solves more of these tasks than the fitted one; where none solves more than one that
 stops nothing, it is such a one (a call that the model is certain against is stopped by every threshold). What is not known of a reply, such as the words that stand in place of a stopped
 call, counts as missed where the task asks for it.
-
-Why `gate_bias` is not fitted: it is taken off every score, as the threshold is, so that both together are one number.
 """
 
 from __future__ import annotations

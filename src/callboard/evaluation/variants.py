@@ -38,8 +38,6 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "structured": {"mode": "structured", "supports_json_schema": True},
         "validated": {"mode": "validated"},
         "json": {"mode": "validated", "dialect": "json"},
-        "python": {"mode": "validated", "tool_prompt": "python"},
-        "examples": {"mode": "validated", "examples": 2},
         "grounding": {"gate": "grounding"},
         "confidence": {"gate": "confidence"},
         "question": {"gate": "question"},

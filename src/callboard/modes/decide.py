@@ -67,8 +67,6 @@ _LEAST_LOGPROB: Final = -100.0
 """What is less likely counts as impossible; servers write -9999 for it."""
 LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
 """Fields of the chat wire; 20 are as many as OpenAI permits."""
-YES_OR_NO: Final[Mapping[str, Any]] = MappingProxyType({"grammar": 'root ::= "yes" | "no" | "Yes" | "No"'})
-"""Fields of llama.cpp that permit nothing else."""
 _DESCRIPTION: Final = 400
 """Characters of a tool's description that a question repeats."""
 CALL_SCORES: Final[ContextVar[dict[str, float] | None]] = ContextVar("CALL_SCORES", default=None)
@@ -192,7 +190,7 @@ class DecideStep:
         tool = next(tool for tool in self._request.tools if tool.name == call.name)
         odds = read_answer(events)
         if odds is not None:
-            self._scores[call.index] = odds - self._gate.bias - self._penalty(call, tool)
+            self._scores[call.index] = odds - self._penalty(call, tool)
         else:
             self._scores[call.index] = math.inf
             self._held.insert(0, Note("alert", f"whether {call.name} does what was asked could not be found out"))

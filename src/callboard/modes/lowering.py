@@ -81,13 +81,6 @@ def select_dialect(request: Request, plan: Plan) -> Dialect | None:
     return plan.watched
 
 
-def _on_wire(request: Request, plan: Plan) -> Request:
-    if plan.shorten_schemas and request.tools:
-        request = replace(request, tools=_shorten_schemas(request.tools))
-    text = _write_guidance(request, plan)
-    return replace(request, canisters=_merge_supervisor(request.canisters, text)) if text else request
-
-
 def _in_constraint(request: Request, plan: Plan) -> Request:
     if not request.tools:
         return request
@@ -103,30 +96,8 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
-        tools = _shorten_schemas(request.tools) if plan.shorten_schemas else request.tools
-        instructions = [render_tools(plan.dialect, tools, plan.tool_form), _write_guidance(request, plan)]
-        canisters = _merge_supervisor(canisters, "\n\n".join([each for each in instructions if each]))
+        canisters = _merge_supervisor(canisters, render_tools(plan.dialect, request.tools))
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
-
-
-def _write_guidance(request: Request, plan: Plan) -> str:
-    """What the model is told of calling beside the tools; nothing where it is not shown any."""
-    if (
-        not (plan.examples or plan.refusal_hint or plan.thought_tokens)
-        or not request.tools
-        or (plan.in_prose and request.tool_choice == "none")
-    ):
-        return ""
-    from callboard.modes.guidance import write_guidance  # noqa: PLC0415  # for few models
-
-    return write_guidance(plan, request.tools)
-
-
-def _shorten_schemas(tools: Sequence[ToolDeclaration]) -> tuple[ToolDeclaration, ...]:
-    """The tools as the model is shown them; what it calls is validated by those of the request."""
-    from callboard.schema.shorten import shorten_schema  # noqa: PLC0415  # for few models
-
-    return tuple([replace(tool, schema=shorten_schema(tool.schema)) for tool in tools])
 
 
 def _may_constrain(request: Request, plan: Plan) -> bool:
@@ -135,7 +106,7 @@ def _may_constrain(request: Request, plan: Plan) -> bool:
 
 
 _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
-    "wire": _on_wire,
+    "wire": lambda request, _: request,
     "constraint": _in_constraint,
     "prompt": _in_prompt,
 }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from callboard.dialects import JSON, TOOL_COMMANDS, Dialect, ToolForm, dialect_of, either, get_dialect
+from callboard.dialects import JSON, TOOL_COMMANDS, Dialect, dialect_of, either, get_dialect
 from callboard.errors import CallerError
 from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Pricing, Resolution
 
@@ -40,7 +40,6 @@ class Gate(msgspec.Struct, frozen=True):
 
     kind: GateKind = ""
     threshold: float = 0.0
-    bias: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -55,11 +54,6 @@ class Plan(msgspec.Struct, frozen=True):
     watched: Dialect | None = None
     starts_in_reasoning: bool = False
     calls_in_reasoning: bool = False
-    tool_form: ToolForm = "json"
-    shorten_schemas: bool = False
-    refusal_hint: bool = False
-    examples: Literal[0, 1, 2] = 0
-    thought_tokens: int = 0
     gate: Gate = Gate()
     in_prose: bool = False
     answer_after: Literal["model", "results"] = "model"
@@ -68,13 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
     coding: Literal["phased", "short"] = "phased"
     context_tokens: int = 0
     max_tools: int = 0
-    cache_seconds: float = 300.0
     prices: Pricing | None = None
-
-    @property
-    def thinks_first(self) -> bool:
-        """Whether a reply begins with a thought in words; structured replies have a place for thoughts."""
-        return bool(self.thought_tokens) and self.mode.declares != "constraint"
 
 
 def get_mode(name: str) -> Mode:
@@ -114,12 +102,7 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
         watched,
         starts_in_reasoning=profile.starts_in_reasoning,
         calls_in_reasoning=profile.calls_in_reasoning,
-        tool_form=profile.tool_prompt,
-        shorten_schemas=profile.shorten_schemas,
-        refusal_hint=profile.refusal_hint,
-        examples=profile.examples,
-        thought_tokens=profile.thought_tokens,
-        gate=Gate(profile.gate, profile.gate_threshold, profile.gate_bias),
+        gate=Gate(profile.gate, profile.gate_threshold),
         in_prose=profile.result_format == "prose",
         answer_after=profile.answer_after,
         on_repeated_call=profile.on_repeated_call,
@@ -127,7 +110,6 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
         coding=profile.coding,
         context_tokens=profile.context_tokens,
         max_tools=profile.max_tools,
-        cache_seconds=profile.cache_seconds,
         prices=profile.prices or _find_prices(base_url or profile.base_url, resolution.model),
     )
 

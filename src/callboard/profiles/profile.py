@@ -23,10 +23,6 @@ Prefill: TypeAlias = Literal["", "none", "last", "prefix", "partial", "continue"
 """How a reply is asked for that goes on from the last message (see `Profile`)."""
 
 
-GrammarFormat: TypeAlias = Literal["", "gbnf", "structural_tag"]
-"""A form of grammar that endpoints constrain replies with."""
-
-
 Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 """US dollars."""
 _MILLION = 1_000_000
@@ -116,12 +112,6 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The model makes use of that field."""
     supports_json_schema: bool = False
     """The endpoint holds replies to a JSON Schema."""
-    grammar_format: GrammarFormat = ""
-    """The form of grammar that the endpoint holds replies to: `gbnf` (llama.cpp), `structural_tag` (vLLM, SGLang), ""
-    for none."""
-    constrains_calls: bool = False
-    """Calls that are written into text are held to the dialect and the tools' schemas, by a grammar in the endpoint's
-    `grammar_format`, from where a call has begun."""
     supports_logprobs: bool = False
     """The endpoint gives the log-probabilities of a reply's tokens."""
     dialect: str = "json"
@@ -131,25 +121,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     it is known to write besides. "" is for models that never write calls into text, `auto` for unknown ones."""
     fenced_commands: bool = False
     """If the tools stand in the prompt, a fence `bash` in which each line begins with a tool's name is calls too."""
-    tool_prompt: Literal["json", "python", "dialect"] = "json"
-    """How tools that stand in the prompt are described: a JSON object a line, a Python function each, or as the chat
-    template of the dialect's own models does."""
-    shorten_schemas: bool = False
-    """The model gets the schemas of tools without what tells it nothing, and bounded; calls are validated by the whole."""
-    refusal_hint: bool = False
-    """The instructions say that no tool need be called where none fits."""
-    examples: Literal[0, 1, 2] = 0
-    """Examples in the instructions: a call of a tool that is none of the request's, and a question that no tool fits."""
-    thought_tokens: int = 0
-    """Tokens of a thought before each call, `Function: NAME-or-none` and the values; 0 asks for none, 16 to 24 are best."""
     gate: GateKind = ""
     """What is made sure of before a call is made: nothing, that its required values stand in the conversation
     (`grounding`), or also the model's own word that the tool does what was asked (`question`). A call that is stopped
     becomes an answer in words."""
     gate_threshold: float = 0.0
     """The score below which a call is stopped: log-odds of yes against no, less 2 for each value that nobody said."""
-    gate_bias: float = 0.0
-    """The log-odds with which the model says yes where nothing was asked; taken off the score."""
     response_template: Mapping[str, Any] = {}
     """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False
@@ -208,8 +185,6 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Tokens that the model can read, 0 if unknown."""
     max_tools: int = 0
     """Tools that a request may declare, 0 for any number."""
-    cache_seconds: float = 300.0
-    """For how long the endpoint keeps a prompt's cache between two requests."""
     base_url: str = ""
     url_variable: str = ""
     """The environment variable of another URL."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from callboard.core import Event, Request, closing
 from callboard.modes import Plan
-from callboard.modes.decide import CALL_SCORES, LOGPROBS, YES_OR_NO, DecideStep, create_decide_step
+from callboard.modes.decide import CALL_SCORES, LOGPROBS, DecideStep, create_decide_step
 from callboard.providers.http_exchange import ExchangeObserver
 from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
 
@@ -40,22 +40,12 @@ class DecidingModel(HttpModel):
         """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
         ask = partial(super().batches, headers=headers)
         ask_for_reply = partial(ask, observer=observer)
-        step = create_decide_step(request, self.plan.gate, self._question_fields)
+        gives_logprobs = self.wire.name == "chat" and self.resolution.profile.supports_logprobs
+        step = create_decide_step(request, self.plan.gate, LOGPROBS if gives_logprobs else {})
         if step is None:
             return ask_for_reply(request)
         reply = ask(request, observer=_StepObserver(observer or ExchangeObserver(), step))
         return _judge_reply(step, reply, partial(self._ask_question, ask), ask_for_reply)
-
-    @property
-    def _question_fields(self) -> Mapping[str, Any]:
-        """What a question adds to the body of a request."""
-        facts = self.resolution.profile
-        fields: dict[str, Any] = {}
-        if self.wire.name == "chat" and facts.supports_logprobs:
-            fields |= LOGPROBS
-        if facts.constrains_calls and facts.grammar_format == "gbnf" and self.plan.mode.declares == "prompt":
-            fields |= YES_OR_NO  # in the place of the grammar of calls
-        return fields
 
     def _ask_question(self, ask: _Ask, question: Request) -> AsyncIterator[list[Event]]:
         controls = replace(question.controls, max_tokens=self.wire.min_max_tokens)

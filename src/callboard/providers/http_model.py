@@ -41,7 +41,7 @@ from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
 from callboard.providers.control_tokens import EventUnescaper, escape_request
 from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
-from callboard.providers.quirks import adapt_body, adapt_request, add_grammar, create_encoder
+from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
@@ -289,7 +289,7 @@ class HttpModel:
             from callboard.providers.spellable_names import spell_names  # noqa: PLC0415  # not for native calls
 
             spelled, names = spell_names(request, plan.dialect)
-        adapted, dropped = adapt_request(self._constrain(self._lower(spelled, plan), spelled, plan), facts)
+        adapted, dropped = adapt_request(self._lower(spelled, plan), facts)
         if adapted.canisters is not request.canisters:
             wire = self.wire.name
             unsent = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
@@ -317,15 +317,6 @@ class HttpModel:
         if self._forward_constraint and plan.mode.declares == "wire":
             return msgspec.structs.replace(lowered, constraint=completed.constraint)
         return lowered
-
-    def _constrain(self, lowered: Request, request: Request, plan: Plan) -> Request:
-        """Hold calls that come as text to the tools' schemas, where the endpoint takes a grammar."""
-        facts = self.resolution.profile
-        if not facts.constrains_calls or plan.mode.declares != "prompt" or lowered.constraint is not None:
-            return lowered
-        decides = plan.thinks_first and request.tool_choice == "auto"
-        tokens = plan.thought_tokens if decides else 0
-        return add_grammar(lowered, request, plan.dialect, facts, thought_tokens=tokens)
 
     def _complete(self, request: Request) -> Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
@@ -384,10 +375,6 @@ class HttpModel:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
         stages = self._watchers(request, plan, prepared.encoded.names)
-        if plan.thinks_first and request.tools:
-            from callboard.modes.thought import ThoughtFilter  # noqa: PLC0415  # for few models
-
-            stages = (ThoughtFilter(), *stages)
         if observer is not None:
             stages = (TextTap(observer), *stages)
         if prepared.encoded.rewritten:

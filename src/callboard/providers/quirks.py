@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from callboard.core import Request
-from callboard.dialects import Dialect
 from callboard.profiles import Profile
 from callboard.providers.adapt_history import adapt_history
 from callboard.wires.chat import RequestEncoder as ChatRequestEncoder
@@ -34,30 +33,6 @@ def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str,
         request = replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
     request, unsent = adapt_history(request, facts)
     return request, (*dropped, *unsent)
-
-
-def add_grammar(
-    lowered: Request, request: Request, dialect: Dialect, facts: Profile, *, thought_tokens: int = 0
-) -> Request:
-    """The request with a grammar of the calls of its tools in this dialect; as it is where it has a grammar already.
-
-    Args:
-        lowered: The request as it is sent.
-        request: The request with its tools.
-        dialect: Spells calls.
-        facts: Say which grammars the endpoint takes.
-        thought_tokens: Those of the thought that a reply begins with.
-    """
-    if not request.tools or request.tool_choice == "none" or _GRAMMAR_FIELDS & lowered.extra.keys():
-        return lowered
-    from callboard.dialects.constraints import constraint_fields  # noqa: PLC0415  # where a profile asks for it
-
-    fields = constraint_fields(dialect, request.tools, facts.grammar_format, thought_tokens=thought_tokens)
-    return replace(lowered, extra={**lowered.extra, **fields}) if fields else lowered
-
-
-_GRAMMAR_FIELDS = frozenset({"grammar", "response_format", "json_schema", "structured_outputs"})
-"""Fields of the body that hold a reply to a form."""
 
 
 def create_encoder(wire: Wire, facts: Profile) -> RequestEncoder:

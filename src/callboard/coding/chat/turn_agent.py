@@ -20,7 +20,6 @@ from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import ApprovalAnswered, InvocationCanister, Model, ResultCanister, pipe
 from callboard.execution.result_store import KeptResults
 from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
-from callboard.loop.cache_watch import CacheWatch
 from callboard.modes import get_plan
 from callboard.tools import Ensemble
 
@@ -76,7 +75,6 @@ class TurnAgent:
         """From the next turn on, another model answers."""
         context, plan = self._request.settings.coding.context, get_plan(model)
         self._model = model
-        self._cache_watch = CacheWatch()
         self._single = plan.coding == "short"
         self._context_window = ContextWindow(
             limit=plan.context_tokens,
@@ -99,7 +97,7 @@ class TurnAgent:
                 await self._before_change()
             return result
 
-        agent = Agent(
+        return Agent(
             self._model,
             ensembles=ensembles,
             instructions=instructions(self._request.settings.coding.project, text),
@@ -114,8 +112,6 @@ class TurnAgent:
             max_parallel_calls=1,
             event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
         )
-        agent.cache_watch = self._cache_watch
-        return agent
 
     def tools(self, access: Access) -> list[tuple[str, str, bool]]:
         """The tools: the name, what it does, and whether all of it runs without asking."""

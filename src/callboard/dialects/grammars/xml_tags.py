@@ -164,8 +164,6 @@ class XmlTags(Grammar, frozen=True, eq=False, dict=True):
 
 
 _KINDS = {bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"}
-VALUE_KINDS = {"boolean": "boolean", "integer": "number", "number": "number", "null": "null", "array": "array"}
-"""What a tag calls the types of JSON Schema; any other is an object."""
 
 
 def _begins(templates: Iterable[str]) -> tuple[str, ...]:

@@ -299,9 +299,6 @@ class ReplyEndpoint:
         self._metrics.end_request(front, record.backend_name, end, seconds, record.usage, cost=record.costs.total)
         if quotations := record.alerts.get("quotation"):
             self._metrics.add_quotations(record.backend_name, len(quotations))
-        for collapse in self._gateway.cache_collapses(record):
-            self._metrics.add_cache_collapse(record.backend_name, collapse.cause)
-            log.warning("%s: %s", record.backend_name, collapse.text)
         if log.isEnabledFor(logging.INFO):
             usage, model = record.usage, exchange.request.model[:100]
             log.info(

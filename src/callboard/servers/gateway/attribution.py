@@ -29,15 +29,12 @@ def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
 
 
 def strip_attribution(request: Request, settings: BackendSettings, resolution: Resolution) -> Request:
-    """The request without the line, unless the backend is Anthropic's.
+    """The request without the line at the beginning of its first instructions, unless the backend is Anthropic's.
 
     Nothing is lost that the backend would read, so it is not reported as dropped.
     """
-    return request if is_anthropic(settings, resolution) else without_attribution(request)
-
-
-def without_attribution(request: Request) -> Request:
-    """The request without the line at the beginning of its first instructions."""
+    if is_anthropic(settings, resolution):
+        return request
     for place, canister in enumerate(request.canisters):
         if isinstance(canister, SupervisorCanister):
             content = _without_line(canister.content)

@@ -128,7 +128,6 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                         is_over = True
                         _update_breaker(backend, name, end, record)
                         record.set_end(events)
-                        record.add_completed(sent, f"{backend.name} {name}", model.plan.cache_seconds)
                         backend.learn_from(end, name, record.owner, facts)
                     yield events
             if not more:

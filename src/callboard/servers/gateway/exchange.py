@@ -76,15 +76,6 @@ _NO_SECRETS = Redactor()
 Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 
-class CompletedReply(msgspec.Struct, frozen=True):
-    """A backend's reply that ended well: the request, the tokens, and for how long the endpoint caches prompts."""
-
-    request: Request
-    usage: Usage
-    model: str
-    cache_seconds: float
-
-
 class ReplyJournal(NamedTuple):
     """Where a reply in rounds is written down while it is made, and the canisters that were written of it before."""
 
@@ -114,7 +105,6 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """Parts of the reply that the client's wire has no place for."""
     alerts: dict[str, list[str]] = {}
     """The notes that the client is told in a header, by their codes."""
-    completed: list[CompletedReply] = []
     retry_after: float | None = None
     usage: Usage = Usage()
     costs: ReplyCosts = msgspec.field(default_factory=ReplyCosts)
@@ -167,10 +157,6 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         if isinstance(last, (ReplyEnded, ReplyFailed)):
             self.end = last
             self.usage = next((event for event in reversed(events) if isinstance(event, Usage)), self.usage)
-
-    def add_completed(self, request: Request, model: str, cache_seconds: float) -> None:
-        if isinstance(self.end, ReplyEnded):
-            self.completed.append(CompletedReply(request, self.usage, model, cache_seconds))
 
 
 class ReplyObserver(ExchangeObserver):

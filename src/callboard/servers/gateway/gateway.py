@@ -19,9 +19,7 @@ from msgspec.structs import replace
 
 from callboard.core import Canister, InvocationCanister, Request, ResultCanister
 from callboard.errors import CallerError
-from callboard.loop.cache_watch import CacheWatch, Collapse
 from callboard.providers import Transport
-from callboard.servers.gateway.attribution import without_attribution
 from callboard.servers.gateway.auth import Authenticator
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
@@ -56,7 +54,6 @@ class Gateway:
         self._started = int(time())
         self.authenticator = Authenticator(settings, monotonic)
         self.request_budget = ByteBudget(settings.limits.held)
-        self._cache_watch = CacheWatch()
         # Clients ask again themselves; only a connection that was dropped before an answer is made anew.
         self._transport = Transport(idle_timeout=settings.idle_timeout, retries=1, statuses=())
         redactor = make_redactor(settings)
@@ -136,22 +133,6 @@ class Gateway:
             compat_events=request.compat_events or self.settings.compat_events,
             strict=self.settings.strict,
         )
-
-    def cache_collapses(self, record: ReplyRecord) -> list[Collapse]:
-        """The prompt caches of backends that did not hold for these replies, each told once."""
-        watch, now = self._cache_watch, monotonic()
-        observed = [
-            watch.observe(
-                without_attribution(each.request),
-                each.usage,
-                model=each.model,
-                now=now,
-                lifetime=each.cache_seconds,
-                owner=record.owner,
-            )
-            for each in record.completed
-        ]
-        return [collapse for collapse in observed if collapse is not None]
 
     def check_model_name(self, model: str) -> None:
         """Raises an HttpError for a name that must not reach a backend's URL; the operator's own names may be any."""

@@ -45,12 +45,6 @@ class Metrics:
             ["backend"],
             **options,
         )
-        self._collapses = Counter(
-            "callboard_cache_collapses",
-            "Conversations that lost most of a backend's prompt cache between two requests, by the likely cause",
-            ["backend", "cause"],
-            **options,
-        )
         self._open = Gauge(
             "callboard_open_requests",
             "Requests that wait for their reply's end",
@@ -67,9 +61,6 @@ class Metrics:
 
     def add_quotations(self, backend: str, count: int) -> None:
         self._quotations.labels(backend).inc(count)
-
-    def add_cache_collapse(self, backend: str, cause: str) -> None:
-        self._collapses.labels(backend, cause).inc()
 
     def end_request(
         self, front: str, backend: str, end: str, seconds: float, usage: Usage, *, cost: float | None = None

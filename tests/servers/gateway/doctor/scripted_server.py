@@ -12,9 +12,7 @@ from callboard.testing.strict import Rulebook
 CHECKS = {check.name: check for check in RAW_CHECKS}
 EVERYTHING = frozenset(
     [
-        "grammar",
         "json_schema",
-        "structural_tag",
         "logprobs",
         "last",
         "prefix",
@@ -35,12 +33,11 @@ _SPECIAL = "<|im_end|>"
 class ScriptedServer:
     """Obeys `obeys`, and takes and ignores everything else; `refuses` are rules of `callboard.testing.strict`."""
 
-    def __init__(self, obeys=EVERYTHING, *, strict=(), parses=True, call="native", logprobs_behind_grammar=False):
+    def __init__(self, obeys=EVERYTHING, *, strict=(), parses=True, call="native"):
         self.obeys = set(obeys)
         self.rules = Rulebook(strict)
         self.parses = parses
         self.call = call
-        self.logprobs_behind_grammar = logprobs_behind_grammar
 
     def __call__(self, body):
         """The status and the object that it answers."""
@@ -56,8 +53,6 @@ class ScriptedServer:
 
     def reply(self, body):
         kind = body.get("response_format", {}).get("type")
-        if body.get("grammar") and "grammar" in self.obeys:
-            return {"content": "quokka"[: 2 if body["max_tokens"] == 1 else None]}
         if kind and kind in self.obeys:
             return {"content": '{"animal": "quokka"}' if kind == "json_schema" else "quokka"}
         last = body["messages"][-1]
@@ -78,8 +73,7 @@ class ScriptedServer:
         return {"auto": "tools", "required": "required"}.get(str(choice), "named") in self.obeys
 
     def first_token(self, body):
-        tokens = ["qu", "quok"] if "grammar" in body and self.logprobs_behind_grammar else ["Paris", "The", "qu"]
-        return [{"token": token, "logprob": -float(place)} for place, token in enumerate(tokens)]
+        return [{"token": token, "logprob": -float(place)} for place, token in enumerate(["Paris", "The", "qu"])]
 
     def count(self, messages):
         if "counts" not in self.obeys:

@@ -29,9 +29,6 @@ def without(*features):
         ("calls", without("tools"), "partly", {}),
         ("schema held", ScriptedServer(), "yes", {"supports_json_schema": True}),
         ("schema held", without("json_schema"), "no", {"supports_json_schema": False}),
-        ("grammar held", ScriptedServer(), "yes", {"grammar_format": "gbnf"}),
-        ("grammar held", without("grammar"), "yes", {"grammar_format": "structural_tag"}),
-        ("grammar held", without("grammar", "structural_tag"), "no", {"grammar_format": ""}),
         ("log-probabilities", ScriptedServer(), "yes", {"supports_logprobs": True}),
         ("log-probabilities", without("logprobs"), "no", {"supports_logprobs": False}),
         ("forced calls", ScriptedServer(), "yes", {"supports_forced_calls": True}),
@@ -102,11 +99,6 @@ def test_a_call_that_leaks_into_the_text_is_watched_for_in_its_dialect(call, dia
         known = find("calls", ScriptedServer(call=call), Subject(Profile(watch=watch)))
         assert known.facts == {"uses_tools": True}
         assert f"in the dialect {dialect}:" in known.detail
-
-
-def test_log_probabilities_are_those_of_before_or_behind_a_grammar():
-    assert "before a grammar" in find("log-probabilities", ScriptedServer(), QWEN).detail
-    assert "behind a grammar" in find("log-probabilities", ScriptedServer(logprobs_behind_grammar=True), QWEN).detail
 
 
 def test_of_an_unknown_family_no_token_is_known_to_be_spelled():
@@ -193,7 +185,7 @@ def test_nothing_follows_from_an_answer_that_is_none():
             assert conclusion.facts == {}, check.name
 
 
-@pytest.mark.parametrize("check", ["forced calls", "schema held", "grammar held", "prefill"])
+@pytest.mark.parametrize("check", ["forced calls", "schema held", "prefill"])
 @pytest.mark.parametrize("text", [None, "", "<think>\nThe user"])
 def test_nothing_follows_from_a_reply_that_is_cut_within_a_thought(check, text):
     reply = RawReply(200, {"choices": [{"message": {"content": text}, "finish_reason": "length"}]})

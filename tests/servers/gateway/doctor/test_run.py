@@ -312,13 +312,12 @@ def answer_of(answer):
 
 def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence():
     props = {"build_info": "b1", "default_generation_settings": {"n_ctx": 4096}}
-    told, rows = examine_itself(ScriptedServer(EVERYTHING - {"grammar"}), pages={"/props": props})
+    told, rows = examine_itself(ScriptedServer(EVERYTHING), pages={"/props": props})
     assert list(rows) == [check.name for check in RAW_CHECKS]
     assert told.facts == {
         "supports_tools": True,
         "uses_tools": True,
         "supports_json_schema": True,
-        "grammar_format": "structural_tag",
         "supports_logprobs": True,
         "supports_forced_calls": True,
         "context_tokens": 4096,

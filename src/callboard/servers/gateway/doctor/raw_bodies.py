@@ -76,19 +76,7 @@ SCHEMA = (
         response_format={"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": _SCHEMA}},
     ),
 )
-GRAMMARS: Final[dict[str, Body]] = {
-    "gbnf": {"grammar": f'root ::= "{WORD}"'},
-    "structural_tag": {
-        "response_format": {"type": "structural_tag", "format": {"type": "const_string", "value": WORD}}
-    },
-}
-"""By the names of the fact `grammar_format`: fields that allow one word."""
-GRAMMAR = tuple([ask(_CAPITAL, most=_WORDS_TOKENS, **fields) for fields in GRAMMARS.values()])
-_LOGPROBS: Final = {"logprobs": True, "top_logprobs": 5}
-LOGPROBS = (
-    ask(_CAPITAL, most=1, **_LOGPROBS),
-    ask(_CAPITAL, most=1, **_LOGPROBS, **GRAMMARS["gbnf"]),
-)
+LOGPROBS = (ask(_CAPITAL, most=1, logprobs=True, top_logprobs=5),)
 BEGINNING: Final = 'The harbour master says {"capital": "Par'
 """With which no new message begins."""
 CONTINUED: Final = 'is"'

@@ -196,31 +196,15 @@ def _read_schema(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     return Conclusion("no", f"taken and ignored: {collapse(reply.text, 60)!r} came", {"supports_json_schema": False})
 
 
-def _read_grammars(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    details = []
-    best = ""
-    for name, reply in zip(raw_bodies.GRAMMARS, replies, strict=True):
-        obeyed = reply.text.strip() == raw_bodies.WORD
-        best = best or (name if obeyed else "")
-        ignored = f"taken and ignored ({collapse(reply.text, 40)!r} came)"
-        details.append(f"{name}: {'obeyed' if obeyed else reply.refusal or reply.open_reason or ignored}")
-    open_question = not best and any(reply.open_reason for reply in replies)
-    return Conclusion("yes" if best else "no", "; ".join(details), {} if open_question else {"grammar_format": best})
-
-
 def _read_logprobs(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    plain, constrained = replies
+    plain = replies[0]
     if plain.refusal:
         return Conclusion("no", f"refused: {plain.refusal}", {"supports_logprobs": False})
     if plain.fault:
         return Conclusion("no", plain.fault)
     if not plain.first_tokens:
         return Conclusion("no", "taken and ignored", {"supports_logprobs": False})
-    detail = f"{len(plain.first_tokens)} of 5 came for the first token"
-    if constrained.first_tokens and constrained.text and raw_bodies.WORD.startswith(constrained.text.strip()):
-        others = [token for token in constrained.first_tokens if not raw_bodies.WORD.startswith(token.strip() or "-")]
-        detail += "; those of before a grammar" if others else "; those of behind a grammar"
-    return Conclusion("yes", detail, {"supports_logprobs": True})
+    return Conclusion("yes", f"{len(plain.first_tokens)} of 5 came for the first token", {"supports_logprobs": True})
 
 
 # What a conversation may hold.
@@ -337,7 +321,6 @@ def _read_broken_arguments(replies: Sequence[RawReply], _: Subject) -> Conclusio
 RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
     RawCheck("calls", raw_bodies.CALLS, _read_calls, ("supports_tools", "uses_tools", "watch")),
     RawCheck("schema held", raw_bodies.SCHEMA, _read_schema, ("supports_json_schema",)),
-    RawCheck("grammar held", raw_bodies.GRAMMAR, _read_grammars, ("grammar_format",)),
     RawCheck("log-probabilities", raw_bodies.LOGPROBS, _read_logprobs, ("supports_logprobs",)),
     RawCheck("forced calls", raw_bodies.FORCED, _read_forced, ("supports_forced_calls",)),
     RawCheck("context length", _context_bodies, _read_context, ("context_tokens",)),
