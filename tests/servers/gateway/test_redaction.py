@@ -1,4 +1,4 @@
-"""Secrets of the settings: whatever a backend repeats, no client and no log line gets them."""
+"""Secrets of the settings: no error, header or log line repeats them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,12 @@ import asyncio
 import base64
 import json
 import logging
-import random
 import socket
-from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-)
+from callboard.core import ReplyFailed, TextPiece
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.redaction import Redactor
@@ -49,9 +38,6 @@ SPELLINGS = {
     "JSON of PHP": KEY.replace('"', '\\"').replace("/", "\\/"),
     "a URL": quote(KEY, safe=""),
     "a URL in lower case": "".join(f"%{ord(each):02x}" for each in KEY),
-    "basic": basic("", KEY),
-    "basic of a user": basic("operator", KEY),
-    "base64 for URLs": base64.urlsafe_b64encode(f"ab:{KEY}".encode()).decode(),
 }
 
 
@@ -70,45 +56,9 @@ def test_a_secret_is_found_however_it_is_spelled(spelling):
     assert len(told) < 50
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_secret_in_pieces_is_found_wherever_it_is_cut(spelling):
-    text = f"my key is {SPELLINGS[spelling]}, you see"
-    whole = Redactor([KEY])._long.mask(text)
-    for seed in range(100):
-        cuts = sorted({0, len(text), *random.Random(seed).choices(range(len(text)), k=seed % 20)})
-        redaction = Redactor([KEY]).start_reply()
-        events = [out for at, end in pairwise(cuts) for out in redaction.feed([TextPiece(text[at:end])])]
-        events += redaction.feed([ReplyEnded("stop")])
-        assert "".join(event.text for event in events[:-1]) == whole
-
-
 @pytest.mark.parametrize("length", range(4, len(KEY)))
 def test_the_beginning_of_a_secret_where_a_text_was_cut_is_masked(length):
     assert Redactor([KEY]).text(f"refused: {KEY[:length]}") == "refused: ***"
-
-
-def test_a_text_that_only_begins_like_a_secret_is_told_whole():
-    redaction = Redactor([KEY]).start_reply()
-    pieces = ["It is", " s", "k", "-", "UP", "per case", ", a task", "s"]
-    events = [out for piece in pieces for out in redaction.feed([TextPiece(piece)])]
-    events += redaction.feed([InvocationStarted(0, "c", "f")])
-    assert "".join(event.text for event in events if isinstance(event, TextPiece)) == "".join(pieces)
-    assert isinstance(events[-1], InvocationStarted)
-    assert redaction.feed([ReasoningPiece("", opaque="seal")]) == [ReasoningPiece("", opaque="seal")]
-
-
-def test_each_calls_arguments_are_looked_through():
-    redaction = Redactor([KEY]).start_reply()
-    raw = json.dumps({"a": KEY})
-    begun = [InvocationStarted(0, "c", "f"), InvocationStarted(1, "d", "f")]
-    pieces = [ArgumentsPiece(index, raw[at]) for at in range(len(raw)) for index in (0, 1)]
-    ends = [InvocationEnded(index, "c", "f", {"a": KEY, "b": [{KEY: 1}]}, raw) for index in (0, 1)]
-    events = [out for event in (*begun, *pieces, *ends) for out in redaction.feed([event])]
-    for index in (0, 1):
-        said = "".join(each.json for each in events if isinstance(each, ArgumentsPiece) and each.index == index)
-        assert said == '{"a": "***"}'
-    assert [each.arguments for each in events[-2:]] == [{"a": "***", "b": [{"***": 1}]}] * 2
-    assert [each.raw for each in events[-2:]] == ['{"a": "***"}'] * 2
 
 
 @pytest.mark.parametrize("secret", ["", "abc", "EMPTY", "ollama", "sk-no-key-required"])
@@ -136,20 +86,21 @@ def refusals(secret):
             429, body, {"x-request-id": f"req-{secret}", "request-id": secret, "Retry-After": secret}
         ),
         "in a stream": Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, body]),
-        "a reply": [ReplyStarted(secret, secret), ReasoningPiece(secret), *map(TextPiece, secret), ReplyEnded("stop")],
     }
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("place", ["key", "header", "password"])
-def test_no_client_and_no_log_line_gets_the_backends_key(serving, behind, caplog, front, place):
+def test_no_error_header_or_log_line_holds_the_backends_key(serving, behind, caplog, front, place):
     secret = "sk-UPSTREAM-SECRET-0123456789"  # as it can stand in a header's value
     caplog.set_level(logging.DEBUG, logger="callboard")
 
     async def scenario():
         answers = []
         for stream in (False, True):
-            replies = [*refusals(secret).values(), *refusals(basic("operator", secret)).values()]
+            replies = [*refusals(secret).values()]
+            if place == "password":
+                replies += refusals(basic("operator", secret)).values()
             async with FakeBackend(replies) as backend:
                 url = backend.url
                 settings = {
@@ -163,21 +114,7 @@ def test_no_client_and_no_log_line_gets_the_backends_key(serving, behind, caplog
         return answers
 
     for answer in asyncio.run(scenario()):
-        # What a stream says in pieces is one text to its reader.
         text = answer.text
-        if answer.streamed:
-            text += "".join([str(event.get("delta") or event.get("choices", "")) for event in answer.events])
-            text += "".join(
-                [
-                    d if isinstance(d := event.get("delta", ""), str) else str(d.get("text", ""))
-                    for event in answer.events
-                ]
-            )
-            text += "".join(
-                [str(c["delta"].get("content") or "") for event in answer.events for c in event.get("choices") or ()]
-            )
-            parts = [c["content"]["parts"] for event in answer.events for c in event.get("candidates", ())]
-            text += "".join([part["text"] for each in parts for part in each])
         assert not leaks(text, secret), text
         assert not leaks(str(dict(answer.headers)), secret)
         assert not leaks(text, base64.b64encode(secret.encode()).decode()[:-4])
@@ -277,6 +214,11 @@ def test_an_error_calls_each_address_the_backend(said, told):
     assert Redactor([], ["10.0.0.5:8080", "api.example"]).error(said) == told
 
 
+def test_what_a_model_says_is_passed_on_as_it_is():
+    said = [TextPiece(f"My key is {KEY}.")]
+    assert Redactor([KEY]).events(said) == said
+
+
 def test_a_failure_says_what_it_said_before_without_secrets():
     failed = ReplyFailed("provider", "timeout", "nothing came for 5 s", "<html>")
-    assert Redactor([KEY], ["127.0.0.1:8080"]).start_reply().feed([failed]) == [failed]
+    assert Redactor([KEY], ["127.0.0.1:8080"]).events([failed]) == [failed]

@@ -158,8 +158,6 @@ def test_the_vector_of_a_reply_is_a_row_of_its_wire(wire):
 def test_a_vector_holds_no_secret():
     reply = raw_reply(chat_stream("The key is sk-secret-of-the-settings, is it not?", piece=100))
     assert "sk-secret-of-the-settings" not in json.dumps(make_vector(reply, "it"))
-    with pytest.raises(CallerError, match="repeats a secret"):  # in pieces, where no mask finds it
-        make_vector(raw_reply(chat_stream("The key is sk-secret-of-the-settings.")), "it")
 
 
 @pytest.mark.parametrize(

@@ -108,14 +108,12 @@ async def _ask_backend(backend: Backend, name: str, request: Request, record: Re
                 headers=backend.headers(record.token, record.beta),
                 observer=ReplyObserver(record, None if call_logger is None else call_logger.log_frame),
             )
-            redaction = backend.redactor.start_reply()
             recorder = backend.reasoning_memory.recorder(
                 record.owner, sent, unsigned=model.resolution.profile.requires_reasoning_history
             )
             async with aclosing(reply) as batches:
                 async for batch in batches:
-                    if not (events := redaction.feed(_set_failure_code(batch, backend, record))):
-                        continue
+                    events = backend.redactor.events(_set_failure_code(batch, backend, record))
                     record.add_notes(events)
                     recorder.feed(events)
                     events = mark_signatures(events, record.front, backend.settings.wire)

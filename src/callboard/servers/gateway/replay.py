@@ -27,7 +27,6 @@ from callboard.core import (
     TextPiece,
 )
 from callboard.dialects import get_dialect
-from callboard.errors import CallerError
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.text.sse import SSEDecoder
@@ -79,22 +78,11 @@ def join_pieces(events: Iterable[Event]) -> list[Event]:
     return [_join(run) for run in runs]
 
 
-def redact_events(events: list[Event], reply: RecordedReply) -> list[Event]:
-    """The events without secrets of the settings, also where one comes in pieces."""
-    return reply.redactor.start_reply().feed(events)
-
-
 def mask_reply(reply: RecordedReply) -> RecordedReply:
-    """The reply with secrets of the settings masked in its bytes, where they are not in pieces."""
+    """The reply with secrets of the settings masked in its bytes."""
     text = reply.redactor.text(reply.body.join().decode(errors="surrogateescape"))
     body = CutBytes(reply.body.limit, [text.encode(errors="surrogateescape")], reply.body.size)
     return replace(reply, body=body)
-
-
-def hides_secret(reply: RecordedReply) -> bool:
-    """Whether a secret of the settings comes in pieces, so that it cannot be masked in the raw bytes."""
-    events = read_events(mask_reply(reply), is_whole=False)
-    return _text(events) != _text(redact_events([*events, ReplyEnded("stop")], reply))
 
 
 def make_vector(reply: RecordedReply, name: str) -> dict[str, Any]:
@@ -102,12 +90,7 @@ def make_vector(reply: RecordedReply, name: str) -> dict[str, Any]:
 
     A reply that did not come as a stream has its `body` in place of `payloads`, and one that was refused its `status`
     as well.
-
-    Raises:
-        CallerError: The reply holds a secret of the settings in pieces.
     """
-    if hides_secret(reply):
-        raise CallerError("the reply repeats a secret of the gateway's settings", path=name)
     text = mask_reply(reply).body.join().decode(errors="replace")
     names = reply.prepared.encoded.names
     context = DecodeContext(
@@ -159,11 +142,6 @@ def _join(run: Sequence[Event]) -> Event:
     begin, end = getattr(run[0], "offsets", None), getattr(run[-1], "offsets", None)
     offsets = (begin[0], end[1]) if begin and end else None
     return replace(run[0], **{field: "".join([getattr(each, field) for each in run]), "offsets": offsets})
-
-
-def _text(events: list[Event]) -> str:
-    """What a reply says, in words and arguments."""
-    return "".join([getattr(event, "text", "") or getattr(event, "json", "") for event in events])
 
 
 def _mint(index: int, _name: str) -> str:

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from callboard.core import Note, ReplyEnded, ReplyFailed, Request, Usage
 from callboard.modes import Plan
 from callboard.servers.gateway.auth import short_owner
-from callboard.servers.gateway.client_credentials import select_declarations
-from callboard.servers.gateway.redaction import Redactor, is_placeholder
+from callboard.servers.gateway.redaction import Redactor, is_placeholder, select_declarations
 
 if TYPE_CHECKING:
     from callboard.providers.http_model import HttpModel, PreparedRequest

@@ -16,10 +16,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from callboard.core import Event, InvocationStarted, ReplyFailed, encode_line
-from callboard.servers.gateway.client_credentials import CREDENTIAL_FIELDS, find_credentials, select_declarations
 from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
-from callboard.servers.gateway.redaction import MASK, Redactor
-from callboard.servers.gateway.replay import hides_secret, join_pieces, read_as_dialect, read_events, redact_events
+from callboard.servers.gateway.redaction import (
+    CREDENTIAL_FIELDS,
+    MASK,
+    Redactor,
+    find_credentials,
+    select_declarations,
+)
+from callboard.servers.gateway.replay import join_pieces, read_as_dialect, read_events
 from callboard.servers.gateway.request_log import LoggedRequest, RecordedReply
 from callboard.servers.gateway.traffic_values import ReplyView, RequestRow, RequestView
 from callboard.text.display import escape
@@ -32,7 +37,6 @@ MAX_TEXT: Final = 128 * 1024
 MAX_EVENTS: Final = 2000
 """Events of a reply on a page."""
 _MAX_NOTE: Final = 500
-_HIDDEN: Final = "(a secret of the gateway's settings comes in pieces here, so these bytes are not shown)"
 _UNMASKED: Final = "(the request declares more credentials than can be masked, so this is not shown)"
 _TOO_DEEP: Final = "(nested too deep to be shown)"
 _MAX_LABELS: Final = 50
@@ -75,7 +79,7 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
         return ()
     reply = entry.replies[place]
     events = read_as_dialect(reply, dialect, is_whole=_is_whole(entry, reply))
-    return _format_events(events, reply, _masker(entry))
+    return _format_events(events, _masker(entry))
 
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
@@ -146,10 +150,10 @@ def _view_reply(reply: RecordedReply, entry: LoggedRequest, mask: Mask) -> Reply
         status=reply.status,
         content_type=reply.content_type[:100],
         sent=_format_json(reply.prepared.encoded.body, mask),
-        raw=_HIDDEN if hides_secret(reply) else _cut(mask(reply.body.join().decode(errors="replace"))),
+        raw=_cut(mask(reply.body.join().decode(errors="replace"))),
         size=reply.body.size,
         is_cut=reply.body.is_cut,
-        events=_format_events(read_events(reply, is_whole=_is_whole(entry, reply)), reply, mask),
+        events=_format_events(read_events(reply, is_whole=_is_whole(entry, reply)), mask),
     )
 
 
@@ -157,8 +161,8 @@ def _is_whole(entry: LoggedRequest, reply: RecordedReply) -> bool:
     return not entry.is_live or reply not in entry.replies[-1:]
 
 
-def _format_events(events: Sequence[Event], reply: RecordedReply, mask: Mask) -> tuple[str, ...]:
-    events = join_pieces(redact_events(list(events), reply))
+def _format_events(events: Sequence[Event], mask: Mask) -> tuple[str, ...]:
+    events = join_pieces(events)
     lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
     more = len(events) - MAX_EVENTS
     return tuple([*lines, f"... and {more} more"] if more > 0 else lines)

@@ -28,7 +28,7 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.replay import make_vector, read_canisters, read_events, redact_events
+from callboard.servers.gateway.replay import make_vector, mask_reply, read_canisters, read_events
 from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
@@ -122,7 +122,7 @@ class Traffic:
         reply = next((each for each in reversed(entry.replies) if each.status == 200), None)
         if reply is None or entry.is_live or reply.body.is_cut:
             raise CallerError("there is no whole reply to make a test of", path=identifier)
-        canisters = read_canisters(redact_events(read_events(reply), reply))
+        canisters = read_canisters(read_events(mask_reply(reply)))
         vector = make_vector(reply, f"request {identifier}")
         return KeptReply(identifier, (*request.canisters, *canisters), request.tools, vector)
 
