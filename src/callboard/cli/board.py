@@ -131,14 +131,15 @@ def find_servers() -> Mapping[str, ServerSettings]:
     return {name: each.settings for name, each in mcp_servers.find_servers(None).items()}
 
 
-def extend_gateway(hosts: Collection[str], directory: str, services: Services) -> Board:
-    """The board of a gateway's worker; in the `directory` the workers of one gateway meet, "" for the only one."""
+def extend_gateway(hosts: Collection[str], services: Services, *, shows_requests: bool) -> Board:
+    """The board of a gateway's worker. With several workers it does not show requests: each worker sees its own."""
     from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
-    from callboard.servers.gateway.worker_traffic import open_traffic  # noqa: PLC0415
+    from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
 
     parts = make_parts(services.background.jobs.streams)
-    traffic, hosted = open_traffic(services, directory), services.gateway.hosted_tools
+    traffic = Traffic(services.gateway, services.keep_requests()) if shows_requests else None
+    hosted = services.gateway.hosted_tools
     tools = ToolsPart(find_servers if parts.tools else dict, hosted) if parts.tools or hosted else None
     return Board(replace(parts, traffic=traffic, tools=tools), Login(), hosts)
 

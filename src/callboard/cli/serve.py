@@ -6,11 +6,10 @@ Several extensions of a gateway as one: the board beside `/agui`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
@@ -269,28 +268,14 @@ def serve(options: ServeOptions) -> None:
         private_key=options.private_key,
         workers=options.workers,
     )
-    with _make_directory(options) as directory:
-        extend = _make_extend(options, directory, agui_keys)
-        asyncio.run(_warn_of_backends(settings))
-        serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
+    extend = _make_extend(options, agui_keys)
+    asyncio.run(_warn_of_backends(settings))
+    serve_gateway(settings, address, ready, log_level=level, telemetry=here.telemetry, extend=extend)
 
 
-@contextmanager
-def _make_directory(options: ServeOptions) -> Generator[str]:
-    """Where the workers of a gateway with a board ask each other for their requests; "" where there is nobody to ask.
-
-    It is for this user alone, and in the system's directory of temporary files, for the name of a socket is short.
-    """
-    if not options.board or options.workers == 1:
-        yield ""
-        return
-    with TemporaryDirectory(prefix="callboard-", ignore_cleanup_errors=True) as directory:
-        yield directory
-
-
-def _make_extend(options: ServeOptions, directory: str, agui_keys: Mapping[str, str]) -> Extend | None:
+def _make_extend(options: ServeOptions, agui_keys: Mapping[str, str]) -> Extend | None:
     """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
-    makers = [_extend_by_board(options, directory)] if options.board else []
+    makers = [_extend_by_board(options)] if options.board else []
     if options.agui:
         from callboard.cli.agui import check_agents, extend_gateway_by_agui  # noqa: PLC0415  # not for --help
 
@@ -302,13 +287,13 @@ def _make_extend(options: ServeOptions, directory: str, agui_keys: Mapping[str, 
     return partial(make_group, tuple(makers))
 
 
-def _extend_by_board(options: ServeOptions, directory: str) -> Extend:
+def _extend_by_board(options: ServeOptions) -> Extend:
     """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
     from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
     from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above
 
     hosts = tuple(board_hosts(options.host, options.board_url, option="--board-url"))
-    return partial(extend_gateway, hosts, directory)
+    return partial(extend_gateway, hosts, shows_requests=options.workers == 1)
 
 
 def _board_link(url: str) -> str:

@@ -16,7 +16,7 @@ from callboard.core import ReplyEnded, TextPiece, Usage
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.profiles import Prices
 from callboard.servers.board.app import Board, BoardParts
-from callboard.servers.gateway.worker_traffic import open_traffic
+from callboard.servers.gateway.traffic import Traffic
 from callboard.testing import FakeBackend, StatusReply
 
 HOSTILE = "<script>alert(1)</script>"
@@ -67,7 +67,7 @@ def on_gateway(login):
     @asynccontextmanager
     async def run(*backends, **settings):
         def extend(services):
-            parts = BoardParts(traffic=open_traffic(services), keep_test=keep_reply)
+            parts = BoardParts(traffic=Traffic(services.gateway, services.keep_requests()), keep_test=keep_reply)
             return Board(parts, login)
 
         async with serving(*backends, extend=extend, **settings) as served:
