@@ -57,7 +57,7 @@ def read_text(events):
     return "".join([each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"])
 
 
-def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, database):
+def test_a_gateway_with_a_store_runs_the_jobs_of_agents_in_it(tmp_path, database):
     store = tmp_path / "store.db"
     settings = GatewaySettings(backends=BACKENDS, store=f"sqlite:///{store}", hosts=("127.0.0.1",))
     extend = partial(make_group, (partial(extend_gateway_by_agui, (CREW,), KEYS),))
@@ -65,8 +65,8 @@ def test_a_gateway_with_a_store_runs_all_of_its_jobs_in_one_worker(tmp_path, dat
         assert client.post("/agui/clerk", json=ASK).status_code == 401
         events = read_stream(client.post("/agui/clerk", json=ASK, headers=HEADERS))
         assert events[-1]["outcome"] == {"type": "success"}
-        background = client.post("/v1/responses", json={"model": "m", "input": "Hi", "background": True})
-        assert background.json()["status"] == "queued"  # the gateway itself has no keys
+        reply = client.post("/v1/responses", json={"model": "m", "input": "Hi", "background": True})
+        assert reply.json()["error"]["code"] == "background_not_supported"  # the gateway itself has no keys
         for host in ("evil.example", "127.0.0.1:1@evil.example", "127.0.0.1@evil.example"):
             assert client.post("/agui", json=ASK, headers={**HEADERS, "host": host}).status_code == 403
     assert not Path(database.removeprefix("sqlite:///")).exists()

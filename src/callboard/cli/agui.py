@@ -24,6 +24,7 @@ from callboard.servers.gateway.auth import LOOPBACK, Authenticator, digest
 from callboard.servers.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
+    from callboard.jobs.streams import JobStreams
     from callboard.servers.agui.endpoint import AguiExtension
     from callboard.servers.agui.service import OwnJobs
     from callboard.servers.gateway.endpoints import Services
@@ -64,21 +65,22 @@ def describe_key(key: str, address: str) -> str:
     return f"clients of {address}/agui send this key: {key}"
 
 
-def extend_gateway_by_agui(references: Sequence[str], keys: Mapping[str, str], services: Services) -> AguiExtension:
-    """What serves these agents at `/agui` of a gateway's worker. The `keys` count if the gateway has none of its own."""
+def extend_gateway_by_agui(
+    references: Sequence[str], keys: Mapping[str, str], services: Services, streams: JobStreams
+) -> AguiExtension:
+    """Serve these agents at `/agui` of a gateway's worker. The `keys` count if the gateway has none of its own.
+
+    Their jobs are in the gateway's store if it has one, else in the user's database of jobs.
+    """
     from time import monotonic  # noqa: PLC0415
 
     from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415
     from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
 
-    gateway, jobs = services.gateway, services.background.jobs
-    service = AguiService(
-        _references(references),
-        partial(open_agents, references),
-        jobs if jobs.is_possible else OwnJobs(streams=jobs.streams),
-        gateway.spending,
-    )
+    gateway = services.gateway
     settings = gateway.settings
+    jobs = OwnJobs(settings.store, streams)
+    service = AguiService(_references(references), partial(open_agents, references), jobs, gateway.spending)
     authenticator = gateway.authenticator if settings.keys else Authenticator(replace(settings, keys=keys), monotonic)
     return AguiExtension(service, authenticator, settings.limits, gateway.request_budget)
 

@@ -131,13 +131,13 @@ def find_servers() -> Mapping[str, ServerSettings]:
     return {name: each.settings for name, each in mcp_servers.find_servers(None).items()}
 
 
-def extend_gateway(hosts: Collection[str], services: Services, *, shows_requests: bool) -> Board:
+def extend_gateway(hosts: Collection[str], services: Services, streams: JobStreams, *, shows_requests: bool) -> Board:
     """The board of a gateway's worker. With several workers it does not show requests: each worker sees its own."""
     from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
     from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
 
-    parts = make_parts(services.background.jobs.streams)
+    parts = make_parts(streams)
     traffic = Traffic(services.gateway, services.keep_requests()) if shows_requests else None
     hosted = services.gateway.hosted_tools
     tools = ToolsPart(find_servers if parts.tools else dict, hosted) if parts.tools or hosted else None

@@ -19,15 +19,20 @@ from callboard.cli import complete
 from callboard.cli.agui import HELP, describe_key, make_key
 from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
+from callboard.jobs.streams import JobStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     from starlette.routing import BaseRoute
 
     from callboard.servers.gateway import BackendSettings, GatewaySettings
     from callboard.servers.gateway.app import Extend, Extension
     from callboard.servers.gateway.endpoints import Services
+
+    MakePart: TypeAlias = Callable[[Services, JobStreams], Extension]
+    """Makes one extension of a gateway. The extensions of one process share the streams of its jobs."""
 
 
 class ExtensionGroup:
@@ -55,9 +60,10 @@ class ExtensionGroup:
         await self._open.aclose()
 
 
-def make_group(makers: Sequence[Extend], services: Services) -> ExtensionGroup:
+def make_group(makers: Sequence[MakePart], services: Services) -> ExtensionGroup:
     """The extensions of one gateway; a function of a module, as workers need it."""
-    return ExtensionGroup([make(services) for make in makers])
+    streams = JobStreams()
+    return ExtensionGroup([make(services, streams) for make in makers])
 
 
 _CONNECT_SECONDS: Final = 2.0
@@ -287,7 +293,7 @@ def _make_extend(options: ServeOptions, agui_keys: Mapping[str, str]) -> Extend 
     return partial(make_group, tuple(makers))
 
 
-def _extend_by_board(options: ServeOptions) -> Extend:
+def _extend_by_board(options: ServeOptions) -> MakePart:
     """What adds the board to each worker. Raises CallerError where it would be open to others without an address."""
     from callboard.cli.board import extend_gateway  # noqa: PLC0415  # not for --help
     from callboard.servers.board.server import board_hosts  # noqa: PLC0415  # as above

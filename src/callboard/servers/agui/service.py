@@ -1,8 +1,5 @@
 """The runs of a server of AG-UI: its agents, and the worker that runs their jobs in this process.
 
-A process has one worker. So a gateway that keeps responses in the background runs these jobs in the same one, in its
-store; elsewhere `OwnJobs` opens the database of durable jobs.
-
 Law: a job that another process left is taken over, also one of an earlier start of this server.
 
 Follow a job as the events of AG-UI, until it has ended or waits for a person.
@@ -14,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from callboard.agent import Agent
 from callboard.errors import CallerError
@@ -71,18 +68,6 @@ OpenAgents: TypeAlias = Callable[[], AbstractAsyncContextManager[Mapping[str, Ag
 """Opens the agents, by their references."""
 
 
-class JobHost(Protocol):
-    """What runs jobs in this process; it is closed by whoever made it."""
-
-    streams: JobStreams
-
-    def add_kind(self, kind: JobKind, queues: Iterable[str], /) -> None: ...
-
-    async def open(self) -> DurableStore: ...
-
-    async def aclose(self) -> None: ...
-
-
 class OwnJobs:
     """The database of durable jobs, with a worker for the kinds that are added before it is opened."""
 
@@ -129,7 +114,7 @@ class AguiService:
         self,
         references: Mapping[str, str],
         open_agents: OpenAgents,
-        jobs: JobHost,
+        jobs: OwnJobs,
         spending: Spending | None = None,
     ) -> None:
         self._references = references

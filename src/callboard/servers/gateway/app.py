@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -24,8 +24,6 @@ from starlette.types import Message, Receive, Scope, Send
 from callboard.core import ReplyFailed, Usage
 from callboard.servers.gateway import endpoints, stored_responses, websocket
 from callboard.servers.gateway.auth import mask_key, read_token, short_owner
-from callboard.servers.gateway.background import BackgroundResponses
-from callboard.servers.gateway.background_jobs import BackgroundJobs
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
     VERSIONS,
@@ -49,10 +47,6 @@ from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.telemetry import NO_SPAN, Span, switch
 from callboard.telemetry.logs import sanitize_records, set_log_subject
-
-if TYPE_CHECKING:
-    from callboard.jobs.kinds import JobKind
-    from callboard.jobs.store import DurableStore
 
 log = logging.getLogger("callboard.gateway")
 
@@ -91,26 +85,16 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
     sanitize_records(log)
     gateway = Gateway(settings)
     conversations = ConversationState(gateway.exchange, gateway.store, settings.limits)
-    metrics = Metrics()
-
-    def make_kind(store: DurableStore) -> JobKind:
-        from callboard.servers.gateway.background_kind import ResponseKind  # noqa: PLC0415  # it imports SQLAlchemy
-
-        return ResponseKind(store, conversations, metrics, lambda: services.request_log)
-
-    jobs = BackgroundJobs(settings, gateway.store, make_kind)
-    services = Services(gateway, conversations, BackgroundResponses(gateway, conversations, jobs), metrics)
+    services = Services(gateway, conversations, Metrics())
     extension = None if extend is None else extend(services)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await gateway.start()
-        await jobs.start()
         try:
             async with extension or nullcontext():
                 yield
         finally:
-            await jobs.aclose()
             await gateway.aclose()
 
     app = Starlette(
@@ -129,7 +113,7 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
     exchange, conversations = services.gateway.exchange, services.conversations
     over_websocket = reply("responses", partial(websocket.exchange, conversations.exchange))
     return [
-        Route(_PATHS["responses"], reply("responses", services.background.exchange), methods=["POST"]),
+        Route(_PATHS["responses"], reply("responses", conversations.exchange), methods=["POST"]),
         Route(_PATHS["chat"], reply("chat", exchange), methods=["POST"]),
         Route(_PATHS["messages"], reply("messages", exchange), methods=["POST"]),
         WebSocketRoute(_PATHS["responses"], websocket.ResponsesWebSocket(services.gateway, over_websocket)),

@@ -22,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 
 from callboard import __version__
 from callboard.servers.gateway.auth import read_token
-from callboard.servers.gateway.background import BackgroundResponses
 from callboard.servers.gateway.conversation_state import ConversationState
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import ALT, Frontend, frontends
@@ -51,7 +50,6 @@ class Services(msgspec.Struct):
 
     gateway: Gateway
     conversations: ConversationState
-    background: BackgroundResponses
     metrics: Metrics
     request_log: RequestLog | None = None
     """None where nobody can look at it."""

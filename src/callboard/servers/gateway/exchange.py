@@ -14,16 +14,14 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from callboard.core import (
-    Canister,
     Event,
     InvocationEnded,
     InvocationIncomplete,
-    Journal,
     Note,
     ReplyEnded,
     ReplyFailed,
@@ -76,13 +74,6 @@ _NO_SECRETS = Redactor()
 Batches: TypeAlias = AsyncGenerator[list[Event]]
 
 
-class ReplyJournal(NamedTuple):
-    """Where a reply in rounds is written down while it is made, and the canisters that were written of it before."""
-
-    journal: Journal
-    canisters: Sequence[Canister]
-
-
 class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """What happened while a reply was made."""
 
@@ -92,8 +83,6 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
     """The key that the client sent."""
     beta: str = ""
     """The client's `anthropic-beta` header, without which Anthropic refuses some fields of a request."""
-    journal: ReplyJournal | None = None
-    """Of a reply that goes on after its process died; only rounds of tools need one."""
     redactor: Redactor = _NO_SECRETS
     backend_name: str = ""
     """The backend that was asked last."""

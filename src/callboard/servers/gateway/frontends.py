@@ -150,9 +150,8 @@ def _decode_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
 
 def _check_responses(body: Mapping[str, Any], limits: GatewayLimits) -> None:
     if body.get("background"):
-        raise HttpError(
-            "background_not_supported", "a background response is asked for by POST /v1/responses", path="background"
-        )
+        message = "no response is made in the background; leave it out, and stream the reply or wait for it"
+        raise HttpError("background_not_supported", message, path="background")
     if body.get("prompt") is not None:
         raise HttpError("prompt_reference_not_supported", "prompts are not kept here", path="prompt")
     if body.get("conversation") is not None:

@@ -30,16 +30,13 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
-    column,
     delete,
     event,
     exists,
     func,
     insert,
-    inspect,
     literal,
     select,
-    table,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -134,16 +131,6 @@ def _add_spending(dialect: str, rows: Sequence[Mapping[str, Any]]) -> Executable
 
 
 INSERT = insert(_replies)
-
-OLDEST = select(func.min(_c.created))
-
-_jobs = table("callboard_jobs", column("queue"), column("state"))
-"""Those of `callboard.jobs`, as far as they are asked for before its modules are imported."""
-UNFINISHED = (
-    select(literal(1))
-    .where(_jobs.c.state.in_(("pending", "running", "waiting")), _jobs.c.queue == bindparam("queue"))
-    .limit(1)
-)
 
 _owned = (_c.owner == bindparam("owner"), _c.expires > bindparam("now"))
 
@@ -267,23 +254,6 @@ class ResponseStore:
             if cleans:
                 self._written, self._cleaned = 0, now
         return True
-
-    async def save_once(self, response: StoredResponse) -> bool:
-        """Save the reply unless it is there already. Of one reply, one caller at a time may do so."""
-        return await self.find(response.identifier, response.owner) is not None or await self.save(response)
-
-    async def oldest_age(self) -> float | None:
-        """Seconds since the oldest reply was saved; what is older was deleted. None where there is no reply."""
-        async with self._connection() as connection:
-            created = await connection.scalar(OLDEST)
-        return None if created is None else self._clock() - created
-
-    async def has_unfinished_jobs(self, queue: str) -> bool:
-        """Whether durable jobs of a queue are in the database that have not ended."""
-        async with self._connection() as connection:
-            if not await connection.run_sync(lambda inner: inspect(inner).has_table(_jobs.name)):
-                return False
-            return await connection.scalar(UNFINISHED, {"queue": queue}) is not None
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
         """The reply, if it is this owner's."""

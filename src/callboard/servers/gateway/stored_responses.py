@@ -6,13 +6,10 @@ from typing import Any
 
 import msgspec
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from callboard.servers.gateway.conversation_state import StoredResponse
 from callboard.servers.gateway.endpoints import ApiRequest, json_response
-from callboard.servers.gateway.exchange import Exchange
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.response_stream import respond
 
 _DEFAULT_LIMIT = 20
 _MAX_LIMIT = 100
@@ -28,48 +25,25 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 _decode_items = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
-class _StreamedResponse(Response):
-    """A stream as an answer of Starlette's."""
-
-    def __init__(self, exchange: Exchange, heartbeat: float) -> None:
-        super().__init__()
-        self._exchange = exchange
-        self._heartbeat = heartbeat
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await respond(self._exchange, receive, send, self._heartbeat)
-
-
 async def retrieve(request: ApiRequest) -> Response:
-    """GET /v1/responses/{id}: the response as it is; one of the background also as a stream."""
-    if request.query.get("stream", "false") == "false":
-        return json_response(msgspec.Raw((await _find(request)).body))
-    after = request.query.get("starting_after", "-1")
-    if not (after == "-1" or (after.isascii() and after.isdecimal())):
-        raise HttpError("invalid_request", "not the number of an event", path="starting_after")
-    identifier = request.path_params["identifier"]
-    exchange = await request.services.background.stream(identifier, request.owner, int(after[:9]))
-    if exchange is None:
-        await _find(request)
-        raise HttpError("stream_not_supported", "only a background response is streamed again", path="stream")
-    return _StreamedResponse(exchange, request.services.gateway.settings.heartbeat)
+    """GET /v1/responses/{id}. Raise an HttpError if the query asks for a stream."""
+    response = await _find(request)
+    if request.query.get("stream", "false") != "false":
+        raise HttpError("stream_not_supported", "a stored response is not streamed again", path="stream")
+    return json_response(msgspec.Raw(response.body))
 
 
 async def delete(request: ApiRequest) -> Response:
     """DELETE /v1/responses/{id}."""
     identifier = request.path_params["identifier"]
     store = request.services.conversations.store
-    was_job = await request.services.background.delete(identifier, request.owner)
-    was_kept = store is not None and await store.delete(identifier, request.owner)
-    if not (was_job or was_kept):
+    if store is None or not await store.delete(identifier, request.owner):
         raise _not_found(identifier)
     return json_response({"id": identifier, "object": "response", "deleted": True})
 
 
 async def cancel(request: ApiRequest) -> Response:
-    """POST /v1/responses/{id}/cancel: end a background response, or a reply of this process."""
-    if response := await request.services.background.cancel(request.path_params["identifier"], request.owner):
-        return json_response(msgspec.Raw(response.body))
+    """POST /v1/responses/{id}/cancel: end a reply of this process."""
     body: Any = await request.services.conversations.cancel(request.path_params["identifier"], request.owner)
     if body is None:
         response = await _find(request)
@@ -112,8 +86,6 @@ async def _find(request: ApiRequest) -> StoredResponse:
     identifier = request.path_params["identifier"]
     store = request.services.conversations.store
     response = None if store is None else await store.find(identifier, request.owner)
-    if response is None:
-        response = await request.services.background.find(identifier, request.owner)
     if response is None:
         raise _not_found(identifier)
     return response

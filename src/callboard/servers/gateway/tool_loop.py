@@ -19,29 +19,23 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from callboard.agent.run_journal import RunJournal
 from callboard.core import (
     ArgumentsPiece,
-    AssistantCanister,
-    Canister,
     Ending,
     Event,
-    InvocationCanister,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
     Logprobs,
     Note,
-    ReasoningContent,
     ReasoningPiece,
-    RefusalContent,
     RefusalPiece,
     ReplyEnded,
     ReplyExtra,
@@ -49,9 +43,7 @@ from callboard.core import (
     Request,
     ResultCanister,
     ResultReady,
-    RoundStarted,
     TextPiece,
-    TextualContent,
     ToolChoice,
     ToolDeclaration,
     Usage,
@@ -59,7 +51,6 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.execution import ParallelExecutor
 from callboard.loop import Action, CallModel, Execute, Finish, Limits, Loop, LoopRules
-from callboard.loop.interruption import CalledTurn, find_called_turns
 from callboard.loop.repeat_guard import create_repeat_guard
 from callboard.modes import Plan, get_plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
@@ -128,25 +119,14 @@ class ToolLoop:
         self._search = search
         self._client_canisters = client_canisters
         self._group = ParallelExecutor(hosted_tools)
-        history, saved = len(request.canisters), record.journal.canisters if record.journal else ()
         invokers = {**dict.fromkeys(self._client_names, _CLIENT_TOOL), **hosted_tools}
         self._loop = Loop(
-            (*request.canisters, *saved),
+            request.canisters,
             invokers,
             rules=LoopRules(policy=_ALLOWED, answer_after=plan.answer_after, prices=plan.prices),
             limits=limits,
             guard=create_repeat_guard(plan.on_repeated_call, invokers),
         )
-        self._history = history
-        self._journal: RunJournal | None = None
-        if record.journal is not None:
-            self._journal = self._group.journal = RunJournal(
-                record.journal.journal,
-                lambda: self._loop,
-                lambda: datetime.now(UTC),
-                history_length=history,
-                saved=history + len(saved),
-            )
         self._actions: deque[Action] = deque()
         self._client_indices: dict[int, int | None] = {}
         """The reply's index of each call of this round; None for those that run here."""
@@ -162,14 +142,9 @@ class ToolLoop:
 
     async def batches(self) -> Batches:
         """The batches of the reply, once."""
-        for event in self._begin():
-            yield [event]
+        self._actions.extend(self._loop.start(datetime.now(UTC)))
         while self._actions:
             action = self._actions.popleft()
-            if self._journal is not None:
-                await self._journal.save(action)
-                if isinstance(action, CallModel):
-                    yield [RoundStarted(action.number)]
             match action:
                 case CallModel():
                     steps = self._ask_model(action)
@@ -181,42 +156,6 @@ class ToolLoop:
             async with aclosing(steps) as batches:
                 async for events in batches:
                     yield events
-
-    def _begin(self) -> list[Event]:
-        """Start the loop. Of a reply that was interrupted, what its last round said is said again."""
-        now = datetime.now(UTC)
-        progress = self._record.journal.journal.progress if self._record.journal else None
-        if self._journal is None or progress is None:
-            self._actions.extend(self._loop.start(now))
-            return []
-        last: CalledTurn | None = None
-        for turn in find_called_turns(self._loop.transcript, self._history):
-            if turn.end + len(turn.results) == len(self._loop.transcript):
-                last = turn
-            else:
-                self._loop.recall(turn)
-        if last is not None:
-            self._journal.take_back(last.results)
-        self._actions.extend(self._loop.recover(progress, last, (), now))
-        self._has_usage = progress.usage != Usage()
-        self._reason = "length" if progress.state == "incomplete" else "stop"
-        return [RoundStarted(progress.rounds), *self._repeat_reply()]
-
-    def _repeat_reply(self) -> list[Event]:
-        """The events of the last reply, as far as the client gets them before its calls run."""
-        reply: list[Canister] = []
-        for canister in reversed(self._loop.transcript[self._history :]):
-            if isinstance(canister, (AssistantCanister, InvocationCanister)):
-                reply.insert(0, canister)
-            elif reply:
-                break
-        events = [event for canister in reply for event in _reply_events(canister)]
-        for call in [each for each in reply if isinstance(each, InvocationCanister)]:
-            index = len(self._client_indices)
-            self._feed_call(InvocationStarted(index, call.identifier, call.name))
-            self._feed_call(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
-        self._ends_in_reasoning = bool(events) and isinstance(events[-1], ReasoningPiece)
-        return events
 
     async def _ask_model(self, action: CallModel) -> Batches:
         # tool_choice "required" applies to the first round only.
@@ -340,19 +279,6 @@ class ToolLoop:
             events = [*self._calls, *usage, ReplyEnded(reason)]
         self._record.set_end(events)
         return events
-
-
-def _reply_events(canister: Canister) -> Iterator[Event]:
-    for part in canister.content if isinstance(canister, AssistantCanister) else ():
-        match part:
-            case TextualContent(text=text):
-                yield TextPiece(text)
-            case ReasoningContent():
-                yield ReasoningPiece(part.text, part.opaque, part.origin)
-            case RefusalContent(text=text):
-                yield RefusalPiece(text)
-            case _:
-                pass
 
 
 def first_plan(candidates: Candidates, owner: str) -> Plan:
