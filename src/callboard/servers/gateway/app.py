@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
-from callboard.servers.gateway import endpoints, stored_responses, websocket
+from callboard.servers.gateway import endpoints, stored_responses
 from callboard.servers.gateway.auth import mask_key, read_token, short_owner
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
@@ -45,6 +45,7 @@ from callboard.servers.gateway.request_log import LoggedRequest
 from callboard.servers.gateway.request_span import end_request_span, open_request_span
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
+from callboard.servers.gateway.websocket import ResponsesWebSocket
 from callboard.telemetry import NO_SPAN, Span, switch
 from callboard.telemetry.logs import sanitize_records, set_log_subject
 
@@ -111,12 +112,12 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
 def _routes(services: Services) -> list[Route | WebSocketRoute]:
     endpoint, reply = partial(Endpoint, services), partial(ReplyEndpoint, services)
     exchange, conversations = services.gateway.exchange, services.conversations
-    over_websocket = reply("responses", partial(websocket.exchange, conversations.exchange))
+    over_websocket = reply("responses", conversations.exchange)
     return [
         Route(_PATHS["responses"], reply("responses", conversations.exchange), methods=["POST"]),
         Route(_PATHS["chat"], reply("chat", exchange), methods=["POST"]),
         Route(_PATHS["messages"], reply("messages", exchange), methods=["POST"]),
-        WebSocketRoute(_PATHS["responses"], websocket.ResponsesWebSocket(services.gateway, over_websocket)),
+        WebSocketRoute(_PATHS["responses"], ResponsesWebSocket(services.gateway, over_websocket)),
         Route("/v1/responses/compact", reply("responses", conversations.compact), methods=["POST"]),
         Route(_STORED, endpoint("responses", stored_responses.retrieve, "counted"), methods=["GET"]),
         Route(_STORED, endpoint("responses", stored_responses.delete, "counted"), methods=["DELETE"]),

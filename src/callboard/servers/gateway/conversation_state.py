@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Event, ReplyFailed
+from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted
 from callboard.servers.gateway import compaction
 from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeExchange, ReplyRequest
 from callboard.servers.gateway.http_errors import HttpError
@@ -112,6 +112,9 @@ class ConversationState:
         """
         history = await self._history(request)
         body, memory, front = request.body, request.memory, request.front
+        if memory is not None and "generate" in body:
+            request = replace(request, filters=(_reply_nothing,) if body["generate"] is False else ())
+            body = {name: value for name, value in body.items() if name != "generate"}
         own = own_items(body)
         is_stored = self.store is not None and body.get("store") is not False
         echo = body if bool(body.get("store")) is is_stored else {**body, "store": is_stored}
@@ -297,6 +300,14 @@ class CancellableReply:
             failed: list[Event] = [ReplyFailed("caller", "cancelled", "the reply was cancelled")]
             exchange.record.set_end(failed)
             yield failed
+
+
+async def _reply_nothing(exchange: Exchange, batches: Batches) -> Batches:
+    """Ask no model: the response of a warm-up is empty, and can be continued."""
+    async with aclosing(batches):
+        events: list[Event] = [ReplyStarted(), ReplyEnded("stop")]
+        exchange.record.set_end(events)
+        yield events
 
 
 def own_items(body: Mapping[str, Any]) -> list[Any]:

@@ -56,19 +56,24 @@ class ByteBudget:
 
 
 class BudgetShare:
-    """What one request has taken of a Room. `with` it, everything is given back."""
+    """The bytes that one request takes of a ByteBudget. At the end of its `with`, everything is given back."""
 
-    __slots__ = ("_room", "_taken")
+    __slots__ = ("_budget", "taken")
 
-    def __init__(self, room: ByteBudget) -> None:
-        self._room = room
-        self._taken = 0
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.taken = 0
 
     def take(self, size: int) -> None:
         """Raises an HttpError where there is no room."""
-        if not self._room.take(size):
+        if not self._budget.take(size):
             raise HttpError("overloaded", "too much is waiting to be answered here", headers={"retry-after": "1"})
-        self._taken += size
+        self.taken += size
+
+    def give(self, size: int) -> None:
+        """Give bytes back before the end."""
+        self.taken -= size
+        self._budget.release(size)
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +81,7 @@ class BudgetShare:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        taken, self._taken = self._taken, 0
-        self._room.release(taken)
+        self.give(self.taken)
 
 
 async def read_body(headers: Headers, receive: Receive, limits: GatewayLimits, share: BudgetShare) -> bytes:
