@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from callboard.configuration import disconnect_ensembles, load_configuration, names_a_module, prepare_ensembles
 from callboard.core import NamedTool, Request, ToolDeclaration
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, CallerError
 from callboard.loop import Limits
+from callboard.modes import Plan, get_plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
 from callboard.servers.gateway.hosted_call_trace import restore_calls
+from callboard.servers.gateway.hosted_run import stream_rounds
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.gateway.tool_loop import ToolLoop, first_plan
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, filtered, read_decision
 from callboard.tools.search import ToolSearch
 
@@ -71,15 +72,14 @@ class HostedTools:
         client_names = frozenset([tool.name for tool in request.tools])
         tools = {name: invoker for name, invoker in self._registry.items() if name not in client_names}
         declared = tuple([each for each in self._registry.declarations if each.name in tools])
-        plan = first_plan(candidates, record.owner)
-        keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
-        search = self._search(declared, tools, plan.max_tools and max(2, plan.max_tools - len(client_names)), keep)
+        plan = _first_plan(candidates, record.owner)
+        search = self._search(request, declared, tools, plan.max_tools)
         canisters = restore_calls(request.canisters)
-        declared = search.declarations(canisters) if search else declared
-        with_tools = replace(request, canisters=canisters, tools=(*request.tools, *declared))
+        declared = search.declarations(canisters) if search else (*request.tools, *declared)
+        with_tools = replace(request, canisters=canisters, tools=declared)
         if not tools or request.tool_choice == "none":
             return stream_reply(candidates, with_tools, record)
-        rounds = ToolLoop(
+        return stream_rounds(
             candidates,
             with_tools,
             record,
@@ -90,17 +90,29 @@ class HostedTools:
             limits=self._limits,
             client_canisters=len(request.canisters),
         )
-        return rounds.batches()
 
     def _search(
-        self, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int, keep: str
+        self, request: Request, declared: tuple[ToolDeclaration, ...], tools: Mapping[str, Invoker], limit: int
     ) -> ToolSearch | None:
-        """The search for our tools that do not fit beside the client's; the tool `keep` is always declared."""
-        searched = self._registry.names_behind_search(declared, limit, keep)
-        return ToolSearch(declared, tools, searched, limit) if searched else None
+        """The search for our tools that do not fit beside the client's; a tool that the client names is always declared."""
+        room = limit and max(2, limit - len(request.tools))
+        keep = request.tool_choice.name if isinstance(request.tool_choice, NamedTool) else ""
+        searched = self._registry.names_behind_search(declared, room, keep)
+        if not searched:
+            return None
+        return ToolSearch((*request.tools, *declared), tools, searched, room and room + len(request.tools))
 
     def _may_run(self, invoker: Invoker) -> bool:
         permission, why = read_decision(self._policy, invoker)
         if permission != "allow":
             log.warning("%s does not run here: %s; permissions.allow would let it", invoker.name, why)
         return permission == "allow"
+
+
+def _first_plan(candidates: Candidates, owner: str) -> Plan:
+    """How the first backend's model is asked."""
+    backend, name = candidates[0]
+    try:
+        return backend.model(name, owner).plan
+    except CallerError:  # told when it is asked
+        return get_plan(None)

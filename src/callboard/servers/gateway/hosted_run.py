@@ -1,0 +1,300 @@
+"""A reply in rounds: the model calls tools that run in the gateway.
+
+An `agent.run.Run` makes the rounds, with the backends as its model. The client gets one reply: the text and reasoning of
+all rounds as they come, the sum of their usage, and one end. A call that ran here is shown as a line of reasoning, such
+as `add({"a":1,"b":2}) -> 3`, which no client tries to run. Its seal follows where the wire has a field beside reasoning
+(`encrypted_content` on Responses, `signature` on Messages): a client that sends it back gives the model the call and
+the result again. Chat has no such field: there the line is only part of the reasoning's text.
+
+A call of a client's tool ends the reply. It is sent when the reply's calls of tools from here have run, and after their
+results; it is sent as it came, whole or not. A call of a tool that nobody has is answered here.
+
+Law: a client that leaves cancels what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from callboard.agent import Agent
+from callboard.agent.run import Run, RunSettings, SharedOptions
+from callboard.core import (
+    ArgumentsPiece,
+    Ending,
+    Event,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    ReasoningPiece,
+    RefusalPiece,
+    ReplyEnded,
+    ReplyExtra,
+    ReplyFailed,
+    Request,
+    ResultCanister,
+    ResultReady,
+    RoundStarted,
+    RunEnded,
+    TextPiece,
+    ToolDeclaration,
+    Usage,
+)
+from callboard.execution import ParallelExecutor
+from callboard.loop import Limits
+from callboard.modes import Plan
+from callboard.servers.gateway.dispatch import Candidates, stream_reply
+from callboard.servers.gateway.exchange import Batches, ReplyRecord
+from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
+from callboard.servers.gateway.http_errors import HttpError
+from callboard.tools import Invoker, Policy
+from callboard.tools.search import ToolSearch
+
+log = logging.getLogger("callboard.gateway")
+
+_DRAIN_SECONDS = 1.0
+"""Seconds that a backend has to end its answer after a round's last event, so that the connection can be kept."""
+_MINTED_IDENTIFIER = re.compile(r"call_\d+_[a-z]?\d+")
+"""Identifiers of `identify_in_turn`. They count canisters, of which a client may not see all."""
+_ALLOWED = Policy([("*", "allow")])
+_Call: TypeAlias = InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
+
+
+class _NoValidation:
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+
+async def _never_called(*_: object) -> None:
+    raise AssertionError("a client's tool does not run here")
+
+
+_CLIENT_TOOL = Invoker("", _never_called, {}, validator=_NoValidation(), deferred=True)
+"""Stands for each of the client's tools: its results come from outside."""
+
+
+async def stream_rounds(
+    candidates: Candidates,
+    request: Request,
+    record: ReplyRecord,
+    *,
+    plan: Plan,
+    client_tools: Sequence[ToolDeclaration],
+    hosted_tools: Mapping[str, Invoker],
+    search: ToolSearch | None,
+    limits: Limits,
+    client_canisters: int,
+) -> Batches:
+    """The batches of one reply, in as many rounds as it takes.
+
+    Args:
+        candidates: The backends to ask.
+        request: The client's, with the declarations of the hosted tools.
+        record: Of the whole reply.
+        plan: How the first backend's model is asked.
+        client_tools: The client's own.
+        hosted_tools: Those that may run here.
+        search: Finds hosted tools where there are too many to declare.
+        limits: Of the rounds.
+        client_canisters: How many canisters the client sent, for the identifiers of its calls.
+    """
+    calls = _ClientCalls([tool.name for tool in client_tools], client_canisters)
+    model = _Backends(candidates, request.model, record, plan, calls)
+    active = dataclasses.replace(
+        Agent(model, policy=_ALLOWED).set_up(SharedOptions({}, None, None)),
+        invokers={**dict.fromkeys(calls.names, _CLIENT_TOOL), **hosted_tools},
+        search=search,
+        executor=_ShownCalls(hosted_tools, calls),
+        request=request,
+    )
+    settings = RunSettings(
+        loop=active.loop(request.canisters, limits=limits),
+        active=active,
+        shared=SharedOptions({}, None, None),
+        history_length=len(request.canisters),
+        clock=lambda: datetime.now(UTC),
+        store=None,
+        outer=None,
+        resumption=None,
+    )
+    run: Run[str]
+    reply = _ReplyOfRounds(calls)
+    async with Run(settings) as run:
+        async for event in run:
+            if isinstance(event, RunEnded):
+                if event.state == "incomplete":
+                    log.info("a reply ends after %d rounds: %s", run.result.rounds, run.result.why)
+                events = reply.end(event)
+                record.set_end(events)
+            else:
+                events = reply.feed(event)
+            if events:
+                yield events
+
+
+class _Backends:
+    """The backends as the model of a run. The backend that answered a round is the first to be asked for the next."""
+
+    def __init__(self, candidates: Candidates, name: str, record: ReplyRecord, plan: Plan, calls: _ClientCalls) -> None:
+        self.name = name
+        self.plan = plan
+        self._candidates = candidates
+        self._record = record
+        self._calls = calls
+
+    async def batches(self, request: Request, /) -> Batches:
+        record, calls = self._record, self._calls
+        is_first = not calls.rounds
+        calls.begin_round()
+        try:
+            if not is_first:
+                await record.costs.check()
+        except HttpError as error:
+            yield [error.failure]
+            return
+        answered = record.backend_name
+        candidates = sorted(self._candidates, key=lambda each: each[0].name != answered)
+        async with aclosing(stream_reply(candidates, replace(request, conversation=()), record)) as batches:
+            async for events in batches:
+                record.end = None  # a round's end is not the reply's
+                yield [calls.feed(event) for event in events]
+                if isinstance(events[-1], (ReplyEnded, ReplyFailed)):
+                    break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_SECONDS):
+                    async for _ in batches:
+                        pass
+
+
+class _ClientCalls:
+    """The calls of the client's tools in all rounds."""
+
+    def __init__(self, names: Sequence[str], client_canisters: int) -> None:
+        self.names = frozenset(names)
+        self.events: list[Event] = []
+        """Sent at the end."""
+        self.rounds = 0
+        self._client_canisters = client_canisters
+        self._indices: dict[int, int | None] = {}
+        """The reply's index of each call of this round; None for those that run here."""
+        self._count = 0
+
+    def begin_round(self) -> None:
+        self.rounds += 1
+        self._indices = {}
+
+    def feed(self, event: Event) -> Event:
+        """Keep the event of a client's call. The run gets the call as complete, even if it is not."""
+        if not isinstance(event, _Call):
+            return event
+        if event.index not in self._indices:
+            is_theirs = getattr(event, "name", "") in self.names
+            self._indices[event.index] = self._count if is_theirs else None
+            self._count += is_theirs
+        index = self._indices[event.index]
+        if index is None:
+            return event
+        renumbered = replace(event, index=index)
+        if not isinstance(event, ArgumentsPiece) and _MINTED_IDENTIFIER.fullmatch(event.identifier):
+            renumbered = replace(renumbered, identifier=f"call_{self._client_canisters}_{self.rounds}_{index}")
+        self.events.append(renumbered)
+        if isinstance(event, (InvocationEnded, InvocationIncomplete)):
+            return InvocationEnded(event.index, event.identifier, event.name, {}, event.raw)
+        return event
+
+
+class _ShownCalls(ParallelExecutor):
+    """Shows the calls that it runs, and their results, as reasoning."""
+
+    def __init__(self, invokers: Mapping[str, Invoker], client_calls: _ClientCalls) -> None:
+        super().__init__(invokers)
+        self._client_calls = client_calls
+
+    async def run(
+        self, invocations: Sequence[InvocationCanister], answered: Mapping[str, ResultCanister] | None = None
+    ) -> AsyncGenerator[Event]:
+        results: list[ResultCanister] = []
+        yield ReasoningPiece(format_call(invocations[0]))
+        async with aclosing(super().run(invocations, answered)) as events:
+            async for event in events:
+                if not isinstance(event, ResultReady):
+                    if getattr(event, "code", "") != "failed_call":  # what the result is logged for, and what it says
+                        log.warning("%s", getattr(event, "text", event))
+                    continue
+                call, result = invocations[len(results)], event.canister
+                results.append(result)
+                log.info("%s ran here: %s", call.name[:64], result.error.category if result.error else "done")
+                text = format_result(result)
+                if len(results) < len(invocations):
+                    yield ReasoningPiece(text + format_call(invocations[len(results)]))
+                else:
+                    yield ReasoningPiece(text, seal(invocations, results, joined=bool(self._client_calls.events)))
+                yield event
+
+
+class _ReplyOfRounds:
+    """Makes the events of one reply of those of a run."""
+
+    def __init__(self, calls: _ClientCalls) -> None:
+        self._calls = calls
+        self._round = 0
+        self._last_text_round = 0
+        """The last round with text."""
+        self._is_replying = False
+        self._ends_in_reasoning = False
+        self._has_usage = False
+        self._reason: Ending = "stop"
+        self._failed: ReplyFailed | None = None
+
+    def feed(self, event: Event) -> list[Event]:
+        """The events that the client gets at once."""
+        match event:
+            case RoundStarted(number=number):
+                self._round, self._is_replying = number, True
+            case TextPiece(text=text):
+                begins = bool(text) and 0 < self._last_text_round < self._round
+                if text:
+                    self._last_text_round, self._ends_in_reasoning = self._round, False
+                return [TextPiece("\n\n"), event] if begins else [event]
+            case ReasoningPiece(text=text) if not self._is_replying:
+                begins, self._ends_in_reasoning = self._ends_in_reasoning, False
+                return [replace(event, text="\n" + text)] if begins else [event]
+            case ReasoningPiece() | RefusalPiece():
+                self._ends_in_reasoning = isinstance(event, ReasoningPiece)
+                return [event]
+            case Usage():
+                self._has_usage = True
+            case ReplyEnded(reason=reason):
+                self._reason, self._is_replying = reason, False
+            case ReplyFailed():
+                self._failed, self._is_replying = event, False
+            case _ if isinstance(event, (_Call, ResultReady)):
+                pass
+            case Note(code="incomplete") | Logprobs() | ReplyExtra():
+                return [event]
+            case _ if self._round == 1:
+                return [event]
+            case _:
+                pass
+        return []
+
+    def end(self, ended: RunEnded) -> list[Event]:
+        """The last events."""
+        usage = [ended.usage] if self._has_usage else []
+        if self._failed is not None:
+            return [*usage, self._failed]
+        reason = self._reason
+        if reason in ("stop", "invocations"):
+            reason = "invocations" if self._calls.events else "stop"
+        return [*self._calls.events, *usage, ReplyEnded(reason)]
