@@ -56,7 +56,7 @@ class AskedGateway(GatewayProgram):
 def gateway(jobs):
     backend = FakeBackend(answer, models=("qwen2.5-coder-7b", "gpt-5"))
     jobs.portal.call(backend.__aenter__)
-    program = AskedGateway(backend.url, "--workers", "2")
+    program = AskedGateway(backend.url)
     yield program
     program.stop()
     jobs.portal.call(backend.__aexit__, None, None, None)

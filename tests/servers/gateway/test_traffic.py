@@ -8,8 +8,8 @@ import pytest
 
 from callboard.core import ReplyStarted
 from callboard.errors import CallerError
-from callboard.servers.gateway.traffic import MAX_REPEATED, Traffic
-from callboard.servers.gateway.traffic_values import RepeatOrder, RowFilter
+from callboard.servers.gateway.traffic import MAX_REPEATED, Traffic, select_page
+from callboard.servers.gateway.traffic_values import RepeatOrder, RequestRow, RowFilter
 from callboard.testing import FakeBackend, Silence
 
 SECRET = "sk-of-the-settings-0123456789"
@@ -98,3 +98,57 @@ def test_a_test_of_a_reply_holds_no_secret_of_the_settings(serving, logged, behi
     kept = asyncio.run(scenario())
     assert "My key is ***." in str(kept.canisters)
     assert SECRET not in str(kept)
+
+
+def row(number, **fields):
+    known = {"front": "chat", "client": "", "key": "", "model": "m", "backend": "b", "end": "stop", "status": 200}
+    return RequestRow(
+        identifier=f"w-{number}",
+        number=number,
+        **{**known, "at": 100.0 + number, "first_seconds": 0.1, "seconds": 1.0, **fields},
+    )
+
+
+ROWS = [
+    row(6, again_of="w-1"),
+    row(5, model="other", end="refused", why="invalid_json", dropped=("a", "b")),
+    row(4, end="open", first_seconds=None),
+    row(3, end="failed", why="timeout: it was silent", seconds=60.0),
+    row(2, recovered=2, repaired=1),
+    row(1),
+]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 6, 7])
+def test_pages_hold_each_row_once(limit):
+    numbers, cursor = [], ""
+    while True:
+        page = select_page(ROWS, RowFilter(), cursor, limit)
+        numbers += [each.number for each in page.rows]
+        if not (cursor := page.cursor):
+            break
+    assert numbers == [6, 5, 4, 3, 2, 1]
+    assert page.models == ("m", "other")
+
+
+def test_a_cursor_that_is_none_is_the_beginning():
+    for cursor in ("x", "9" * 5000, "\u0663\u0663"):
+        assert select_page(ROWS, RowFilter(), cursor, 1).rows[0].number == 6
+
+
+@pytest.mark.parametrize(
+    ("fields", "numbers"),
+    [
+        ({}, [6, 5, 4, 3, 2, 1]),
+        ({"model": "other"}, [5]),
+        ({"backend": "b", "end": "open"}, [4]),
+        ({"problem": "failed"}, [5, 3]),
+        ({"problem": "dropped"}, [5]),
+        ({"problem": "repaired"}, [2]),
+        ({"problem": "recovered"}, [2]),
+        ({"problem": "of no such name"}, []),
+        ({"again_of": "w-1"}, [6]),
+    ],
+)
+def test_filters(fields, numbers):
+    assert [each.number for each in ROWS if RowFilter(**fields).matches(each)] == numbers

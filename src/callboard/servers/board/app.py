@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from callboard.jobs.job import DurableJob
     from callboard.servers.board.tools_page import ToolsPart
     from callboard.servers.gateway.app import Extension
-    from callboard.servers.gateway.traffic_values import KeptReply, KeptTest, TrafficSource
+    from callboard.servers.gateway.traffic import Traffic
+    from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
 
 PREFIX: Final = "/board"
 """Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
@@ -60,7 +61,7 @@ class BoardParts:
     """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
     runs: JobStore | None = None
     """The runs that commands made themselves; their page needs what that of the jobs needs."""
-    traffic: TrafficSource | None = None
+    traffic: Traffic | None = None
     """The requests of a gateway."""
     tools: ToolsPart | None = None
     """Ensembles and MCP servers."""

@@ -37,7 +37,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         traffic = traffic_of(board)
         view = await traffic.view(identifier)
         place = _read_place(request.query_params.get("place", ""), view)
-        overview = await traffic.overview()
+        backends = traffic.backends()
         markup = await _render_sides(board, board.values(request), view, dialect, place)
         return board.render(
             request,
@@ -50,8 +50,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             again=(await traffic.page(RowFilter(again_of=identifier))).rows,
             dialects=sorted(DIALECTS),
             modes=list(MODES),
-            models=sorted({name for each in overview.backends for name in each.models}),
-            backends=sorted({each.name for each in overview.backends}),
+            models=sorted({name for each in backends for name in each.models}),
+            backends=sorted({each.name for each in backends}),
         )
 
     async def stream(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What the gateway does: its figures and its last requests, while they happen."""
+"""The gateway's backends and its last requests, while they happen."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from starlette.routing import BaseRoute, Route
 from callboard.servers.board import request_page
 from callboard.servers.board.input import read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
-from callboard.servers.board.templating import now, render, to_time
+from callboard.servers.board.templating import now, render
 from callboard.servers.board.traffic_display import digest, traffic_of
-from callboard.servers.gateway.traffic_values import PROBLEMS, Overview, RowFilter
+from callboard.servers.gateway.traffic_values import PROBLEMS, RowFilter, RowPage
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
@@ -46,8 +46,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
 
     async def show(request: Request) -> Response:
         query = _read_query(request)
-        overview = await traffic_of(board).overview()
-        parts = await _render_parts(board, board.values(request), overview, query)
+        page = await traffic_of(board).page(query.row_filter, query.before)
+        parts = _render_parts(board, board.values(request), page, query)
         return board.render(
             request,
             "requests.html",
@@ -56,8 +56,8 @@ def routes(board: Board) -> Sequence[BaseRoute]:
             row_filter=query.row_filter,
             problems=PROBLEMS,
             ends=_ENDS,
-            models=sorted({each.model for each in overview.models if each.model}),
-            backends=sorted({each.name for each in overview.backends}),
+            models=page.models,
+            backends=sorted({each.name for each in traffic_of(board).backends()}),
         )
 
     async def stream(request: Request) -> Response:
@@ -74,8 +74,8 @@ async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> 
     """What changes in the list, for as long as the browser stays."""
     keys: dict[str, str] = {}
     while True:
-        overview = await traffic_of(board).overview()
-        parts = await _render_parts(board, values, overview, query, keys)
+        page = await traffic_of(board).page(query.row_filter, query.before)
+        parts = _render_parts(board, values, page, query, keys)
         if parts:
             keys |= {name: key for name, (key, _) in parts.items()}
             yield PageUpdate(event="parts", data={name: markup for name, (_, markup) in parts.items()})
@@ -83,20 +83,20 @@ async def _follow(board: Board, values: Mapping[str, Any], query: ListQuery) -> 
             return
 
 
-async def _render_parts(
+def _render_parts(
     board: Board,
     values: Mapping[str, Any],
-    overview: Overview,
+    page: RowPage,
     query: ListQuery,
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, tuple[str, Markup]]:
     """The parts of the page with their keys, but for those whose key is known."""
-    page = await traffic_of(board).page(query.row_filter, query.before)
-    more = {
-        "figures": {"overview": overview, "since": to_time(overview.since)},
+    backends = traffic_of(board).backends()
+    more: dict[str, dict[str, Any]] = {
+        "backends": {"backends": backends},
         "rows": {"page": page, "next_page": query._replace(before=page.cursor).encode() if page.cursor else ""},
     }
-    keys = {"figures": digest(overview), "rows": digest(page)}
+    keys = {"backends": digest(backends), "rows": digest(page)}
     shared = {**values, "now": now()}
     return {
         name: (keys[name], render(f"requests_{name}.html", {**shared, **fields, "key": keys[name]}))

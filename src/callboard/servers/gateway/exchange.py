@@ -22,6 +22,7 @@ from callboard.core import (
     Event,
     InvocationEnded,
     InvocationIncomplete,
+    InvocationStarted,
     Note,
     ReplyEnded,
     ReplyFailed,
@@ -130,6 +131,9 @@ class ReplyRecord(msgspec.Struct, kw_only=True, eq=False):
         for event in events:
             if type(event) is Note:
                 self._add_note(event)
+            elif type(event) is InvocationStarted:
+                if self.log_entry is not None:
+                    self.log_entry.recovered += event.found_in != "wire"
             elif (type(event) is InvocationEnded and event.arguments is None) or type(event) is InvocationIncomplete:
                 log_malformed_arguments(self.backend_name, event)
 

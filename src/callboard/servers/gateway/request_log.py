@@ -43,8 +43,6 @@ _MAX_NOTES: Final = 100
 _ENTRY_BYTES: Final = 2048
 _STEP: Final = 64 * 1024
 """Bytes of a body that come before they are counted."""
-_TICK: Final = 1e-6
-"""Seconds between two requests at least, so that their times can be told apart and are cursors."""
 
 
 class CutBytes(msgspec.Struct, eq=False):
@@ -112,7 +110,7 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     client: str = ""
     """What the client calls itself: its User-Agent."""
     at: float
-    """Seconds since 1970, of no two requests of a log the same."""
+    """Seconds since 1970."""
     began: float = msgspec.field(default_factory=time.monotonic)
     again_of: str = ""
     """The request that this one asks again, from the board."""
@@ -133,6 +131,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     replies: list[RecordedReply] = []
     notes: list[Note] = []
     """What was done on the way. All other events are read again from the replies' bytes."""
+    recovered: int = 0
+    """Calls that were found in text."""
     answer: CutBytes = msgspec.field(default_factory=CutBytes)
     """The body of what the client got."""
     status: int = 0
@@ -269,7 +269,6 @@ class RequestLog:
         self._max_bytes = max_bytes
         self._entries: dict[str, LoggedRequest] = {}
         self._count = 0
-        self._last_at = 0.0
         self._cost = 0
 
     def __len__(self) -> int:
@@ -285,9 +284,8 @@ class RequestLog:
     ) -> LoggedRequest:
         """A request has come on this front, of a client that may ask."""
         self._count += 1
-        self._last_at = max(time.time(), self._last_at + _TICK)
         entry = LoggedRequest(
-            at=self._last_at,
+            at=time.time(),
             identifier=f"{self.name}-{self._count}",
             number=self._count,
             front=front,

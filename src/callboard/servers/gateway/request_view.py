@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from callboard.core import Event, InvocationStarted, ReplyFailed, encode_line
-from callboard.servers.gateway.failure_labels import FailureLabel, label_failures
+from callboard.core import Event, ReplyFailed, encode_line
 from callboard.servers.gateway.redaction import (
     CREDENTIAL_FIELDS,
     MASK,
@@ -39,9 +38,6 @@ MAX_EVENTS: Final = 2000
 _MAX_NOTE: Final = 500
 _UNMASKED: Final = "(the request declares more credentials than can be masked, so this is not shown)"
 _TOO_DEEP: Final = "(nested too deep to be shown)"
-_MAX_LABELS: Final = 50
-_MAX_TOOL: Final = 200
-"""Characters of a tool's name."""
 
 
 def view_row(entry: LoggedRequest) -> RequestRow:
@@ -84,13 +80,8 @@ def view_dialect(entry: LoggedRequest, place: int, dialect: str) -> tuple[str, .
 
 def _make_row(entry: LoggedRequest) -> RequestRow:
     # Read once each: on a thread, the request may end or go out of the log meanwhile.
-    record, request, replies = entry.record, entry.request, list(entry.replies)
+    record, replies = entry.record, list(entry.replies)
     reply = replies[-1] if replies else None
-    events: list[Event] = []
-    recovered = 0
-    for each in replies:
-        events = read_events(each, is_whole=_is_whole(entry, each))
-        recovered += sum([isinstance(event, InvocationStarted) and event.found_in != "wire" for event in events])
     notes = entry.notes
     usage = entry.usage if record is None else record.usage
     dropped = (*entry.dropped, *entry.lost_fields) if record is None else (*record.dropped, *record.lost_fields)
@@ -118,15 +109,10 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         dropped=tuple([truncate(mask(each), _MAX_NOTE) for each in dropped[:50]]),
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
-        recovered=recovered,
-        labels=() if request is None else _cut_labels(label_failures(request, events)),
+        recovered=entry.recovered,
         again_of=entry.again_of,
         variant=entry.variant,
     )
-
-
-def _cut_labels(labels: Sequence[FailureLabel]) -> tuple[FailureLabel, ...]:
-    return tuple([FailureLabel(each.name, truncate(each.tool, _MAX_TOOL)) for each in labels[:_MAX_LABELS]])
 
 
 def _describe_end(entry: LoggedRequest) -> tuple[str, str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final, Self
 
 import msgspec
@@ -34,12 +35,10 @@ from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
 from callboard.servers.gateway.response_stream import Message, respond
 from callboard.servers.gateway.spending import ReplyCosts
-from callboard.servers.gateway.traffic_overview import make_overview, select_page
 from callboard.servers.gateway.traffic_values import (
     PAGE_SIZE,
     BackendState,
     KeptReply,
-    Overview,
     RepeatOrder,
     RequestRow,
     RequestView,
@@ -51,6 +50,8 @@ log = logging.getLogger("callboard.gateway")
 
 MAX_REPEATED: Final = 4
 """Requests that are asked again at once."""
+_MAX_CURSOR: Final = 20
+"""Characters of a cursor."""
 
 
 class Traffic:
@@ -61,10 +62,6 @@ class Traffic:
         self._log = request_log
         self._repeated: set[asyncio.Task[None]] = set()
 
-    @property
-    def name(self) -> str:
-        return self._log.name
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -73,23 +70,15 @@ class Traffic:
             task.cancel()
         await asyncio.gather(*self._repeated, return_exceptions=True)
 
-    async def rows(self) -> list[RequestRow]:
-        """The rows of the log, the newest first."""
+    async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
+        """A page of the list; `before` is the cursor of the page before."""
         rows: list[RequestRow] = []
         for entry in list(self._log.newest()):
             if entry.view is None:
                 await asyncio.sleep(0)  # others have their turn before each row that is made
             if not entry.is_gone:
                 rows.append(await run_in_thread_if_large(entry.cost, partial(view_row, entry)))
-        return rows
-
-    async def overview(self) -> Overview:
-        """What the log says of the gateway as a whole."""
-        return make_overview(await self.rows(), await self.backends(), time(), [self.name])
-
-    async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage:
-        """A page of the list; `before` is the cursor of the page before."""
-        return select_page(await self.rows(), row_filter, before, limit)
+        return select_page(rows, row_filter, before, limit)
 
     async def view(self, identifier: str) -> RequestView:
         """One request. Raises CallerError where it is not in the log."""
@@ -101,11 +90,10 @@ class Traffic:
         entry = self._entry(identifier)
         return await run_in_thread_if_large(entry.cost, partial(view_dialect, entry, place, dialect))
 
-    async def backends(self) -> list[BackendState]:
+    def backends(self) -> list[BackendState]:
         now = monotonic()
         return [
             BackendState(
-                self.name,
                 each.name,
                 each.settings.wire,
                 each.breaker.state(now),
@@ -219,6 +207,15 @@ class Traffic:
         if entry.request is None:
             raise CallerError("the gateway refused this request before it had a conversation", path=entry.identifier)
         return entry.request
+
+
+def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, limit: int) -> RowPage:
+    """A page of rows, the newest first; `before` is the cursor of the page before it."""
+    last = int(before) if before.isdecimal() and len(before) < _MAX_CURSOR else None
+    chosen = [row for row in rows if (last is None or row.number < last) and row_filter.matches(row)]
+    shown = tuple(chosen[:limit])
+    cursor = str(shown[-1].number) if len(chosen) > limit else ""
+    return RowPage(shown, cursor, tuple(sorted({row.model for row in rows if row.model})))
 
 
 def _dialect_name(name: str) -> str:

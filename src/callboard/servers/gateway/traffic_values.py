@@ -1,21 +1,16 @@
-"""What the board gets of the gateway's traffic, as values that also pass from one worker to another.
-
-Law: every value here can be encoded and decoded.
-"""
+"""What the board gets of the gateway's traffic, as values that MessagePack can encode."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from callboard.core import Canister, ToolDeclaration
-from callboard.servers.gateway.failure_labels import FailureLabel
 
 PAGE_SIZE: Final = 50
-PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered", "labels")
+PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered")
 """What a filter of the list may ask for."""
 
 
@@ -48,7 +43,6 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     repaired: int = 0
     recovered: int = 0
     """Calls that were found in text."""
-    labels: tuple[FailureLabel, ...] = ()
     again_of: str = ""
     variant: str = ""
 
@@ -94,7 +88,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests are listed; "" is any. `problem` is `failed`, `dropped`, `repaired`, `recovered`, `labels`."""
+    """Which requests are listed; "" is any. `problem` is one of `PROBLEMS`."""
 
     model: str = ""
     backend: str = ""
@@ -103,18 +97,35 @@ class RowFilter(msgspec.Struct, frozen=True, kw_only=True):
     again_of: str = ""
     """Those that ask this request again."""
 
+    def matches(self, row: RequestRow) -> bool:
+        named = (
+            (self.model, row.model),
+            (self.backend, row.backend),
+            (self.end, row.end),
+            (self.again_of, row.again_of),
+        )
+        if any(value and value != own for value, own in named):
+            return False
+        problems = {
+            "failed": row.is_failure,
+            "dropped": row.dropped,
+            "repaired": row.repaired,
+            "recovered": row.recovered,
+        }
+        return not self.problem or bool(problems.get(self.problem))
+
 
 class RowPage(msgspec.Struct, frozen=True):
-    """Rows, the newest first, and the cursor of those that follow; "" where there are none."""
+    """Rows, the newest first, the cursor of those that follow ("" if there are none), and all models of the log."""
 
     rows: tuple[RequestRow, ...]
     cursor: str = ""
+    models: tuple[str, ...] = ()
 
 
 class BackendState(msgspec.Struct, frozen=True):
-    """A backend as one worker sees it now."""
+    """A backend now."""
 
-    worker: str
     name: str
     wire: str
     breaker: str
@@ -153,72 +164,3 @@ class KeptTest(msgspec.Struct, frozen=True):
     task_path: str
     vector: str = ""
     vector_path: str = ""
-
-
-class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests of the log for one model of one backend. Seconds are of those that ended well; None without any."""
-
-    model: str
-    backend: str
-    count: int
-    open: int
-    failed: int
-    seconds: float | None
-    """The median."""
-    seconds_high: float | None
-    """Nineteen of twenty are faster."""
-    first_seconds: float | None
-    """The median to the first byte for the client."""
-    output: int
-    """Tokens."""
-
-
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says of the gateway as a whole."""
-
-    open: int
-    last_minute: int
-    """Requests of the log that began within it."""
-    count: int
-    """Requests of the log."""
-    since: float
-    """When the oldest of them began, in seconds since 1970."""
-    models: tuple[ModelFigures, ...]
-    dropped: int
-    """Requests of which something was lost on the way."""
-    repaired: int
-    recovered: int
-    """Calls that were found in text."""
-    labels: tuple[tuple[str, int], ...]
-    """How often each label of a failure was given, the most frequent first."""
-    failures: tuple[tuple[str, int], ...]
-    """Codes of failed and refused requests, likewise."""
-    backends: tuple[BackendState, ...]
-    workers: tuple[str, ...]
-    missing_workers: int = 0
-    """Workers that did not answer."""
-
-
-class TrafficSource(Protocol):
-    """Where the board gets the traffic from: one process, or the workers of a gateway together.
-
-    It is entered as an asynchronous context manager for as long as it is asked.
-    """
-
-    async def __aenter__(self) -> object: ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None, /
-    ) -> None: ...
-
-    async def overview(self) -> Overview: ...
-
-    async def page(self, row_filter: RowFilter, before: str = "", limit: int = PAGE_SIZE) -> RowPage: ...
-
-    async def view(self, identifier: str) -> RequestView: ...
-
-    async def read_as(self, identifier: str, place: int, dialect: str) -> tuple[str, ...]: ...
-
-    async def repeat(self, identifier: str, order: RepeatOrder) -> str: ...
-
-    async def kept_reply(self, identifier: str) -> KeptReply: ...
