@@ -109,109 +109,8 @@ GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow
         ("", "ask"),
     ],
 )
-def test_a_command_is_allowed_only_if_each_of_its_programs_is(command, permission):
+def test_a_pattern_allows_one_simple_command(command, permission):
     assert Policy(GIT).decide(shell(), {"command": command})[0] == permission
-
-
-ACTING = [
-    "git diff --output=f",
-    "git diff --outp f",
-    "git log -p --output=f HEAD",
-    "git log --ext-diff",
-    "git grep -Orm x",
-    "git show --output f",
-    "git archive -o f HEAD",
-    "git branch -D x",
-    "git stash drop",
-    "git tag -d x",
-    "git config user.name me",
-    "git config alias.x '!rm'",
-    "git fetch --upload-pack=rm",
-    "git clone -u rm a",
-    "find . -delete",
-    "find . -fprint f",
-    "find . -fprintf f x",
-    "find . -fls f",
-    "find . -exec cat {} +",
-    "find . -ok cat {} +",
-    "sort -o f a",
-    "sort -uof a",
-    "sort --output=f a",
-    "sort --compress-program=x a",
-    "sed -i s/a/b/ f",
-    "sed -ni p f",
-    "sed --in-place=x p f",
-    "sed 'w f' a",
-    "sed 's/a/b/w f' a",
-    "sed -n '1e rm' a",
-    "sed -f x a",
-    "sed -e p -e 'w f' a",
-    "awk '{ print > \"f\" }' a",
-    "awk -i inplace 1 a",
-    "curl -o f u",
-    "curl -sSo f u",
-    "curl -O u",
-    "curl -K f",
-    "curl -T f u",
-    "wget -O f u",
-    "tar -tf a --to-command=x",
-    "tar --checkpoint-action=exec=x -tf a",
-    "uniq a f",
-    "xxd a f",
-    "tree -o f",
-    "shuf -o f a",
-    "go test -exec x ./...",
-    "go test -o f ./...",
-    "go test -coverprofile=f ./...",
-    "rg --pre x a",
-    "less +!rm a",
-    "man -P x ls",
-    "make test SHELL=x",
-    "make -f x test",
-    "file -C -m f",
-    "rsync -e x a b",
-    "jq -i . a",
-    "sqlite3 a .shell",
-    "fd -x rm",
-]
-
-
-@pytest.mark.parametrize("command", ACTING)
-def test_a_pattern_does_not_allow_an_option_that_writes_or_runs_unless_it_names_it(command):
-    program, *words = shlex.split(command)
-    wide = [f"bash({program} *)", f"bash({program}*)", f"bash({program} -*)"]
-    wide += [f"bash({program} {words[0]} *)"] if not words[0].startswith("-") and program in {"git", "go"} else []
-    allowed = [("bash", "ask"), ("bash(cat *)", "allow"), ("bash(rm*)", "allow"), *((each, "allow") for each in wide)]
-    # What the pattern itself names is named.
-    allowed = [rule for rule in allowed if not any(word.startswith("-") for word in rule[0].split()[1:-1])]
-    assert Policy(allowed).decide(shell(), {"command": command})[0] == "ask"
-
-
-@pytest.mark.parametrize(
-    ("command", "pattern"),
-    [
-        ("git diff --output=f", "git diff --output=*"),
-        ("find . -name x -delete", "find * -delete"),
-        ("sort -o f a", "sort -o *"),
-        ("sed -i s/a/b/ f", "sed -i *"),
-        ("curl -sSo f u", "curl -sSo *"),
-        ("git branch -D x", "git branch -D *"),
-    ],
-)
-def test_a_pattern_that_names_the_option_allows_it(command, pattern):
-    assert Policy([("bash", "ask"), (f"bash({pattern})", "allow")]).decide(shell(), {"command": command})[0] == "allow"
-
-
-def test_what_a_package_manager_runs_is_denied_and_allowed_with_it():
-    rules = [("bash", "ask"), ("bash(uv run*)", "allow"), ("bash(rm*)", "deny")]
-    for command, permission in (
-        ("uv run pytest -q", "allow"),
-        ("uv run --frozen pytest", "allow"),
-        ("uv run rm x", "deny"),
-        ("uv run --with a rm x", "deny"),
-        ("uv run sh -c 'rm x'", "deny"),
-    ):
-        assert Policy(rules).decide(shell(), {"command": command})[0] == permission
 
 
 DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
@@ -221,20 +120,27 @@ DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
     ("command", "permission"),
     [
         ("ls", "allow"),
-        ("echo rm", "allow"),
         ("git log push", "allow"),
-        ("git status | cat", "allow"),
+        ("git -C x log", "allow"),
+        ("ls *.py ~ HEAD~1", "allow"),
+        ("echo a 2>&1 >/dev/null", "allow"),
         ("rm x", "deny"),
-        ("ls; /bin/rm x", "deny"),
         ("./rm", "deny"),
         ("r\\m x", "deny"),
-        ("ls && nohup env rm x", "deny"),
-        ("sh -c 'ls; rm x'", "deny"),
-        ("find . -exec rm {} +", "deny"),
-        ("ls | xargs rm", "deny"),
-        ("echo $(rm x)", "deny"),
-        ("A=b rm x", "deny"),
+        ("/bin/r'm' x", "deny"),
+        (["rm", "x"], "deny"),
         ("git push origin --force", "deny"),
+        ("git status | cat", "ask"),
+        ("ls; /bin/rm x", "ask"),
+        ("ls && nohup env rm x", "ask"),
+        ("ls | xargs rm", "ask"),
+        ("echo $(rm x)", "ask"),
+        ("A=b rm x", "ask"),
+        ("echo rm", "ask"),
+        (["nohup", "rm"], "ask"),
+        ("sh -c 'ls; rm x'", "ask"),
+        ("sh -c 'ls'", "ask"),
+        ("find . -exec rm {} +", "ask"),
         ("git -C x push", "ask"),
         ("git --no-pager push", "ask"),
         ("git $x", "ask"),
@@ -243,15 +149,48 @@ DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
         ("$x", "ask"),
         ("ls | sh", "ask"),
         ("ssh host rm x", "ask"),
-        ("python -c 'import os'", "ask"),
         ("env -S 'rm x'", "ask"),
         ('echo "$(rm x)"', "ask"),
         ("echo 'x", "ask"),
+        ("echo {rm,x}", "ask"),
+        ("rm x > y", "ask"),
         (3, "ask"),
+        ([], "ask"),
     ],
 )
 def test_a_command_that_may_run_what_is_denied_is_not_allowed(command, permission):
     assert Policy(DENY).decide(shell(), {"command": command})[0] == permission
+
+
+LAUNCHERS = [
+    "flock f -c 'rm x'", "chrt -f 1 rm x", "setarch x86_64 rm x", "linux32 rm x", "linux64 rm x", "i386 rm x",
+    "i686 rm x", "prlimit --nproc=1 rm x", "choom -n 0 rm x", "sg root 'rm x'", "ssh-agent rm x",
+    "capsh -- -c 'rm x'", "ld.so /bin/rm x", "/lib64/ld-linux-x86-64.so.2 /bin/rm x",
+    "/lib/ld-musl-x86_64.so.1 /bin/rm x", "git grep -O'rm' x", "git grep --open-files='rm x' x",
+    "git difftool -x 'rm x'", "git difftool --extcmd='rm x'", "git clone -u 'rm x' a b",
+    "git clone --upload-pa='rm x' a b", "git clone -c core.sshCommand='rm x' a", "git -c alias.x='!rm x' x",
+    "git -c core.pager='rm x' log", "git fetch --upload-pack='rm x'", "git config alias.x '!rm x'",
+    "git config core.pager 'rm x'", "git rebase --exec 'rm x' a", "git rebase -x 'rm x' a",
+    "git bisect run rm x", "git submodule foreach rm x", "git filter-branch --tree-filter 'rm x'",
+    "git archive --remote=x --exec='rm x' a", "tar -I 'rm x' -xf a", "tar cIf 'rm x' a b",
+    "tar --use-compress='rm x' -xf a", "tar xf a --checkpoint=1 --checkpoint-action=exec='rm x'",
+    "tar xf a --to-command='rm x'", "sed '1e rm x' a", "sed 's/a/rm x/e' a", "sed -n -e p -e '1e rm x' a",
+    "sed --expression='e rm x' a", "vim -c '!rm x'", "vi -c ':!rm x'", "sqlite3 a '.shell rm x'",
+    "sqlite3 -cmd '.shell rm x' a", "psql -c '\\\\! rm x'", 'awk \'BEGIN{system("rm x")}\'',
+    'awk \'BEGIN{"rm x"|getline}\'', "ssh -o ProxyCommand='rm x' a", "rsync -e 'rm x' a b",
+    "rsync --rsh='rm x' a b", "man -P 'rm x' ls", "less +'!rm x' a", "gdb -ex 'shell rm x'", "npx -c 'rm x'",
+    "npm exec -c 'rm x'", "env -S 'rm x'", "parallel rm x", "watch rm x", "script -c 'rm x'",
+    "nsenter -t 1 rm x", "unshare rm x", "runuser -c 'rm x'", "su -c 'rm x'", "socat - EXEC:'rm x'",
+    "nc -e rm a 1", "zip a b -TT 'rm x'", "zip a b --unzip-command='rm x'", "go test -exec 'rm x'",
+    "fd -x rm", "fd . --exec rm", "rg --pre rm x", "docker run a rm x", "kubectl exec a rm x",
+    "unbuffer rm x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", LAUNCHERS)
+def test_a_launcher_is_seen(command):
+    """Whoever denies rm is asked about a program that may run it."""
+    assert Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})[0] != "allow"
 
 
 ROOT = "/home/me/project"
@@ -331,12 +270,12 @@ def test_a_tool_without_subjects_has_no_patterns():
 @pytest.mark.parametrize(
     ("rules", "command", "why"),
     [
-        (DENY, "ls; rm x", "the rule 'bash(rm*)' says deny: rm x"),
+        (DENY, "rm x", "the rule 'bash(rm*)' says deny: rm x"),
         (DENY, "git -C . push", "the rule 'bash(git push)' may say deny: git -C . push"),
         (
             DENY,
             "echo $x",
-            "the rule 'bash(git push)' may say deny: the command is not read for sure, it has a variable or a substitution",
+            "the rule 'bash(git push)' may say deny: echo $x is not one simple command",
         ),
         (GIT, "git log", "the rule 'bash(git log)' says allow"),
         (GIT, "rm x", "the rule 'bash' says ask"),
@@ -347,10 +286,10 @@ def test_the_reason_names_the_rule_and_what_it_is_about(rules, command, why):
     assert Policy(rules).decide(shell(), {"command": command})[1] == why
 
 
-def test_the_last_rule_decides_for_each_program():
+def test_the_last_rule_decides_for_a_command():
     policy = Policy([("bash(rm*)", "deny"), ("bash(rm -i*)", "allow")])
     assert policy.decide(shell(), {"command": "rm -i x"})[0] == "allow"
-    assert policy.decide(shell(), {"command": "rm -i x; rm y"})[0] == "deny"
+    assert policy.decide(shell(), {"command": "rm -f x"})[0] == "deny"
     assert Policy([("bash(ls*)", "allow")]).decide(shell(approval=True), {"command": "ls; rm"})[0] == "ask"
 
 
@@ -390,8 +329,6 @@ QUOTED = st.sampled_from(
 @st.composite
 def denied_commands(draw):
     """A command line that runs rm somewhere."""
-    import shlex
-
     command = f"{draw(PROGRAMS)} {draw(st.sampled_from(['', 'x', '-rf /', '*.py']))}"
     for _ in range(draw(st.integers(0, 2))):
         command = draw(WRAPPED).format(command)
@@ -408,9 +345,7 @@ def denied_commands(draw):
 def test_no_command_with_a_denied_program_in_it_is_allowed(command):
     invoker = shell()
     assert Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(invoker, {"command": command})[0] != "allow"
-    allowed = [
-        (f"bash({name}*)", "allow") for name in ("ls", "git", "echo", "cat", "sort", "true", "grep", "env", "sh")
-    ]
+    allowed = [(f"bash({name}*)", "allow") for name in ("ls", "git", "echo", "cat", "sort", "true", "grep")]
     assert Policy([("bash", "deny"), *allowed]).decide(invoker, {"command": command})[0] != "allow"
 
 
@@ -426,9 +361,9 @@ def test_whatever_is_written_around_it_a_denied_program_is_not_allowed_behind_a_
 
 def test_a_rule_that_may_match_does_not_soften_what_another_denies():
     softened = Policy([("bash(rm)", "deny"), ("bash(rm -f)", "ask"), ("bash(rm -rf)", "deny")])
-    permission, why, _ = softened.decide(shell(), {"command": "rm $WHAT"})
-    assert (permission, why) == ("deny", "the rule 'bash(rm)' says deny: rm $WHAT")
-    assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm $WHAT"})[0] == "ask"
+    permission, why, _ = softened.decide(shell(), {"command": "rm *"})
+    assert (permission, why) == ("deny", "the rule 'bash(rm)' says deny: rm *")
+    assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm *"})[0] == "ask"
 
 
 @pytest.mark.parametrize(

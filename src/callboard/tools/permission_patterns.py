@@ -16,15 +16,20 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from callboard.errors import CallerError
-from callboard.tools.shell_parser import Segment, Word
+from callboard.tools.shell_parser import Word
 
 Answer: TypeAlias = Literal["yes", "maybe", "no"]
 Parts: TypeAlias = tuple[str | None, ...]
 """Patterns of words, or of names; None stands for any number of them."""
 
 _WILD: Final = re.compile(r"[*?\[]")
-_NAMED: Final = 2
-"""Characters of an option that a pattern has to have, before what is any: `-*` names none."""
+_NAME: Final = re.compile(r"[\w.@+*?-]+")
+"""What may be the name of a program, or a word behind it, in the text of a word."""
+_QUOTES: Final = dict.fromkeys(map(ord, "'\"\\"))
+_MAX_STARTS: Final = 16
+"""Places in a command where a denied program may be named."""
+_READERS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "eval", "source", "."})
+"""Programs that read a command line, in which quotes and variables count again."""
 _PLACES: Final = frozenset(
     f"{root}/{name}" for root in ("", "/usr", "/usr/local", "/opt/homebrew") for name in ("bin", "sbin")
 )
@@ -107,34 +112,39 @@ class Pattern:
     def allows_path(self, path: Path) -> bool:
         return self.answer_for_path(path) == "yes"
 
-    def allows_command(self, segment: Segment) -> bool:
-        """Whether these words, and nothing else, are what it speaks of.
-
-        A word by which a program writes or runs has to be named: `find *` is not for `-delete`, `find * -delete` is.
-        """
-        if segment.implied:
-            return True
-        first, *rest = segment.words
-        if not all(self._names_word(segment.words[number]) for number in segment.acting):
-            return False
+    def allows_command(self, words: Sequence[Word]) -> bool:
+        """True if the command has these words, and no others."""
+        first, *rest = words
         directory, _, name = first.text.rpartition("/")
         names = (first.text, name) if directory in _PLACES else (first.text,)
-        return any(_matches(self._words, [Word(each, first.certain), *rest]) for each in names)
+        return any(_matches(self._words, [Word(each), *rest]) for each in names)
 
-    def _names_word(self, word: Word) -> bool:
-        return any(
-            each is not None and fnmatchcase(word.text, each) and len(_WILD.split(each, maxsplit=1)[0]) >= _NAMED
-            for each in self._words[1:]
-        )
+    def answer_for_command(self, words: Sequence[Word]) -> Answer:
+        """Whether the command begins so, wherever its program is; options may stand in between.
 
-    def answer_for_command(self, segment: Segment) -> Answer:
-        """Whether the segment begins as it says, wherever its program is; options may stand in between."""
-        first, *rest = segment.words
-        names = {first.text, first.text.rpartition("/")[2]}
-        if any(_matches(self._begins, [Word(each, first.certain), *rest]) for each in names):
+        The answer is "maybe" if the program is named later in the command, since many programs run another one, and
+        if a shell reads the words again.
+        """
+        name = words[0].text.rpartition("/")[2]
+        rest = words[1:]
+        if any(_matches(self._begins, [Word(each), *rest]) for each in (words[0].text, name)):
             return "yes"
-        may = segment.opaque or any(_may_match(self._begins, [Word(each, first.certain), *rest]) for each in names)
-        return "maybe" if may else "no"
+        if name in _READERS or any(_may_match(self._begins, [Word(each), *rest]) for each in (words[0].text, name)):
+            return "maybe"
+        program = self._words[0]
+        if program is None:
+            return "no"
+        later = [Word(each) for word in rest for each in _NAME.findall(word.text.translate(_QUOTES))]
+        starts = [
+            (at, each)
+            for at, word in enumerate(later)
+            for each in {word.text, word.text[2 if word.text[0] == "-" else 0 :]}
+            if fnmatchcase(each, program)
+        ]
+        if len(starts) > _MAX_STARTS:
+            return "maybe"
+        begins = self._begins
+        return "maybe" if any(_may_match(begins, [Word(each), *later[at + 1 :]]) for at, each in starts) else "no"
 
 
 def fold_name(name: str) -> str:

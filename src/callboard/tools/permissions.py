@@ -236,7 +236,7 @@ def _subjects(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) 
         if coerced.get(name) is None:
             continue
         if subject == "command":
-            yield from _command_subjects(coerced[name])
+            yield _command_subject(coerced[name])
         else:
             subjects = _path_subjects(coerced[name], root, _places(invoker))
             yield from (about._replace(further=subject == "further_path") for about in subjects)
@@ -300,20 +300,16 @@ def _path_subject(text: str, description: str, root: str) -> _Subject:
     )
 
 
-def _command_subjects(value: Any) -> Iterator[_Subject]:
-    from callboard.tools.shell_parser import command_of_words, parse_command  # noqa: PLC0415  # where a rule has a pattern
+def _command_subject(value: Any) -> _Subject:
+    from callboard.tools.shell_parser import Word, split_command  # noqa: PLC0415  # where a rule has a pattern
 
     if isinstance(value, str):
-        command = parse_command(value)
-    elif isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
-        command = command_of_words(value)
+        words = split_command(value)
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):
+        words = tuple([Word(each) for each in value])
     else:
-        yield _unclear(f"{truncate(str(value), _MAX_TOLD)} is no command")
-        return
-    for segment in command.segments:
-        allows, answer = methodcaller("allows_command", segment), methodcaller("answer_for_command", segment)
-        yield _Subject(truncate(str(segment), _MAX_TOLD), allows, answer)
-    if not command.simple:
-        yield _Subject(truncate(str(value), _MAX_TOLD), lambda _: False, lambda _: "no")  # no pattern allows it
-    if command.unclear:
-        yield _unclear(f"the command is not read for sure, {command.unclear}")
+        words = None
+    described = truncate(str(value), _MAX_TOLD)
+    if words is None:
+        return _unclear(f"{described} is not one simple command")
+    return _Subject(described, methodcaller("allows_command", words), methodcaller("answer_for_command", words))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
 from callboard.tools import Rule
-from callboard.tools.shell_parser import parse_command
+from callboard.tools.shell_parser import split_command
 
 FILE: Final = "answers.json"
 
@@ -45,15 +45,12 @@ class SavedApprovals:
 
 def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
     """The pattern that allows a call and those like it: the same program and next word of a command, the folder of a
-    file. "" where no pattern means just that: for several programs, or a command that cannot be parsed for certain.
+    file. "" where no pattern means just that: for a command that is not simple.
     """
     command = arguments.get("command")
     if isinstance(command, str):
-        parsed = parse_command(command)
-        if parsed.unclear or len(parsed.segments) != 1 or parsed.segments[0].opaque:
-            return ""
-        words = parsed.segments[0].words[:2]
-        plain = all(word.certain and _PLAIN.fullmatch(word.text) for word in words)
+        words = (split_command(command) or ())[:2]
+        plain = words and all(word.certain and _PLAIN.fullmatch(word.text) for word in words)
         return f"{name}({' '.join([word.text for word in words])} *)" if plain else ""
     path = arguments.get("path")
     if isinstance(path, str):
