@@ -174,7 +174,7 @@ def sandboxes(monkeypatch):
                 made = sandboxes.get(label.partition(" ")[0])
                 yield Candidate(label=label, sandbox=made, reason="" if made else reason)
 
-        monkeypatch.setattr("callboard.sandbox.report.try_candidates", candidates)
+        monkeypatch.setattr("callboard.sandbox.detect.try_candidates", candidates)
 
     return have
 

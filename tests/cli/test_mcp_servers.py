@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard.cli.mcp_servers import make_elicit, make_event_printer
-from callboard.mcp.events import CallProgress, Logged, StateChanged, ToolsChanged
+from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
 
 FORM = {
     "properties": {

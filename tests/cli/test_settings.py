@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from callboard.cli import app
-from callboard.configuration.setting_keys import BY_NAME
+from callboard.configuration.settings import BY_NAME
 from callboard.testing import FakeBackend, StatusReply
 
 CALL = '```json\n{"name": "multiply", "arguments": {"a": 6}}\n```'

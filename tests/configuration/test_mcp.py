@@ -22,7 +22,7 @@ from callboard.configuration import (
 from callboard.configuration.edit_config import add_server
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolExecutionFailure
 from callboard.execution import result_store
-from callboard.mcp import ServerSettings, environment, sanitize
+from callboard.mcp import ServerSettings, sanitize, settings
 
 SERVER = Path(__file__).parents[1] / "vectors" / "mcp" / "server.py"
 
@@ -349,4 +349,4 @@ PAGE = " ".join((Path(__file__).parents[2] / "docs" / "mcp.md").read_text("utf-8
 def test_figures_of_the_page():
     assert f"larger than {sanitize.SCHEMA_BYTES // 1024} KB, has more than {sanitize.MAX_PROPERTIES} properties" in PAGE
     assert f"{result_store.MAX_KEPT} results are kept" in PAGE
-    assert all(f"`{name}`" in PAGE for name in environment.PASSED_VARIABLES)
+    assert all(f"`{name}`" in PAGE for name in settings.PASSED_VARIABLES)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from callboard.configuration import load_settings
-from callboard.configuration.setting_keys import KEYS
-from callboard.configuration.settings import Settings
+from callboard.configuration.settings import KEYS, Settings
 from callboard.configuration.trust import RESTRICTING
 from callboard.errors import CallerError
 from callboard.profiles import Prices, resolve

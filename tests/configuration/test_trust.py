@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from callboard import Ensemble, tool
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CHAT_ROUNDS, ModeSettings
-from callboard.configuration.setting_keys import KEYS
+from callboard.configuration.settings import KEYS
 from callboard.configuration.trust import RESTRICTING
 from callboard.errors import CallerError
 from callboard.profiles import Profile, model_names

@@ -16,10 +16,9 @@ import pytest
 
 from callboard.mcp import connection, server_process
 from callboard.mcp.client import McpClient
-from callboard.mcp.environment import PASSED_VARIABLES
+from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
 from callboard.mcp.errors import ServerFailure, ServerItemNotFound, ServerTimeout, ServerUnreachable
-from callboard.mcp.events import CallProgress, Logged, StateChanged, ToolsChanged
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import PASSED_VARIABLES, ServerSettings
 
 SERVERS = Path(__file__).with_name("servers")
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

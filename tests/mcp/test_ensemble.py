@@ -15,7 +15,7 @@ from callboard.core import ResultReady
 from callboard.errors import CallboardError, CallerError, DescriptorError, SchemaError
 from callboard.execution.result_store import KeptResults
 from callboard.mcp import McpEnsemble, Pins, ServerSettings, create_invoker_from_mcp_tool, parse_address
-from callboard.mcp.events import CallProgress, Logged, ToolsChanged
+from callboard.mcp.connection_state import CallProgress, Logged, ToolsChanged
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import InvokerRegistry
 

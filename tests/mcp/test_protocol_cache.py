@@ -14,7 +14,7 @@ from callboard.errors import CallerError
 from callboard.mcp import McpEnsemble, parse_address
 from callboard.mcp.client import McpClient
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.protocol_cache import ProtocolCache
+from callboard.mcp.reconnector import ProtocolCache
 from callboard.mcp.settings import ServerSettings
 
 SMALL = Path(__file__).with_name("servers") / "small.py"

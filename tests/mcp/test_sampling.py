@@ -7,7 +7,7 @@ from mcp_types import CreateMessageRequestParams
 
 from callboard.core import PictureContent, ReplyFailed, TextualContent
 from callboard.errors import ProviderError
-from callboard.mcp.sampling import make_sampler
+from callboard.mcp.elicitation import make_sampler
 from callboard.testing import ScriptedModel
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from callboard.core import InvocationCanister, NamedTool, Request, ToolDeclaration, UserCanister
 from callboard.dialects import DIALECTS
-from callboard.providers.spellable_names import spell_names
+from callboard.providers.restore_arguments import spell_names
 
 ODD = "read a file"
 CALL = InvocationCanister("c", ODD, {"path": "a.txt"})

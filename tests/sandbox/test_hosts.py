@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.errors import CallerError
-from callboard.sandbox.hosts import HostList
+from callboard.sandbox.proxy import HostList
 
 
 @pytest.mark.parametrize(

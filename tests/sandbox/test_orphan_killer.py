@@ -8,7 +8,7 @@ import pytest
 
 MARKS = """
 import subprocess, sys
-from callboard.sandbox.orphan_killer import start_watcher
+from callboard.sandbox.bundled_bubblewrap import start_watcher
 mark = start_watcher("")
 assert mark == start_watcher("")
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(4721)", mark], stdout=subprocess.DEVNULL)

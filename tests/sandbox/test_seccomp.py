@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.sandbox import SandboxUnavailable
-from callboard.sandbox.seccomp import list_rules, seccomp_filter
-from callboard.sandbox.syscalls import CALLS, OWN_NETWORK
+from callboard.sandbox.seccomp import CALLS, OWN_NETWORK, list_rules, seccomp_filter
 
 KILL, ALLOW = 0x80000000, 0x7FFF0000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

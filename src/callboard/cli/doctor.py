@@ -21,7 +21,7 @@ from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.extras import require_extra
 from callboard.profiles import Examination, resolve
 from callboard.providers.backend_info import describe_change
-from callboard.sandbox.report import SandboxReport, SandboxRow, examine_sandboxes
+from callboard.sandbox.detect import SandboxReport, SandboxRow, examine_sandboxes
 from callboard.servers.gateway.configuration import load_gateway_settings
 from callboard.servers.gateway.doctor.budget import DoctorBudget
 from callboard.text.display import display

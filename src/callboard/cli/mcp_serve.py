@@ -25,7 +25,7 @@ from callboard.cli.telemetry import start_telemetry
 from callboard.configuration import Settings, load_mcp_json
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.mcp.events import ToolsChanged
+from callboard.mcp.connection_state import ToolsChanged
 from callboard.servers.stdio import claim_stdio
 from callboard.tools import Ensemble
 

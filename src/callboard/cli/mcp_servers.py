@@ -21,9 +21,8 @@ from callboard.core import Model
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.mcp import McpEnsemble
-from callboard.mcp.elicitation import Elicit, ElicitAction
-from callboard.mcp.events import Logged, ServerEvent, StateChanged, ToolsChanged
-from callboard.mcp.sampling import make_sampler
+from callboard.mcp.connection_state import Logged, ServerEvent, StateChanged, ToolsChanged
+from callboard.mcp.elicitation import Elicit, ElicitAction, make_sampler
 from callboard.text.display import collapse
 from callboard.text.suggest import suggest
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import typer
 
 from callboard.configuration import Settings, load_settings, user_file
-from callboard.configuration.setting_keys import BY_NAME
+from callboard.configuration.settings import BY_NAME
 from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import get_mode

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from callboard.mcp.connection import Connection
-from callboard.mcp.connection_state import SendState, State
-from callboard.mcp.deadline import Deadline
+from callboard.mcp.connection import Connection, Deadline
+from callboard.mcp.connection_state import CallProgress, Logged, SendState, ServerEvent, State, ToolsChanged
 from callboard.mcp.elicitation import Elicit, Sample, elicitation_callback, sampling_callback
 from callboard.mcp.errors import ServerFailure, ServerTimeout, ServerUnreachable, excerpt, is_lost, to_failure
-from callboard.mcp.events import CallProgress, Logged, ServerEvent, ToolsChanged
-from callboard.mcp.pagination import list_all
-from callboard.mcp.protocol_cache import ProtocolCache
-from callboard.mcp.reconnector import Reconnector, add_stderr
+from callboard.mcp.reconnector import ProtocolCache, Reconnector, add_stderr
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.tool_list_watcher import ToolListWatcher
+from callboard.mcp.tool_list_watcher import ToolListWatcher, list_all
 from callboard.telemetry import switch
 
 if TYPE_CHECKING:

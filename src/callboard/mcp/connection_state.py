@@ -1,4 +1,4 @@
-"""The states of a connection and of a request.
+"""The states of a connection and of a request, and the events of a server.
 
 `ConnectionState` is a state machine without I/O: the time is an argument. Law: only a success resets the backoff, and
 a connection is a success when it has answered a call, for a server may accept connections and fail every call.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 State: TypeAlias = Literal["idle", "connecting", "ready", "backoff", "failed"]
 Transition: TypeAlias = Literal["trying", "opened", "answered", "refused", "lost", "failed", "started", "closed"]
@@ -87,3 +89,42 @@ class SendState:
 
 
 SEND_STATE: Final[ContextVar[SendState | None]] = ContextVar("SEND_STATE", default=None)
+
+
+class _ServerEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    server: str
+
+
+class StateChanged(_ServerEvent, frozen=True, tag="state_changed"):
+    """`why` is the reason of a failure."""
+
+    state: State
+    why: str = ""
+
+
+class CallProgress(_ServerEvent, frozen=True, tag="progress"):
+    """Progress of a call of `tool`; `total` is None where the server does not know it."""
+
+    tool: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+class Logged(_ServerEvent, frozen=True, tag="logged"):
+    """A log message of the server, or a warning about it; `level` as in syslog (RFC 5424)."""
+
+    level: str
+    text: str
+    logger: str = ""
+
+
+class ToolsChanged(_ServerEvent, frozen=True, tag="tools_changed"):
+    """The names of the tools that were added, removed and changed."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+ServerEvent: TypeAlias = StateChanged | CallProgress | Logged | ToolsChanged

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from callboard.errors import CallerError, DescriptorError
 from callboard.execution.result_store import KeptResults
 from callboard.mcp.client import McpClient, OnProgress
-from callboard.mcp.connection_state import RETRY_SECONDS
+from callboard.mcp.connection_state import RETRY_SECONDS, ServerEvent
 from callboard.mcp.elicitation import Elicit, ElicitAction, Sample
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.events import ServerEvent
 from callboard.mcp.oauth_tokens import stored_auth
 from callboard.mcp.pins import PinComparison, Pins
-from callboard.mcp.protocol_cache import ProtocolCache
+from callboard.mcp.reconnector import ProtocolCache
 from callboard.mcp.resource_tools import prompt_invokers, resource_invokers
 from callboard.mcp.results import result_content
 from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, clean_text

@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 from callboard.errors import CallerError
-from callboard.mcp.environment import resolve_variables
 from callboard.mcp.errors import ServerFailure, to_failure
 from callboard.mcp.oauth_tokens import (
     CLIENT_NAME,
@@ -23,7 +22,7 @@ from callboard.mcp.oauth_tokens import (
     join_scopes,
     registered_client,
 )
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import ServerSettings, resolve_variables
 
 LOGIN_SECONDS: Final = 300.0
 """Seconds that a person has to log in."""

@@ -20,10 +20,8 @@ from urllib.parse import urljoin
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.mcp.environment import resolve_variables
 from callboard.mcp.errors import ServerFailure
-from callboard.mcp.identity import file_name
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import ServerSettings, file_name, resolve_variables
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
 

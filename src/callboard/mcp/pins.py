@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from callboard.errors import CallerError
-from callboard.mcp.identity import find_state_files, identity_hash, server_name, state_file
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import ServerSettings, find_state_files, identity_hash, server_name, state_file
 from callboard.storage.atomic_file import write_private
 from callboard.storage.directories import state_directory
 

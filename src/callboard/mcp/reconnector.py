@@ -4,7 +4,8 @@ Laws: all that wait share one try, and without a waiting call nothing is tried. 
 first request is asked in the older one.
 
 The SDK asks in the newer protocol first and falls back when the answer is an error, or none for ten seconds. Programs
-of the Rust SDK end at that request instead, so they are started once more and asked in the older one.
+of the Rust SDK end at that request instead, so they are started once more and asked in the older one. Servers that speak
+the older protocol are remembered between processes, with their versions; a cache that cannot be read or written is ignored.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from callboard.errors import CallerError
 from callboard.mcp.connection import Connection, open_connection
-from callboard.mcp.connection_state import ConnectionState, State, Transition
+from callboard.mcp.connection_state import ConnectionState, ServerEvent, State, StateChanged, Transition
 from callboard.mcp.errors import (
     ServerFailure,
     ServerTimeout,
@@ -26,9 +28,9 @@ from callboard.mcp.errors import (
     is_server_error,
     to_failure,
 )
-from callboard.mcp.events import ServerEvent, StateChanged
-from callboard.mcp.protocol_cache import ProtocolCache
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import ServerSettings, state_file
+from callboard.storage.atomic_file import write_private
+from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
     import httpx2
@@ -257,3 +259,31 @@ def _is_legacy(protocol: str) -> bool:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+class ProtocolCache:
+    """The servers that speak an older protocol, in a directory, by default in our state directory."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or state_directory() / "mcp" / "eras"
+
+    def is_legacy(self, settings: ServerSettings) -> bool:
+        """Whether the server spoke an older protocol when it was last connected."""
+        try:
+            return state_file(self._directory, settings).exists()
+        except OSError:
+            return False
+
+    def remember(self, settings: ServerSettings, *, legacy: bool, version: str) -> None:
+        """Store how the server was connected; forget one that was updated since."""
+        path = state_file(self._directory, settings)
+        data = version.encode("utf-8", "replace")
+        with suppress(OSError):
+            if not legacy or (path.exists() and path.read_bytes() != data):
+                path.unlink(missing_ok=True)
+            elif not path.exists():
+                write_private(path, data)
+
+    def forget(self, settings: ServerSettings) -> None:
+        with suppress(OSError):
+            state_file(self._directory, settings).unlink(missing_ok=True)

@@ -21,6 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
+
 STDERR_BYTES: Final = 8 * 1024
 """How much of the end of its standard error is kept."""
 EOF_SECONDS: Final = 2.0
@@ -29,7 +31,6 @@ KILL_SECONDS: Final = 2.0
 """Seconds to wait after closing its input, after SIGTERM, and after SIGKILL. The order is the specification's."""
 _LAST_OUTPUT_SECONDS: Final = 0.2
 """Seconds between the end of its output and its exit, in either order."""
-_SUPERVISOR: Final = Path(__file__).with_name("supervisor.py").resolve()
 _SUPERVISED: Final = sys.platform == "linux"
 _GUARD: Final = ("/bin/sh", "-c", 'read -r _ || kill -9 -"$1"', "callboard-guard")
 
@@ -69,7 +70,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             if _SUPERVISED:
                 program = _find_program(command[0], environment, directory)
                 theirs, ours = os.pipe()
-                words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(theirs), program, *command]
+                words = [*SUPERVISOR, str(theirs), f"server={program}", "--", *command]
             _, child = await loop.subprocess_exec(
                 lambda: cls(on_output, on_end, ours),
                 *words,

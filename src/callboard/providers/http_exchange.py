@@ -191,7 +191,7 @@ class HttpExchange:
         tools = self._prepared.adapted.tools
         notes: list[Event] = []
         if response.status in _REFUSALS and tools:
-            from callboard.providers.error_hints import suspect_tools  # noqa: PLC0415  # of failures only
+            from callboard.providers.lessons import suspect_tools  # noqa: PLC0415  # of failures only
 
             notes = [*suspect_tools(tools)]
         return [*notes, await self._explain(_with_headers(failed, response), response)]
@@ -220,7 +220,7 @@ class HttpExchange:
         """The failure with a hint, unless the provider's own words are passed on."""
         if self._passes_refusals:
             return replace(failed, path=f"{response.where} answered {response.status}")
-        from callboard.providers.error_hints import with_hint  # noqa: PLC0415  # of failures only
+        from callboard.providers.lessons import with_hint  # noqa: PLC0415  # of failures only
 
         model = self._current
         endpoint: Any = {"base_url": model.base_url, "headers": model.headers, "transport": model.transport}

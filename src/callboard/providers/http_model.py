@@ -39,9 +39,9 @@ from callboard.modes import Plan, Watcher, create_choice_check, lower_request, r
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
+from callboard.providers.adapt_request import adapt_body, adapt_request, create_encoder
 from callboard.providers.control_tokens import EventUnescaper, escape_request
 from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
-from callboard.providers.quirks import adapt_body, adapt_request, create_encoder
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
@@ -286,7 +286,7 @@ class HttpModel:
         facts = self.resolution.profile
         spelled, names = request, NO_NAMES
         if plan.mode.declares == "prompt" and request.tools:
-            from callboard.providers.spellable_names import spell_names  # noqa: PLC0415  # not for native calls
+            from callboard.providers.restore_arguments import spell_names  # noqa: PLC0415  # not for native calls
 
             spelled, names = spell_names(request, plan.dialect)
         adapted, dropped = adapt_request(self._lower(spelled, plan), facts)

@@ -2,23 +2,33 @@
 
 Nulls go that a strict schema asks for in the place of optional arguments, and names come back that a provider refuses.
 Law: a call of another tool, or with nothing to restore, passes unchanged; restored arguments come in one piece, when
-they are whole.
+they are whole. For a prompt only tools whose names the dialect cannot spell, such as names with spaces, get other names.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
+from msgspec.structs import replace
 
 from callboard.core import (
     ArgumentsPiece,
     Event,
+    InvocationCanister,
     InvocationEnded,
     InvocationIncomplete,
     InvocationStarted,
+    NamedTool,
     Offsets,
+    Request,
     Why,
 )
+from callboard.dialects import Dialect, NotSpellable, render_calls
 from callboard.wires.common.request_encoder import EncodedRequest
+from callboard.wires.common.tool_declarations import ToolNames
 
 
 class ArgumentRestorer:
@@ -64,3 +74,43 @@ def _piece(held: list[ArgumentsPiece], json: str = "") -> list[Event]:
     first, last = held[0].offsets, held[-1].offsets
     offsets: Offsets | None = None if first is None or last is None else (first[0], last[1])
     return [ArgumentsPiece(held[0].index, json or "".join([piece.json for piece in held]), offsets)]
+
+
+_PLAIN: Final = re.compile(r"[\w.:/-]+")
+"""Names that every dialect can spell."""
+
+
+def spell_names(request: Request, dialect: Dialect) -> tuple[Request, Mapping[str, str]]:
+    """Return the request as the prompt names its tools, and the declared names by those of the prompt."""
+    odd = [
+        tool.name for tool in request.tools if not _PLAIN.fullmatch(tool.name) and not _can_spell(dialect, tool.name)
+    ]
+    if not odd:
+        return request, {}
+    safe = ToolNames(request)
+    names = {name: safe.on_wire(name) for name in odd}
+    choice = request.tool_choice
+    if isinstance(choice, NamedTool):
+        choice = NamedTool(names.get(choice.name, choice.name))
+    spelled = replace(
+        request,
+        tools=tuple([replace(tool, name=names.get(tool.name, tool.name)) for tool in request.tools]),
+        tool_choice=choice,
+        canisters=tuple(
+            [
+                replace(each, name=names[each.name])
+                if isinstance(each, InvocationCanister) and each.name in names
+                else each
+                for each in request.canisters
+            ]
+        ),
+    )
+    return spelled, {sent: name for name, sent in names.items()}
+
+
+def _can_spell(dialect: Dialect, name: str) -> bool:
+    try:
+        render_calls(dialect, [InvocationCanister("", name, {})])
+    except NotSpellable:
+        return False
+    return True

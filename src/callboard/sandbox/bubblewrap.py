@@ -23,12 +23,10 @@ import msgspec
 
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox.bubblewrap_mounts import FILES, HOME, BubblewrapMounts
-from callboard.sandbox.command_span import observe_commands
-from callboard.sandbox.environment import build_environment
+from callboard.sandbox.bundled_bubblewrap import start_watcher
 from callboard.sandbox.mount_points import check_paths, make_directories
-from callboard.sandbox.orphan_killer import start_watcher
 from callboard.sandbox.policy import Confinement, Outcome
-from callboard.sandbox.process import gate_command, run_guarded
+from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
 from callboard.sandbox.proxy import open_proxy
 from callboard.sandbox.readable_paths import resolve_writable
 from callboard.sandbox.seccomp import seccomp_filter

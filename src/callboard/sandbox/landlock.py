@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.sandbox.command_span import observe_commands
 from callboard.sandbox.mount_points import check_paths, make_links, restore_files
 from callboard.sandbox.policy import Confinement, Outcome
+from callboard.sandbox.process import observe_commands
 from callboard.sandbox.readable_paths import (
     SYSTEM,
     SYSTEM_FILES,

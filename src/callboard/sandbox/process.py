@@ -2,25 +2,31 @@
 
 Laws: cancelling takes effect at once, and is passed on when all processes are gone. A command never begins before its guard
 is attached: it waits at a gate, a shell that reads a line first, and if we die before that the gate never opens. The memory
-for output is bounded.
+for output is bounded. Only listed variables of the environment are passed on, so no key of the user's gets in.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from functools import wraps
+from pathlib import Path, PurePath
 from time import thread_time
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox.output_file import OutputFile
-from callboard.sandbox.policy import CommandLimits, Outcome, StopReason
+from callboard.sandbox.policy import CommandLimits, Confinement, Outcome, StopReason
 from callboard.sandbox.process_tree import list_processes, proportional_bytes, resident_bytes
+from callboard.sandbox.readable_paths import is_reachable, rustup_home
+from callboard.telemetry import names, open_span, switch
+from callboard.telemetry.content import Clipper
+from callboard.text.display import display
 
 _T = TypeVar("_T")
 
@@ -274,3 +280,63 @@ async def _finish(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledE
 def _status(returncode: int) -> int:
     """The exit status as a shell reports it."""
     return returncode if returncode >= 0 else 128 - returncode
+
+
+_PASSED_VARIABLES = ("PATH", "LANG", "TERM", "TZ")
+_SET = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    # The machine's configuration of git is not readable, which git would complain of.
+    "GIT_CONFIG_NOSYSTEM": "1",
+    # In the sandbox files have another owner than in git's index, and git would read them all anew each time.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.checkStat",
+    "GIT_CONFIG_VALUE_0": "minimal",
+}
+
+
+def build_environment(confinement: Confinement, home: Path, **further: str) -> dict[str, str]:
+    """The whole environment of a command; what the confinement adds comes last."""
+    passed = {name: value for name, value in os.environ.items() if name in _PASSED_VARIABLES or name.startswith("LC_")}
+    # Found through HOME, which is another here.
+    if is_reachable(rustup_home() / "toolchains"):
+        passed["RUSTUP_HOME"] = str(rustup_home())
+    return {**_SET, **passed, "HOME": str(home), **further, **confinement.environment}
+
+
+P = ParamSpec("P")
+_MAX_NAME: Final = 60
+
+
+class _HasName(Protocol):
+    name: str
+
+
+Run: TypeAlias = Callable[Concatenate[Any, Sequence[str], P], Coroutine[Any, Any, Outcome]]
+
+
+def observe_commands(run: Run[P]) -> Run[P]:
+    """Make the method of a sandbox that runs a command make a span of it."""
+
+    @wraps(run)
+    async def run_in_span(sandbox: _HasName, command: Sequence[str], /, *args: P.args, **options: P.kwargs) -> Outcome:
+        running = run(sandbox, command, *args, **options)
+        return await running if switch.recorder is None else await _observe(sandbox.name, command, running)
+
+    return run_in_span
+
+
+async def _observe(sandbox: str, command: Sequence[str], running: Awaitable[Outcome]) -> Outcome:
+    program = display(PurePath(command[0]).name, _MAX_NAME) if command else ""
+    with open_span(
+        f"execute_command {program}", attributes={names.PROCESS_NAME: program, names.SANDBOX: sandbox}
+    ) as span:
+        if span.max_content:
+            clip = Clipper(span.max_content)
+            span.set({names.PROCESS_ARGUMENTS: [clip.text(each) for each in command]})
+        outcome = await running
+        if outcome.code is not None:
+            span.set({names.PROCESS_EXIT_CODE: outcome.code})
+        if outcome.stop_reason:
+            span.set({names.STOP_REASON: outcome.stop_reason})
+            span.fail(outcome.stop_reason)
+        return outcome

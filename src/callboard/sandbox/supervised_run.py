@@ -19,11 +19,9 @@ from pathlib import Path
 import msgspec
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.command_span import observe_commands
-from callboard.sandbox.environment import build_environment
 from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
-from callboard.sandbox.process import gate_command, run_guarded
+from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
 from callboard.sandbox.readable_paths import resolve_writable
 
 PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]

@@ -8,6 +8,10 @@ before the command began is written to it. The command is subject to each RESTRI
   write=PATH        Landlock: all of a file or directory may be used. Of what no such line names, nothing may.
   read=PATH         Landlock: may be read, and run
 
+  server=PATH       the program to run; the command's first word is only its name. SIGTERM is passed on to its group, its
+                    standard input and output are its own alone, an error is written to standard error, and this process
+                    ends as the program did
+
 With `supervisor.py abi`, it prints the version of the kernel's Landlock, 0 for none. See landlock(7).
 """
 
@@ -40,6 +44,7 @@ _CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 _CAPABILITIES = 64
 
 _SIGNALLED = 128
+_CANNOT_RUN = 127
 _POLL_SECONDS = 0.01
 
 _linux = sys.platform == "linux"
@@ -91,7 +96,16 @@ def _install_filter(descriptor: int) -> None:
     _check(_libc.syscall(_SECCOMP_CALL[os.uname().machine], _SET_FILTER, 0, filtering))
 
 
-def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]]) -> None:
+def _environment() -> dict[bytes, bytes]:
+    """The environment as this process got it; Python adds the locale that it chose to `os.environ`."""
+    if not _linux:
+        return dict(os.environb)
+    with open("/proc/self/environ", "rb") as file:
+        pairs = [each.partition(b"=") for each in file.read().split(b"\0") if each]
+    return {name: value for name, _, value in pairs}
+
+
+def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], server: str) -> None:
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -101,7 +115,7 @@ def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]]) ->
         if os.geteuid() == 0:
             _drop_capabilities()
         _install_filter(int(dict(restrictions)["seccomp"]))
-    os.execv(command[0], command)  # noqa: S606  # which is the purpose
+    os.execve(server or command[0], command, _environment())  # noqa: S606  # which is the purpose
 
 
 def _descendants(root: int) -> list[int]:
@@ -141,21 +155,30 @@ def _kill_all(group: int) -> None:
         select.select([], [], [], _POLL_SECONDS)
 
 
-def _start(command: list[str], restrictions: list[tuple[str, str]], lifeline: int) -> int:
+def _start(command: list[str], restrictions: list[tuple[str, str]], server: str, lifeline: int) -> int:
     """Start the command; return its process."""
     os.set_inheritable(lifeline, False)
     child = os.fork()
     if not child:
         try:
-            _exec_restricted(command, restrictions)
+            _exec_restricted(command, restrictions, server)
         except OSError as error:
-            os.write(lifeline, str(error).encode())
+            if server:
+                os.write(2, f"{server}: {error.strerror}\n".encode())
+            else:
+                os.write(lifeline, str(error).encode())
         finally:
-            os._exit(1)
+            os._exit(_CANNOT_RUN)
+    if server:
+        null = os.open("/dev/null", os.O_RDWR)
+        for descriptor in range(3):
+            os.dup2(null, descriptor)
+        os.close(null)
     return child
 
 
-def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]) -> int:
+def _main(lifeline: int, restrictions: list[tuple[str, str]], server: str, command: list[str]) -> int:
+    """Run the command to its end; return its status as of waitpid(2)."""
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -164,23 +187,41 @@ def _main(lifeline: int, restrictions: list[tuple[str, str]], command: list[str]
     signal.signal(signal.SIGTERM, lambda *_: terminations.append(True))
     if _linux:
         _check(_libc.prctl(_SUBREAPER, 1, 0, 0, 0))
-        _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
-    child = _start(command, restrictions, lifeline)
+        if not server:
+            _check(_libc.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0))
+    child = _start(command, restrictions, server, lifeline)
     watched = select.poll()
     for descriptor in (lifeline, awake):
         watched.register(descriptor, select.POLLIN)
     statuses: dict[int, int] = {}
-    while child not in statuses and not terminations:
+    while child not in statuses:
         ready = dict(watched.poll())
-        if lifeline in ready:
+        if lifeline in ready or (terminations and not server):
             break
         if awake in ready:
             os.read(awake, 4096)
             statuses.clear()
             _reap(statuses)
+        if terminations:
+            terminations.clear()
+            try:
+                os.killpg(child, signal.SIGTERM)
+            except OSError:
+                pass
     _kill_all(child)
-    status = statuses.get(child, int(signal.SIGKILL))
-    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else _SIGNALLED + os.WTERMSIG(status)
+    return statuses.get(child, int(signal.SIGKILL))
+
+
+def _end(status: int, *, is_server: bool) -> None:
+    """End with the status; after a server by its signal too."""
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    if is_server:
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(_SIGNALLED + number)
 
 
 if __name__ == "__main__":
@@ -188,5 +229,7 @@ if __name__ == "__main__":
         sys.stdout.write(str(_landlock_version()))
     else:
         _between = sys.argv.index("--")
-        _restrictions = [(kind, value) for kind, _, value in (each.partition("=") for each in sys.argv[2:_between])]
-        os._exit(_main(int(sys.argv[1]), _restrictions, sys.argv[_between + 1 :]))
+        _options = [(kind, value) for kind, _, value in (each.partition("=") for each in sys.argv[2:_between])]
+        _server = dict(_options).get("server", "")
+        _restrictions = [each for each in _options if each[0] != "server"]
+        _end(_main(int(sys.argv[1]), _restrictions, _server, sys.argv[_between + 1 :]), is_server=bool(_server))

@@ -1,6 +1,5 @@
 """The files of local models: which can be had, how they come, where they stand."""
 
-from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, Hub, Wheels, shipped_catalogue
 from callboard.providers.local.download import (
     Progress,
     ProgressEvent,
@@ -11,7 +10,16 @@ from callboard.providers.local.download import (
     Waiting,
     pull,
 )
-from callboard.providers.local.model_files import directory, locate, remove
+from callboard.providers.local.model_files import (
+    Catalogue,
+    CatalogueEntry,
+    Hub,
+    Wheels,
+    directory,
+    locate,
+    remove,
+    shipped_catalogue,
+)
 
 __all__ = [
     "Catalogue",

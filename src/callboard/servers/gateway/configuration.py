@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from callboard.configuration.setting_keys import Permissions
+from callboard.configuration.settings import Permissions
 from callboard.configuration.toml import read_document
 from callboard.errors import CallerError, NoSuchModel
 from callboard.extras import require_extra

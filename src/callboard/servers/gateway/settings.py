@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callboard.configuration.setting_keys import Permissions
+from callboard.configuration.settings import Permissions
 from callboard.profiles import Prices
 from callboard.tools.descriptors import Count, Seconds
 

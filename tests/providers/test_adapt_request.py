@@ -24,8 +24,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.profiles import Profile, resolve
-from callboard.providers.adapt_history import CONTINUE, NOT_RECORDED, adapt_history
-from callboard.providers.quirks import adapt_request
+from callboard.providers.adapt_request import CONTINUE, NOT_RECORDED, adapt_history, adapt_request
 from callboard.wires import WIRES
 
 PICTURE = PictureContent(b"png")
@@ -183,12 +182,12 @@ FAMILIES = [
 
 def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
     sizes = []
-    joined = import_module("callboard.providers.adapt_history")._text
+    joined = import_module("callboard.providers.adapt_request")._text
 
     def counted(texts):
         sizes.append(sum(map(len, texts)))
         return joined(texts)
 
-    monkeypatch.setattr("callboard.providers.adapt_history._text", counted)
+    monkeypatch.setattr("callboard.providers.adapt_request._text", counted)
     chat_messages([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
     assert sum(sizes) < 200_000
