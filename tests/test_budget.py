@@ -33,7 +33,7 @@ HEAVY = {
     ("statement", "most", "allowed"),
     [
         ("import callboard", 100, set()),
-        ("from callboard import *", 340, set()),
+        ("from callboard import *", 370, set()),
         ("import sys; sys.argv = ['callboard', '--help']; from callboard.cli import main; main()", 195, {"typer"}),
     ],
 )

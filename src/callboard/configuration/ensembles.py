@@ -16,6 +16,8 @@ from callboard.configuration.import_by_name import ensemble_file, find_callable,
 from callboard.configuration.mcp import DescribedServer, read_servers
 from callboard.configuration.toml import Document, read_document
 from callboard.errors import CallerError, DescriptorError, ToolExecutionFailure
+from callboard.execution.result_store import KeptResults
+from callboard.mcp.ensemble import McpEnsemble
 from callboard.mcp.settings import ServerSettings
 from callboard.tools import (
     Ensemble,
@@ -74,9 +76,6 @@ async def prepare_ensembles(
             await _connect(ensemble)
             connected.append(ensemble)
         if servers:
-            from callboard.execution.result_store import KeptResults  # noqa: PLC0415
-            from callboard.mcp.ensemble import McpEnsemble  # noqa: PLC0415  # where there are servers
-
             result_store = options.pop("result_store", None) or KeptResults()
             starting = [
                 McpEnsemble(

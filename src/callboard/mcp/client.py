@@ -20,7 +20,7 @@ from callboard.mcp.errors import ServerFailure, ServerTimeout, ServerUnreachable
 from callboard.mcp.reconnector import ProtocolCache, Reconnector, add_stderr
 from callboard.mcp.settings import ServerSettings
 from callboard.mcp.tool_list_watcher import ToolListWatcher, list_all
-from callboard.telemetry import switch
+from callboard.telemetry import names, record, switch
 
 if TYPE_CHECKING:
     import httpx2
@@ -152,8 +152,6 @@ class McpClient:
 
     def _record_call(self, name: str, seconds: float, error_type: str) -> None:
         """The spans of requests are the SDK's own; it has no metrics."""
-        from callboard.telemetry import names, record  # noqa: PLC0415  # where telemetry is on
-
         about = {
             names.MCP_METHOD: "tools/call",
             names.OPERATION: names.EXECUTE_TOOL,

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from callboard.errors import CallerError
+from callboard.extras import require_extra
 from callboard.mcp.connection_state import SEND_STATE, SendState
 from callboard.mcp.errors import ServerUnreachable, excerpt
 from callboard.mcp.http_transport import HttpClient, open_http
@@ -273,8 +274,6 @@ async def _open_http(
 
 
 def _import_sdk() -> Any:
-    from callboard.extras import require_extra  # noqa: PLC0415  # with the SDK only
-
     require_extra("mcp")
     import mcp  # noqa: PLC0415  # 0.8 s
 

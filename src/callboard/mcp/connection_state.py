@@ -1,74 +1,41 @@
 """The states of a connection and of a request, and the events of a server.
 
-`ConnectionState` is a state machine without I/O: the time is an argument. Law: only a success resets the backoff, and
-a connection is a success when it has answered a call, for a server may accept connections and fail every call.
+Law: only a success resets the backoff, and a connection is a success when it has answered a call, for a server may accept
+connections and fail every call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 State: TypeAlias = Literal["idle", "connecting", "ready", "backoff", "failed"]
-Transition: TypeAlias = Literal["trying", "opened", "answered", "refused", "lost", "failed", "started", "closed"]
 
 RETRY_SECONDS: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before the next try, by the number of failures in a row; the last value holds for all further ones."""
 
-_TRANSITIONS: Final[Mapping[tuple[State, Transition], State]] = {
-    ("idle", "started"): "idle",
-    ("idle", "trying"): "connecting",
-    ("connecting", "started"): "connecting",
-    ("connecting", "opened"): "ready",
-    ("connecting", "refused"): "backoff",
-    ("connecting", "failed"): "failed",
-    ("ready", "started"): "ready",
-    ("ready", "answered"): "ready",
-    ("ready", "lost"): "backoff",
-    ("backoff", "started"): "backoff",
-    ("backoff", "trying"): "connecting",
-    ("failed", "started"): "idle",
-    ("idle", "closed"): "idle",
-    ("connecting", "closed"): "idle",
-    ("ready", "closed"): "idle",
-    ("backoff", "closed"): "idle",
-    ("failed", "closed"): "failed",
-}
 
-
-class ConnectionState:
-    """The state of the connection to one server, and when the next try may be made."""
+class Backoff:
+    """Says when the next try may be made, without a clock: the time is an argument."""
 
     def __init__(self) -> None:
-        self.state: State = "idle"
         self._failures = 0
         self._not_before = 0.0
 
-    def feed(self, transition: Transition, now: float) -> State:
-        """Make a transition and return the new state.
+    def fail(self, now: float) -> None:
+        """A try failed, or a connection was lost. `now` is in seconds of any monotonic clock."""
+        self._not_before = now + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
+        self._failures += 1
 
-        Args:
-            transition: What happened.
-            now: Seconds of any monotonic clock.
+    def succeed(self) -> None:
+        """A connection has answered a call."""
+        self._failures = 0
 
-        Raises:
-            KeyError: The transition is not possible in this state.
-        """
-        self.state = _TRANSITIONS[self.state, transition]
-        match transition:
-            case "refused" | "lost":
-                self._not_before = now + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
-                self._failures += 1
-            case "answered":
-                self._failures = 0
-            case "started":
-                self._not_before = now
-            case _:
-                pass
-        return self.state
+    def skip(self, now: float) -> None:
+        """Allow the next try at once."""
+        self._not_before = now
 
     def seconds_until_retry(self, now: float) -> float:
         return max(0.0, self._not_before - now)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callboard.errors import CallerError
 from callboard.mcp.connection import Connection, open_connection
-from callboard.mcp.connection_state import ConnectionState, ServerEvent, State, StateChanged, Transition
+from callboard.mcp.connection_state import Backoff, ServerEvent, State, StateChanged
 from callboard.mcp.errors import (
     ServerFailure,
     ServerTimeout,
@@ -78,7 +78,8 @@ class Reconnector:
         self._on_noise = on_noise
         self._emit = emit
         self._auth = auth
-        self._connection_state = ConnectionState()
+        self.state: State = "idle"
+        self._backoff = Backoff()
         self._protocols = protocols if settings.protocol == "auto" else None
         remembered = self._protocols is not None and self._protocols.is_legacy(settings)
         self._known_mode = "legacy" if remembered or _is_legacy(settings.protocol) else "auto"
@@ -90,15 +91,12 @@ class Reconnector:
         self._state_changed = asyncio.Event()
         self._wake = asyncio.Event()
 
-    @property
-    def state(self) -> State:
-        return self._connection_state.state
-
     async def start(self) -> None:
         """Connect now, whatever failed before. Raises ServerFailure if this one try fails."""
         failures = self._failures
         if not self._closed:
-            self._feed("started")
+            self._backoff.skip(_now())
+            self._set_state("idle" if self.state == "failed" else self.state)
         await self.wait_connected(lambda: self._failures > failures)
 
     async def wait_connected(self, has_failed: Callable[[], bool] = lambda: False) -> Connection:
@@ -122,7 +120,7 @@ class Reconnector:
         """A call was answered on this connection, which resets the backoff."""
         if not connection.has_answered and connection is self.current:
             connection.has_answered = True
-            self._feed("answered")
+            self._backoff.succeed()
 
     async def aclose(self) -> None:
         """Close the connection for good."""
@@ -133,12 +131,12 @@ class Reconnector:
             self._task.cancel()
         if self._task is not None:
             await asyncio.wait((self._task,))
-        self._feed("closed")
+        self._set_state("failed" if self.state == "failed" else "idle")
 
     async def _run(self) -> None:
         """Open and close every connection, which the SDK wants in one task. Return when no call waits for one."""
         while not self._closed and await self._wait_until_due():
-            self._feed("trying")
+            self._set_state("connecting")
             if await self._connect(may_switch=True):
                 await self._connect(may_switch=False)
 
@@ -170,7 +168,7 @@ class Reconnector:
             self._wake.clear()
             if not self._waiting or self.state == "failed":
                 return False
-            wait = self._connection_state.seconds_until_retry(_now())
+            wait = self._backoff.seconds_until_retry(_now())
             if not wait:
                 return True
             with suppress(TimeoutError):
@@ -191,7 +189,7 @@ class Reconnector:
             self._protocols.remember(self._settings, legacy=not connection.is_modern, version=version)
         self.current = connection
         self.failure = None
-        self._feed("opened")
+        self._set_state("ready")
         self._on_connected(connection)
 
     def _record_failure(self, connection: Connection, error: Exception) -> None:
@@ -207,7 +205,10 @@ class Reconnector:
             text = add_stderr(connection, (is_connection_lost and connection.why) or failure.message)
             self.failure = type(failure)(text, path=failure.path, hint=failure.hint, permanent=failure.permanent)
         self._failures += 1
-        self._feed("failed" if self.failure.permanent else "refused", self.failure.message)
+        if self.failure.permanent:
+            self._set_state("failed", self.failure.message)
+        else:
+            self._back_off(self.failure.message)
 
     def _may_other_protocol_help(self, connection: Connection, error: Exception) -> bool:
         """Whether a program ended silently at the newer protocol's request, or refused the older one's."""
@@ -228,12 +229,16 @@ class Reconnector:
         if connection is self.current:
             self.current = None
             if not self._closed:
-                self._feed("lost", connection.why)
+                self._back_off(connection.why)
 
-    def _feed(self, transition: Transition, why: str = "") -> None:
-        before = self.state
-        if self._connection_state.feed(transition, _now()) != before:
-            self._emit(StateChanged(self._settings.name, self.state, why))
+    def _back_off(self, why: str) -> None:
+        self._backoff.fail(_now())
+        self._set_state("backoff", why)
+
+    def _set_state(self, state: State, why: str = "") -> None:
+        before, self.state = self.state, state
+        if state != before:
+            self._emit(StateChanged(self._settings.name, state, why))
         changed, self._state_changed = self._state_changed, asyncio.Event()
         changed.set()
         self._wake.set()

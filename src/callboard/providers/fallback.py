@@ -12,6 +12,7 @@ import msgspec
 
 from callboard.core import Event, Note, ReplyFailed, ReplyStarted, Request, Usage
 from callboard.errors import CallerError
+from callboard.profiles.prices import FallbackPrices
 from callboard.providers.registry import PlannedModel
 
 _BEFORE_REPLY = (ReplyStarted, Usage, Note)
@@ -59,8 +60,6 @@ class FallbackModel:
         if not models:
             raise CallerError("a fallback needs at least one model", path="models")
         self.models = tuple(models)
-        from callboard.profiles.prices import FallbackPrices  # noqa: PLC0415  # where there are several
-
         first = models[0].plan
         prices = FallbackPrices(tuple([(model.name, model.plan.prices) for model in models]))
         self.plan = msgspec.structs.replace(first, prices=prices) if len(models) > 1 else first

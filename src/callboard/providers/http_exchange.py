@@ -28,6 +28,8 @@ from callboard.core import (
 )
 from callboard.errors import ProviderError
 from callboard.modes import Plan
+from callboard.providers.inference_span import InferenceSpan
+from callboard.providers.lessons import suspect_tools, with_hint
 from callboard.providers.transport import HttpResponse
 from callboard.telemetry import switch
 
@@ -107,8 +109,6 @@ class HttpExchange:
         self._length = 0
         self._span: InferenceSpan | None = None
         if switch.recorder is not None:
-            from callboard.providers.inference_span import InferenceSpan  # noqa: PLC0415  # where telemetry is on
-
             self._span = InferenceSpan(model, request)
 
     async def __aenter__(self) -> Self:
@@ -191,8 +191,6 @@ class HttpExchange:
         tools = self._prepared.adapted.tools
         notes: list[Event] = []
         if response.status in _REFUSALS and tools:
-            from callboard.providers.lessons import suspect_tools  # noqa: PLC0415  # of failures only
-
             notes = [*suspect_tools(tools)]
         return [*notes, await self._explain(_with_headers(failed, response), response)]
 
@@ -220,8 +218,6 @@ class HttpExchange:
         """The failure with a hint, unless the provider's own words are passed on."""
         if self._passes_refusals:
             return replace(failed, path=f"{response.where} answered {response.status}")
-        from callboard.providers.lessons import with_hint  # noqa: PLC0415  # of failures only
-
         model = self._current
         endpoint: Any = {"base_url": model.base_url, "headers": model.headers, "transport": model.transport}
         return await with_hint(failed, response, model.resolution, **endpoint)

@@ -39,9 +39,11 @@ from callboard.modes import Plan, Watcher, create_choice_check, lower_request, r
 from callboard.modes import make_plan as plan_of_mode
 from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
+from callboard.providers import lessons
 from callboard.providers.adapt_request import adapt_body, adapt_request, create_encoder
 from callboard.providers.control_tokens import EventUnescaper, escape_request
 from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
+from callboard.providers.restore_arguments import ArgumentRestorer, spell_names
 from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
@@ -223,8 +225,6 @@ class HttpModel:
         self, failed: ReplyFailed, status: int, request: Request, plan: Plan | None = None
     ) -> HttpModel | None:
         """The same model, asked as a refusal suggests; None where that would change nothing of the request."""
-        from callboard.providers import lessons  # noqa: PLC0415  # of failures only
-
         if status not in lessons.STATUSES or self._trials >= lessons.MAX_TRIALS:
             return None
         plan = plan or self.plan
@@ -286,8 +286,6 @@ class HttpModel:
         facts = self.resolution.profile
         spelled, names = request, NO_NAMES
         if plan.mode.declares == "prompt" and request.tools:
-            from callboard.providers.restore_arguments import spell_names  # noqa: PLC0415  # not for native calls
-
             spelled, names = spell_names(request, plan.dialect)
         adapted, dropped = adapt_request(self._lower(spelled, plan), facts)
         if adapted.canisters is not request.canisters:
@@ -378,8 +376,6 @@ class HttpModel:
         if observer is not None:
             stages = (TextTap(observer), *stages)
         if prepared.encoded.rewritten:
-            from callboard.providers.restore_arguments import ArgumentRestorer  # noqa: PLC0415  # few schemas are rewritten
-
             stages = (*stages, ArgumentRestorer(prepared.encoded))
         facts = self.resolution.profile
         if facts.parses_special_tokens:

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from callboard.core import Event, Request
 from callboard.errors import CallerError, NoSuchModel
+from callboard.extras import require_extra
 from callboard.modes import Plan, make_plan
 from callboard.plugins import plugins
 from callboard.profiles import ModeName, providers, resolve
+from callboard.providers.command import CommandModel
+from callboard.providers.deciding_model import DecidingModel, JudgedModel
+from callboard.providers.embedded import EmbeddedServer
 from callboard.providers.http_model import HttpModel
+from callboard.providers.local import locate, shipped_catalogue
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 
@@ -78,8 +83,6 @@ def open_model(
         return open_endpoint(server=_server(resolution.model))
     if resolution.provider == "command":
         # It costs what only such a model needs.
-        from callboard.providers.command import CommandModel  # noqa: PLC0415
-
         return _judge(CommandModel(resolution, decided), decided)
     for added in plugins("callboard.providers"):
         if added.name == resolution.provider:
@@ -97,8 +100,6 @@ def model_class(plan: Plan) -> type[HttpModel]:
     """The class of an endpoint's model: one that judges calls, where the plan has a gate."""
     if not plan.gate.kind:
         return HttpModel
-    from callboard.providers.deciding_model import DecidingModel  # noqa: PLC0415  # for small models
-
     return DecidingModel
 
 
@@ -106,8 +107,6 @@ def _judge(model: PlannedModel, plan: Plan) -> PlannedModel:
     """The model, with a gate around it where the plan has one."""
     if not plan.gate.kind:
         return model
-    from callboard.providers.deciding_model import JudgedModel  # noqa: PLC0415  # for small models
-
     return JudgedModel(model, plan)
 
 
@@ -131,10 +130,6 @@ def _variable(name: str) -> str:
 def _server(model: str) -> EmbeddedServer:
     """The server of a catalogue's model, or of a path to a GGUF file."""
     # These cost 10 ms, which only a local model needs.
-    from callboard.extras import require_extra  # noqa: PLC0415
-    from callboard.providers.embedded import EmbeddedServer  # noqa: PLC0415
-    from callboard.providers.local import locate, shipped_catalogue  # noqa: PLC0415
-
     require_extra("local")
     if model.endswith(".gguf"):
         path, context = Path(model).expanduser(), 0
