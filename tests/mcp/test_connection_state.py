@@ -18,7 +18,7 @@ def test_a_connection_is_a_success_when_it_answered():
     for _ in range(3):
         backoff.fail(100.0)
     assert backoff.seconds_until_retry(100.0) == 2
-    backoff.succeed()
+    backoff.reset()
     backoff.fail(100.0)
     assert backoff.seconds_until_retry(100.0) == 0
 

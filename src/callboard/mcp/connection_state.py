@@ -29,7 +29,7 @@ class Backoff:
         self._not_before = now + RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
         self._failures += 1
 
-    def succeed(self) -> None:
+    def reset(self) -> None:
         """A connection has answered a call."""
         self._failures = 0
 

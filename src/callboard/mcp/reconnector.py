@@ -120,7 +120,7 @@ class Reconnector:
         """A call was answered on this connection, which resets the backoff."""
         if not connection.has_answered and connection is self.current:
             connection.has_answered = True
-            self._backoff.succeed()
+            self._backoff.reset()
 
     async def aclose(self) -> None:
         """Close the connection for good."""
