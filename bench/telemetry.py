@@ -41,8 +41,7 @@ from starlette.types import ASGIApp
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.app import application
 from callboard.telemetry import switch
-from callboard.telemetry.otlp import SafeSpanExporter
-from callboard.telemetry.recorder import Recorder
+from callboard.telemetry.recorder import Recorder, SafeSpanExporter
 
 
 class Load(NamedTuple):

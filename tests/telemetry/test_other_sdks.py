@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import StatusCode
 
 from callboard.telemetry import names
-from callboard.telemetry.otlp import SDK_SCOPES, without_messages
+from callboard.telemetry.recorder import SDK_SCOPES, without_messages
 
 
 def failed_span(scope):

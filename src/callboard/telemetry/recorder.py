@@ -1,18 +1,28 @@
-"""Spans and metrics through OpenTelemetry's API. Imported when telemetry is turned on.
+"""Spans and metrics through OpenTelemetry. Imported when telemetry is turned on.
 
+If the program has no providers of its own, the SDK's send OTLP.
 Law: OpenTelemetry logs what is wrong with a span, and the observed code continues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import atexit
+import os
+from collections.abc import Awaitable, Mapping, Sequence
 from importlib.metadata import version
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from opentelemetry import context as contexts
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.trace import SpanKind as OtelKind
 from opentelemetry.trace import Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.metrics import Histogram
 
     from callboard.telemetry.names import Metric
     from callboard.telemetry.spans import Attributes, SpanKind
@@ -41,7 +51,7 @@ class Recorder:
     """Where spans and metrics go. A provider that is None gets none; `max_content` is 0 if no content is captured."""
 
     def __init__(
-        self, tracers: trace.TracerProvider | None, meters: MeterProvider | None, *, max_content: int = 0
+        self, tracers: trace.TracerProvider | None, meters: metrics.MeterProvider | None, *, max_content: int = 0
     ) -> None:
         scope = names.SCOPE, version("callboard")
         self.max_content = max_content
@@ -147,3 +157,78 @@ def _headers(context: Context) -> Mapping[str, str]:
     carrier: dict[str, str] = {}
     _trace_context.inject(carrier, context)
     return carrier
+
+
+SDK_SCOPES: Final = frozenset(("mcp-python-sdk", "acp.telemetry"))
+"""Instrumentation scopes of the spans that the SDKs of MCP and ACP make."""
+_own: list[TracerProvider] = []
+"""The provider that this process made. OpenTelemetry accepts no second one, so it is used again."""
+
+
+class SafeSpanExporter(OTLPSpanExporter):
+    """Sends spans as OTLP, without the error messages that other SDKs put into them."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return super().export([without_messages(each) for each in spans])
+
+
+def program_tracers() -> trace.TracerProvider | None:
+    """The provider of spans that the program has set, if there is one."""
+    provider = trace.get_tracer_provider()
+    return None if isinstance(provider, trace.ProxyTracerProvider) or provider in _own else provider
+
+
+def program_meters() -> metrics.MeterProvider | None:
+    """The provider of metrics that the program has set, if there is one."""
+    provider = metrics.get_meter_provider()
+    # The stand-in for a missing provider has no public name.
+    return None if type(provider).__name__ == "_ProxyMeterProvider" else provider
+
+
+def send_spans(endpoint: str | None, timeout: float | None, service: str) -> TracerProvider:
+    """A provider that sends spans in batches. It becomes the program's."""
+    if not _own:
+        _own.append(TracerProvider(resource=_resource(service), shutdown_on_exit=False))
+        trace.set_tracer_provider(_own[0])
+    _own[0].add_span_processor(BatchSpanProcessor(SafeSpanExporter(endpoint=endpoint, timeout=timeout)))
+    atexit.register(_own[0].shutdown)
+    return _own[0]
+
+
+def send_metrics(endpoint: str | None, timeout: float | None, service: str) -> MeterProvider:
+    """A provider that sends metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds. It stays Callboard's own."""
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint, timeout=timeout))
+    return MeterProvider([reader], resource=_resource(service))
+
+
+def without_messages(span: ReadableSpan) -> ReadableSpan:
+    """The span as it may be sent. Spans of other scopes than `SDK_SCOPES` are returned unchanged.
+
+    The SDKs put the text of a server, a tool or a transport into the status and events of a failed span. Only an
+    `error.type` remains, as in our own spans.
+    """
+    scope = span.instrumentation_scope
+    if scope is None or scope.name not in SDK_SCOPES or not (span.events or span.status.description):
+        return span
+    attributes = dict(span.attributes or {})
+    for event in span.events:
+        if kind := (event.attributes or {}).get(names.EXCEPTION_TYPE):
+            attributes.setdefault(names.ERROR_TYPE, kind)
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=attributes,
+        links=span.links,
+        kind=span.kind,
+        status=Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=scope,
+    )
+
+
+def _resource(service: str) -> Resource:
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the settings.
+    return Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": service})

@@ -92,16 +92,16 @@ def enable(
     if switch.recorder is not None:
         return
     require_extra("otel")
-    from callboard.telemetry import otlp, recorder  # noqa: PLC0415  # they import OpenTelemetry
+    from callboard.telemetry import recorder  # noqa: PLC0415  # it imports OpenTelemetry
 
     settings = settings or TelemetrySettings()
-    tracers = tracer_provider or otlp.program_tracers()
-    meters = meter_provider or otlp.program_meters()
+    tracers = tracer_provider or recorder.program_tracers()
+    meters = meter_provider or recorder.program_meters()
     if tracers is None and (sender := _sender(settings, "traces", timeout)):
-        tracers = otlp.send_spans(*sender)
+        tracers = recorder.send_spans(*sender)
         _shutdowns.append(tracers.shutdown)
     if meters is None and (sender := _sender(settings, "metrics", timeout)):
-        meters = otlp.send_metrics(*sender)
+        meters = recorder.send_metrics(*sender)
         _shutdowns.append(meters.shutdown)
     max_content = settings.max_content if settings.captures(os.environ) else 0
     switch.recorder = recorder.Recorder(tracers, meters, max_content=max_content)
