@@ -22,7 +22,7 @@ from callboard.core import (
 )
 from callboard.profiles import resolve
 from callboard.providers import open_model
-from callboard.servers.gateway.attribution import strip_attribution
+from callboard.servers.gateway.dispatch import strip_attribution
 from callboard.servers.gateway.settings import BackendSettings
 from callboard.testing import FakeBackend
 

@@ -157,7 +157,7 @@ class MeasuredModel(msgspec.Struct, frozen=True, kw_only=True):
     @asynccontextmanager
     async def _serve(self, variant: Variant) -> AsyncGenerator[str]:
         """The URL of a gateway that asks the model as the variant says."""
-        from callboard.servers.gateway.loopback import serve_on_loopback  # noqa: PLC0415
+        from callboard.servers.gateway.server import serve_on_loopback  # noqa: PLC0415
 
         if not (self.is_local or self.url):
             hint = "measure it by the agent, or give --base-url"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from time import monotonic
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -42,12 +42,12 @@ from callboard.servers.gateway.logs import describe_cost
 from callboard.servers.gateway.metrics import Metrics
 from callboard.servers.gateway.request_body import BudgetShare, read_body
 from callboard.servers.gateway.request_log import LoggedRequest
-from callboard.servers.gateway.request_span import end_request_span, open_request_span
 from callboard.servers.gateway.response_stream import respond, send_json
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.servers.gateway.websocket import ResponsesWebSocket
-from callboard.telemetry import NO_SPAN, Span, switch
+from callboard.telemetry import NO_SPAN, Span, names, open_span, switch
 from callboard.telemetry.logs import sanitize_records, set_log_subject
+from callboard.text.display import display
 
 log = logging.getLogger("callboard.gateway")
 
@@ -63,6 +63,14 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
     }
 )
 """Hints for paths that other servers have."""
+_SPANS: Final = {
+    front: (f"POST {route}", {names.HTTP_METHOD: "POST", names.HTTP_ROUTE: route, names.FRONT: front})
+    for front, route in {**_PATHS, "gemini": "/v1beta/models/{model}"}.items()
+}
+"""The name and the attributes of each front's spans."""
+_TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
+_MAX_NAME: Final = 200
+"""Maximum characters of a model's name in a span."""
 
 
 class Extension(Protocol):
@@ -320,3 +328,29 @@ async def _no_route(request: Request, error: Exception) -> Response:
     front = next((name for name, begin in _PATHS.items() if path.startswith(begin)), client_format(request.scope))
     failure = HttpError(code, f"there is no {request.method} {path[:200]} here{_INSTEAD.get(path, '')}")
     return error_response(frontends()[front], failure)
+
+
+def open_request_span(front: str, headers: Headers) -> Span:
+    """Begin the span of a request to a front, in the trace that the client's `traceparent` names."""
+    # One pass over the bytes; to ask for a header is one each.
+    parent = {name.decode(): value.decode("latin-1") for name, value in headers.raw if name in _TRACE_HEADERS}
+    name, attributes = _SPANS[front]
+    return open_span(name, "server", attributes, parent=parent)
+
+
+def end_request_span(span: Span, exchange: Exchange | None, status: int) -> None:
+    """End the span of a request that was answered with this status; 0 is none, because its client had left."""
+    about: dict[str, str | int] = {names.HTTP_STATUS: status} if status else {}
+    if exchange is not None:
+        about[names.REQUEST_ID] = exchange.identifier
+        about[names.REQUEST_MODEL] = display(exchange.request.model, _MAX_NAME)
+        if exchange.record.backend_name:
+            about[names.BACKEND] = exchange.record.backend_name
+    span.set(about)
+    if not status:
+        span.fail("cancelled")
+    elif exchange is not None and isinstance(exchange.record.end, ReplyFailed):
+        span.fail(names.error_word(exchange.record.end.code))
+    elif status >= 500:
+        span.fail(str(status))
+    span.end()

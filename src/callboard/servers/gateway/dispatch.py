@@ -9,10 +9,12 @@ Laws: another backend is asked only while nothing of a reply was given; one term
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from time import monotonic
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -25,18 +27,21 @@ from callboard.core import (
     ReplyFailed,
     Request,
     ResultCanister,
+    SupervisorCanister,
+    TextualContent,
     Usage,
     unsent_note,
 )
 from callboard.errors import CallboardError
+from callboard.profiles import Resolution
 from callboard.providers.fallback import first_reply
 from callboard.providers.http_model import HttpModel
 from callboard.providers.lessons import MAX_TRIALS, STATUSES, refuses_tools
-from callboard.servers.gateway.attribution import strip_attribution
 from callboard.servers.gateway.backend import WITHOUT_TOOLS, Backend, BatchModel
 from callboard.servers.gateway.exchange import Batches, ReplyObserver, ReplyRecord
 from callboard.servers.gateway.logs import tool_call_logger
 from callboard.servers.gateway.redaction import Redactor
+from callboard.servers.gateway.settings import BackendSettings
 from callboard.wires.field_mapping import mark_signatures, translate_request
 
 log = logging.getLogger("callboard.gateway")
@@ -49,6 +54,7 @@ _DOWN_STATUSES = frozenset({502, 503, 504, *range(520, 528), 529, 530})
 """Statuses of a backend that is not there, or not able to answer, and Cloudflare's of the same."""
 _NO_REPLY_CODES = frozenset({"backend_unavailable", "timeout", "cut", "malformed"})
 """Codes of a connection that gave no reply. Any other failure is an answer, to what was asked perhaps."""
+_ATTRIBUTION: Final = re.compile(r"\s*x-anthropic-billing-header:[^\r\n]*[\r\n]*")
 
 
 def stream_reply(candidates: Candidates, request: Request, record: ReplyRecord) -> Batches:
@@ -189,6 +195,35 @@ def _set_failure_code(events: list[Event], backend: Backend, record: ReplyRecord
         message = f"the provider answered {record.status}; redirects are not followed"
         last = replace(last, message=message, excerpt="")
     return [*events[:-1], last]
+
+
+def strip_attribution(request: Request, settings: BackendSettings, resolution: Resolution) -> Request:
+    """The request without the first line of Claude Code's instructions, unless the backend is Anthropic's.
+
+    From 2.1.29 on they begin with `x-anthropic-billing-header: …; cch=…;`, which differs in each request and which only
+    Anthropic reads. No cache holds a prompt that begins differently each time (claude-code-router#1220, sglang#28522).
+    """
+    if is_anthropic(settings, resolution):
+        return request
+    index = next((i for i, each in enumerate(request.canisters) if isinstance(each, SupervisorCanister)), 0)
+    first = request.canisters[index]
+    if not isinstance(first, SupervisorCanister) or not first.content:
+        return request
+    part = first.content[0]
+    if not isinstance(part, TextualContent) or (match := _ATTRIBUTION.match(part.text)) is None:
+        return request
+    text = part.text[match.end() :]
+    content = (*((replace(part, text=text),) if text else ()), *first.content[1:])
+    kept = (replace(first, content=content),) if content else ()
+    return replace(request, canisters=(*request.canisters[:index], *kept, *request.canisters[index + 1 :]))
+
+
+def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
+    """True for Anthropic's own host, and for Claude on Anthropic's wire behind a proxy."""
+    host = urlsplit(settings.url).hostname or ""
+    ours = host == "anthropic.com" or host.endswith(".anthropic.com")
+    is_claude = any(source.startswith("family claude") for source in resolution.sources.values())
+    return settings.wire == "messages" and (ours or is_claude)
 
 
 def _forbid_calls_after_results(request: Request, model: BatchModel) -> Request:

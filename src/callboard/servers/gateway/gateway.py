@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import translate
 from functools import partial
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +32,6 @@ from callboard.servers.gateway.hosted_tools import HostedTools
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
-from callboard.servers.gateway.routing import ModelRouter
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 from callboard.servers.gateway.spending import ReplyCosts, Spending
 from callboard.wires.common.group_turns import reorder_results
@@ -252,3 +253,54 @@ def _check_content(body: Mapping[str, Any], limit: int) -> None:
             if (size := len(_encode(item))) > limit:
                 message = f"{size} bytes; at most {limit} are taken"
                 raise HttpError("input_content_too_large", message, path=f"{path}[{place}]")
+
+
+_Pattern: TypeAlias = "tuple[re.Pattern[str], ...] | None"
+"""One expression for each part between slashes; None matches every name."""
+
+
+class ModelRouter:
+    """Which backends serve a model, and in which order they are asked. `draw` returns numbers from 0 to 1."""
+
+    def __init__(self, backends: Sequence[BackendSettings], draw: Callable[[], float]) -> None:
+        self._rows = [(each, [_compile(pattern) for pattern in each.models]) for each in backends]
+        self._draw = draw
+
+    def backends_for(self, model: str) -> list[tuple[int, str]]:
+        """The places of the backends that serve the model, and the name that each has for it, the first first."""
+        serving = [
+            (place, each, each.model_map.get(model, model))
+            for place, (each, patterns) in enumerate(self._rows)
+            if model in each.model_map or any(_matches(pattern, model) for pattern in patterns)
+        ]
+        if len(serving) > 1:
+            # A draw without replacement: the logarithms of uniform numbers, divided by the weights, in order.
+            ranked = [self._draw() ** (1 / each.weight) if each.weight > 0 else -1 for _, each, _ in serving]
+            order = sorted(range(len(serving)), key=ranked.__getitem__, reverse=True)
+            serving = [serving[at] for at in order]
+        return [(place, name) for place, _, name in serving]
+
+    def has_mapping(self, model: str) -> bool:
+        """Whether the operator wrote this name into a map."""
+        return any(model in each.model_map for each, _ in self._rows)
+
+    def mapped_names(self) -> list[str]:
+        """The names that the maps add."""
+        return [name for each, _ in self._rows for name in each.model_map]
+
+
+def _compile(pattern: str) -> _Pattern:
+    """As in paths: `*` and `?` match no slash, but a pattern that is only `*` matches every name.
+
+    Else `gemini-2.5-flash*` would let a client ask for `gemini-2.5-flash/anything` with the operator's key.
+    """
+    if not pattern.strip("*"):
+        return None if pattern else ()
+    return tuple([re.compile(translate(part), re.IGNORECASE) for part in pattern.split("/")])
+
+
+def _matches(pattern: _Pattern, model: str) -> bool:
+    if pattern is None:
+        return True
+    parts = model.split("/")
+    return len(parts) == len(pattern) and all(each.match(part) for each, part in zip(pattern, parts, strict=True))

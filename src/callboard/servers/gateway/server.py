@@ -15,9 +15,10 @@ import ssl
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +28,7 @@ from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from callboard.errors import CallboardError, CallerError
+from callboard.errors import CallboardError, CallerError, ProviderError
 from callboard.extras import require_extra
 from callboard.profiles.prices import load_list
 from callboard.servers.gateway.app import Extend, application
@@ -41,6 +42,7 @@ from callboard.telemetry.logs import configure_logs
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
+
 
 log = logging.getLogger("callboard.gateway")
 
@@ -262,3 +264,41 @@ def _check_store(settings: GatewaySettings) -> None:
 
     if (store := open_store(settings)) is not None:
         asyncio.run(start_and_close(store))
+
+
+@asynccontextmanager
+async def serve_on_loopback(settings: GatewaySettings) -> AsyncGenerator[str]:
+    """The base URL of a gateway with these settings, such as `http://127.0.0.1:40123/v1`.
+
+    It listens on a free port of the loopback interface while the `async with` lasts. Signals stay the caller's, so
+    Ctrl-C cancels the caller's command, and the gateway ends with it.
+    """
+    ready = asyncio.Event()
+    with listen("127.0.0.1", 0, hint="") as listening:
+        server = _ServerWithoutSignals(uvicorn_config(application(settings), settings), ready.set)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        starting = asyncio.create_task(ready.wait())
+        try:
+            await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.is_set():
+                raise ProviderError("the gateway did not start", path="gateway")
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        finally:
+            starting.cancel()
+            server.should_exit = True
+            await serving
+
+
+class _ServerWithoutSignals(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._ready()

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.routing import ModelRouter
+from callboard.servers.gateway.gateway import ModelRouter
 
 
 def routes(*backends, draw=lambda: 0.5):
