@@ -44,6 +44,16 @@ def model(body):
     return [ReplyStarted(), *call, Usage(input=1, output=1), ReplyEnded("invocations")]
 
 
+def only_in_prompt(body):
+    """It calls only tools that its prompt describes, and then in text."""
+    last = json.dumps(body["messages"][-1])
+    said = json.dumps(body["messages"])
+    found = [name for name in ARGUMENTS if f"{name}" in said and "tool_call" in said]
+    if body.get("tools") or not found or "README.md" in last:
+        return "ready"
+    return f"<tool_call>{json.dumps({'name': found[0], 'arguments': ARGUMENTS[found[0]]})}</tool_call>"
+
+
 @pytest.fixture
 def examine():
     def examine(*arguments, replies=model):
@@ -58,14 +68,12 @@ def examine():
 
 
 def test_a_fault_is_told_with_what_helps(examine):
-    result, url = examine()
+    result, url = examine("--dialect", "hermes", replies=only_in_prompt)
     assert result.exit_code == 1
-    assert (
-        "several system messages    no        400: one system message, please\n"
-        "                                     helps: --profile merge_system_messages=true\n" in result.stdout
-    )
-    assert f"\ncallboard serve --backend {url} --profile merge_system_messages=true\n" in result.stdout
-    assert "18/32 Qwen Code\n" in result.stderr
+    assert "Qwen Code                  no        the model does not call its tools\n" in result.stdout
+    assert "                                     helps: --mode validated\n" in result.stdout
+    assert f"\ncallboard serve --backend {url} --mode validated\n" in result.stdout
+    assert "6/19 Qwen Code\n" in result.stderr
 
 
 def test_with_what_helps_every_client_can_work(examine):
@@ -79,7 +87,7 @@ def test_with_what_helps_every_client_can_work(examine):
 def test_json(examine):
     result, _ = examine("--json")
     told = json.loads(result.stdout)
-    assert (result.exit_code, told["works"], told["flags"]) == (1, False, ["--profile merge_system_messages=true"])
+    assert (result.exit_code, told["works"], told["flags"]) == (1, False, [])
     assert {row["name"]: row["state"] for row in told["clients"]} == {
         "Codex": "no",
         "Codex, newest models": "no",
@@ -229,7 +237,7 @@ def explain(*arguments):
 
 def test_what_was_found_out_is_written_shown_and_used(examine, file):
     result, url = examine("--write")
-    assert " merge_system_messages, " in result.stderr
+    assert "merge_system_messages, " in result.stderr
     assert result.stderr.endswith(f" of fake-model are in {file}\n")
     assert result.stdout.index("schema held") < result.stdout.index("Codex")
     shown = json.loads(explain("--json"))
@@ -244,7 +252,7 @@ def test_a_later_call_says_whether_the_facts_are_of_this_backend(examine, file):
     examine("--write", "--seconds", "60")
     text = file.read_text().replace("http://127.0.0.1:", "http://127.0.0.9:")
     file.write_text(text + "\ncontext_tokens = 5\n")
-    result, url = examine("--requests", "40")
+    result, url = examine("--requests", "20")
     assert re.search(
         rf"the facts in callboard.toml: they were found out of http://127.0.0.9:\d+/v1, and {url}", result.stderr
     )
@@ -259,7 +267,7 @@ def test_facts_that_only_a_person_wrote_stay_and_nothing_else_is_named(examine, 
 
     def renamed(body):
         return (
-            StatusReply(400, {"error": {"message": "unknown field: max_tokens"}})
+            StatusReply(400, {"error": {"message": "max_tokens is not supported; use max_completion_tokens"}})
             if "max_tokens" in body
             else model(body)
         )
@@ -327,9 +335,9 @@ def test_a_mistake_in_the_file_is_told_before_anything_is_asked(examine, file):
 @pytest.mark.usefixtures("file")
 def test_a_password_in_the_url_is_not_shown():
     async def scenario():
-        async with FakeBackend(model) as backend:
+        async with FakeBackend(only_in_prompt) as backend:
             url = backend.url.replace("http://", "http://ann:secret-word@")
-            return await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--backend", url])
+            return await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--backend", url, "--dialect", "hermes"])
 
     result = asyncio.run(scenario())
     assert "callboard serve --backend http://127.0.0.1:" in result.stdout

@@ -16,9 +16,8 @@ def test_a_model_of_this_machine():
     assert asked.stdout, asked.stderr
     told = json.loads(asked.stdout)
     backend = {row["name"]: row for row in told["backend"]}
-    assert {name for name, row in backend.items() if row["state"] == "no"} == {"pictures"}
-    assert backend["pictures"]["fix"] == "--profile supports_content_parts=false"
-    assert backend["tools"]["detail"] == "written into the text"
+    assert backend["answers"]["state"] == "yes"
+    assert {row["detail"] for row in told["clients"]} == {"written into the text"}
     assert [row["state"] for row in told["clients"]] == ["yes"] * len(told["clients"]), told["clients"]
     assert (asked.returncode, told["works"], told["flags"]) == (0, True, [])
     assert "Unclosed" not in asked.stderr

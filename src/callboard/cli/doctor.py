@@ -109,7 +109,7 @@ def doctor(options: DoctorOptions) -> None:
 def _compare_with_file(report: DoctorReport, url: str, settings: Settings) -> str:
     """A line about facts that an earlier call wrote, "" if there are none. Raises CallerError."""
     examined = resolve(report.model, settings.profile(report.model)).examined
-    if examined is None or not report.itself:
+    if examined is None or len(report.backend) < 2:
         return ""
     change = describe_change(examined, url, report.version)
     return display(f"the facts in callboard.toml: {change or f'of {examined.date}'}")

@@ -86,6 +86,7 @@ LESSONS: Final = (
     ),
     Lesson({"supports_forced_calls": False}, (r"\btool_choice\b", f"{_NOT_TAKEN}|incompatible")),
     Lesson({"supports_strict": False}, (r"\bstrict\b", _NOT_TAKEN)),
+    Lesson({"supports_streaming": False}, (r"\bstream(?:ing|ed)?\b", _NOT_TAKEN)),
     Lesson({"reports_usage": False}, (r"stream_options|include_usage", f"{_NOT_TAKEN}|only")),
     Lesson({"supports_parallel_calls": False}, (r"parallel[_ ]tool[_ ]calls", _NOT_TAKEN)),
     Lesson(
@@ -105,6 +106,7 @@ LESSONS: Final = (
         {"efforts": ("low", "medium", "high")},
         (r"reasoning[_ .](?:effort|value)|\beffort\b", rf"{_NOT_TAKEN}|(?:must|should) be"),
     ),
+    Lesson({"efforts": ("",)}, (r"reasoning[_ .](?:effort|value)|\beffort\b", _NOT_TAKEN)),
     Lesson({"max_tokens_field": "max_completion_tokens"}, (r"\bmax_tokens\b", r"\bmax_completion_tokens\b")),
     Lesson(
         {"prefill": "none"},

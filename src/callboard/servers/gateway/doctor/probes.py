@@ -1,4 +1,4 @@
-"""The doctor's requests: single questions on the chat front, and the first two requests of each client.
+"""The doctor's requests through the gateway: a plain question, and the first two requests of each client.
 
 Source of the clients' shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
 with texts of our own.
@@ -17,11 +17,6 @@ MOST_TOKENS = 512
 """Of a reply that is to call: room for some thoughts before."""
 FEW_TOKENS = 48
 """Of a reply whose beginning is enough."""
-PICTURE = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQCgUAgEAgEgi/B"
-    "AjLD/C5w/SM9AAAAAElFTkSuQmCC"
-)
-"""A red square."""
 COMMAND = "ls"
 OUTPUT = "README.md\nmain.py\n"
 SYSTEM = "You are a coding agent. You act with the tools that you have."
@@ -41,12 +36,6 @@ def _schema(**properties: Any) -> Body:
 _READ = _schema(path={"type": "string", "description": "The file's path."})
 _SHELL = _schema(cmd={"type": "string", "description": "The command."}, workdir={"type": "string"})
 
-# Single questions, on the chat front.
-
-
-def chat(*messages: Body, **more: Any) -> Body:
-    return {"messages": list(messages), "max_tokens": MOST_TOKENS if "tool_choice" in more else FEW_TOKENS, **more}
-
 
 def user(content: Any) -> Body:
     return {"role": "user", "content": content}
@@ -56,56 +45,7 @@ _FUNCTION: Body = {"name": "read_file", "description": "Read a file.", "paramete
 TOOL: Body = {"type": "function", "function": _FUNCTION}
 NAMED = {"type": "function", "function": {"name": "read_file"}}
 
-ANSWER = chat(user("Say: ready"))
-STREAMED = chat(user("Say: ready"), stream=True, stream_options={"include_usage": True})
-CALL = chat(user("What is in the file notes.txt? Use the tool."), tools=[TOOL], tool_choice="auto", stream=True)
-CHOICE = chat(user("Good morning."), tools=[TOOL], tool_choice=NAMED, stream=True)
-ONE = chat(
-    user("Read the files a.txt and b.txt with the tool."),
-    tools=[TOOL],
-    tool_choice="auto",
-    parallel_tool_calls=False,
-    stream=True,
-)
-SEVERAL = chat(
-    user("Read the files a.txt and b.txt with the tool, both at once."),
-    tools=[TOOL],
-    tool_choice="auto",
-    parallel_tool_calls=True,
-    stream=True,
-)
-_EARLIER_CALL = {
-    "id": "call_1",
-    "type": "function",
-    "function": {"name": "read_file", "arguments": '{"path":"notes.txt"}'},
-}
-RESULT = chat(
-    user("What is in the file notes.txt? Use the tool."),
-    {"role": "assistant", "content": None, "tool_calls": [_EARLIER_CALL]},
-    {"role": "tool", "tool_call_id": "call_1", "content": "Buy milk."},
-    tools=[TOOL],
-    stream=True,
-)
-THOUGHTS = chat(
-    user("Say a number."),
-    {"role": "assistant", "content": "Seven.", "reasoning_content": "Any will do."},
-    user("Another one."),
-    stream=True,
-)
-SYSTEMS = chat(
-    {"role": "system", "content": SYSTEM},
-    {"role": "system", "content": _ENVIRONMENT},
-    user("Say: ready"),
-    {"role": "assistant", "content": "ready"},
-    {"role": "system", "content": "The user has gone to sleep."},
-    user("Say: ready"),
-    stream=True,
-)
-PARTS = chat(
-    user([{"type": "text", "text": "Which colour?"}, {"type": "image_url", "image_url": {"url": PICTURE}}]), stream=True
-)
-STRICT = chat(user("Say: ready"), tools=[{**TOOL, "function": {**_FUNCTION, "strict": False}}], stream=True)
-EFFORT = chat(user("Say: ready"), reasoning_effort="high", stream=True)
+ANSWER: Body = {"messages": [user("Say: ready")], "max_tokens": FEW_TOKENS}
 
 
 # Clients: what each sends first, and behind a call of its shell.

@@ -22,7 +22,7 @@ from callboard.profiles import Profile
 from callboard.profiles.control_tokens import token_table
 from callboard.providers.backend_info import BackendInfo
 from callboard.servers.gateway.doctor import raw_bodies
-from callboard.servers.gateway.doctor.checks import State
+from callboard.servers.gateway.doctor.probe_reply import State
 from callboard.servers.gateway.doctor.probes import TOOL, Body
 from callboard.servers.gateway.doctor.raw_backend import RawReply
 from callboard.text.display import collapse

@@ -3,41 +3,31 @@
 Laws: every question of a client goes the way of a client's request; a flag is named only if it was tried and cured the
 fault. What the time does not suffice for is reported as not asked, and nothing follows from it.
 
-Whether the backend answers is asked first. The other questions stand in three groups. `needs` asks through the gateway
-for what clients need, and tries cures; `clients` sends what the clients themselves send; `backend` asks the backend
-without the gateway, which would mend on the way what is looked for.
+Whether the backend answers is asked first. The other questions form two groups. `clients` sends what the clients
+themselves send, through the gateway, which learns facts from refusals; `backend` asks the backend without the gateway,
+which would repair on the way what is looked for.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Event, ReasoningPiece, ReplyFailed
+from callboard.core import Event, ReplyFailed
 from callboard.errors import CallerError
 from callboard.providers import HttpModel, Transport
 from callboard.providers.backend_info import BackendInfo, embedded_version, read_backend_info
+from callboard.providers.lessons import LESSONS
 from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes, raw_bodies
 from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
-from callboard.servers.gateway.doctor.checks import (
-    QUESTIONS,
-    STATES,
-    TOOLS_IN_PROMPT,
-    ProbeReply,
-    Question,
-    State,
-    describe_failure,
-    judge_call,
-    judge_reply,
-    readable_dialects,
-)
+from callboard.servers.gateway.doctor.probe_reply import ProbeReply, State
 from callboard.servers.gateway.doctor.raw_backend import RawBackend, RawReply
 from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS, Conclusion, RawCheck, Subject
 from callboard.servers.gateway.exchange import ReplyRequest
@@ -49,10 +39,12 @@ from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 
 Started: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[["ReportRow"], None]
-Group: TypeAlias = Literal["needs", "clients", "backend"]
-GROUPS: Final[tuple[Group, ...]] = ("needs", "clients", "backend")
-FACTS_FIRST: Final[tuple[Group, ...]] = ("backend", "needs", "clients")
+Group: TypeAlias = Literal["clients", "backend"]
+GROUPS: Final[tuple[Group, ...]] = ("clients", "backend")
+FACTS_FIRST: Final[tuple[Group, ...]] = ("backend", "clients")
 """The groups in the order of what facts follow from them, for the time may not suffice for all."""
+_IN_PROMPT: Final[Mapping[str, Any]] = {"mode": "validated"}
+"""Fact that may cure a client whose model does not call."""
 _MANY_FAILURES: Final = 1_000_000
 """Failures after which the backend is no longer asked: here they are what is looked for."""
 _MAX_REPLY: Final = 100_000
@@ -74,8 +66,8 @@ class DoctorReport(msgspec.Struct, frozen=True):
     """`flags` are all that some client needs; with none of them every client `works`, or cannot be made to.
 
     `facts` are what was found out of the model, as a profile: what cured a fault, what the gateway learned by itself,
-    and what the backend did (`itself`); `evidence` says of each what showed it. `asked_facts` are those that questions
-    were asked about, whatever came of them. `version` is what the backend says of its own.
+    and what the `backend` did; `evidence` says of each what showed it. `asked_facts` are those that questions were
+    asked about, whatever came of them. `version` is what the backend says of its own.
     """
 
     model: str
@@ -84,7 +76,6 @@ class DoctorReport(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
     facts: Mapping[str, Any] = {}
     evidence: Mapping[str, str] = {}
-    itself: tuple[ReportRow, ...] = ()
     asked_facts: tuple[str, ...] = ()
     version: str = ""
 
@@ -133,12 +124,10 @@ class _Listeners(msgspec.Struct, frozen=True):
 
 
 class _Examination:
-    """`_cured_settings` are the settings with what turned out to be needed so far, `_flags` what differs."""
-
     def __init__(
         self, settings: BackendSettings, model: str, gateway: Gateway, listeners: _Listeners, budget: DoctorBudget
     ) -> None:
-        self._settings = self._cured_settings = settings
+        self._settings = settings
         self._model = model
         self._gateway = gateway
         self._redactor = gateway.backends[0].redactor
@@ -146,47 +135,31 @@ class _Examination:
         self._budget = budget
         self._rows: list[ReportRow] = []
         self._clients: list[ReportRow] = []
-        self._itself: list[ReportRow] = []
-        self._flags: list[str] = []
         self._facts: dict[str, Any] = {}
         self._evidence: dict[str, str] = {}
         self._itself_facts: dict[str, Any] = {}
         """What the backend itself has shown goes before what the gateway has."""
-        self._itself_evidence: dict[str, str] = {}
         self._asked_facts: set[str] = set()
         self._version = ""
-        self._reasons = False
         self._step = 0
         self._steps = 0
 
     async def run(self, *, quick: bool, groups: Sequence[Group]) -> DoctorReport:
-        first, *others = QUESTIONS
         groups = ["clients"] if quick else groups
-        sizes = {"needs": len(others), "clients": len(probes.CLIENTS), "backend": len(RAW_CHECKS)}
+        sizes = {"clients": len(probes.CLIENTS), "backend": len(RAW_CHECKS)}
         self._steps = 1 + sum([sizes[group] for group in groups])
-        await self._add_question(first)
-        if self._rows[0].state in {"no", "not asked"} and not self._rows[0].fix:
-            return self._report()
-        examinations: dict[Group, Callable[[], Awaitable[None]]] = {
-            "needs": partial(self._examine_needs, others),
-            "clients": self._examine_clients,
-            "backend": self._examine_backend,
-        }
-        for group in groups:
-            await examinations[group]()
-        return self._report()
-
-    def _report(self) -> DoctorReport:
+        await self._add(self._rows, "answers", self._examine_answer)
+        if self._rows[0].state == "yes":
+            for group in groups:
+                await (self._examine_clients() if group == "clients" else self._examine_backend())
         facts = self._facts | self._itself_facts
-        needed = self._flags if any(row.state == "no" or row.fix for row in self._clients) else []
         return DoctorReport(
             self._model,
             tuple(self._rows),
             tuple(self._clients),
-            tuple(needed),
+            tuple([row.fix for row in self._clients if row.state == "no" and row.fix][:1]),
             facts,
-            self._evidence | self._itself_evidence,
-            tuple(self._itself),
+            self._evidence,
             tuple(sorted(self._asked_facts | facts.keys())),
             self._version,
         )
@@ -207,82 +180,41 @@ class _Examination:
         rows.append(row)
         self._listeners.ended(row)
 
-    def _add_facts(self, facts: Mapping[str, Any], evidence: str) -> None:
-        self._facts |= facts
-        self._evidence |= dict.fromkeys(facts, evidence)
+    def _add_learned(self, reply: ProbeReply, name: str) -> None:
+        self._facts |= reply.learned
+        for fact in reply.learned:
+            self._evidence.setdefault(fact, f"{name}: a request was refused without it and taken with it")
 
-    async def _add_question(self, question: Question) -> None:
-        await self._add(self._rows, question.name, partial(self._examine_question, question))
-
-    async def _examine_needs(self, questions: Sequence[Question]) -> None:
-        for question in questions:
-            await self._add_question(question)
-        self._add_row(self._describe_thoughts(), self._rows)
-
-    def _describe_thoughts(self) -> ReportRow:
-        name = "tells thoughts apart"
-        if self._reasons:
-            return ReportRow(name, "yes", "")
-        if self._budget.is_spent:
-            return ReportRow(name, "not asked", self._budget.reason)
-        return ReportRow(name, "partly", "none came")
-
-    async def _examine_question(self, question: Question) -> ReportRow:
-        reply = await self._send_with(self._cured_settings, "chat", question.body)
-        if reply.is_answer:
-            self._asked_facts |= {fact for remedy in question.remedies for fact in remedy.as_profile}
-        self._reasons = self._reasons or reply.has(ReasoningPiece)
-        state, detail = judge_reply(question, reply)
-        fix = format_flags(reply.learned)
-        self._add_facts(reply.learned, f"{question.name}: a request was refused without it and taken with it")
-        dialect_remedies = readable_dialects(reply) if question.judge is judge_call else []
-        for remedy in [] if state == "yes" else [*dialect_remedies, *question.remedies]:
-            settings = remedy.apply(self._cured_settings)
-            if settings == self._cured_settings:
-                continue
-            try:
-                again = await self._send_with(settings, "chat", question.body)
-            except BudgetSpent:
-                break
-            if STATES.index(judge_reply(question, again)[0]) > STATES.index(state):
-                fix = remedy.flag
-                if state == "no":
-                    self._cured_settings = settings
-                    self._flags.append(fix)
-                    self._add_facts(remedy.as_profile, f"{question.name}: {detail}; with this fact it works")
-                break
-        return ReportRow(question.name, state, detail, fix)
+    async def _examine_answer(self) -> ReportRow:
+        reply = await self._send_with(self._settings, "chat", probes.ANSWER)
+        self._add_learned(reply, "answers")
+        return ReportRow("answers", "no" if reply.failed else "yes", reply.fault, format_flags(reply.learned))
 
     async def _examine_clients(self) -> None:
         for name, (front, bodies) in probes.CLIENTS.items():
             await self._add(self._clients, name, partial(self._examine_client, name, front, bodies))
+        if all(row.state == "yes" for row in self._clients):
+            self._asked_facts |= {fact for lesson in LESSONS for fact in lesson.facts}
 
     async def _examine_client(self, name: str, front: str, bodies: tuple[probes.Body, probes.Body]) -> ReportRow:
-        """A client's two requests, and again with what was found to be needed where they fail."""
+        """A client's two requests, and again with the tools in the prompt if they fail."""
         row = await self._run_client(self._settings, name, front, bodies)
-        if row.state == "yes":
+        settings = replace(self._settings, **_IN_PROMPT)
+        if row.state == "yes" or settings == self._settings:
             return row
-        tries = [
-            (self._cured_settings, self._flags),
-            (TOOLS_IN_PROMPT.apply(self._cured_settings), [*self._flags, TOOLS_IN_PROMPT.flag]),
-        ]
-        for settings, flags in tries:
-            if settings == self._settings:
-                continue
-            try:
-                again = await self._run_client(settings, name, front, bodies)
-            except BudgetSpent:
-                break
+        with suppress(BudgetSpent):
+            again = await self._run_client(settings, name, front, bodies)
             if again.state == "yes":
-                self._flags = list(flags)
-                return replace(row, fix=" ".join(flags), dropped=again.dropped)
+                self._facts |= _IN_PROMPT
+                self._evidence["mode"] = f"{name}: {row.detail}; with this fact it works"
+                return replace(row, fix=format_flags(_IN_PROMPT), dropped=again.dropped)
         return row
 
     async def _examine_backend(self) -> None:
         """The backend without the gateway."""
         if self._settings.wire != "chat":
             row = ReportRow("the backend itself", "not asked", "these questions are of the wire chat")
-            self._add_row(row, self._itself)
+            self._add_row(row, self._rows)
             return
         backend = self._gateway.backends[0]
         name = backend.correct_name(self._model)
@@ -300,7 +232,7 @@ class _Examination:
             replies: dict[str, Sequence[RawReply]] = {}
             subject = Subject(model.resolution.profile, info)
             for check in RAW_CHECKS:
-                await self._add(self._itself, check.name, partial(self._examine_itself, check, raw, subject, replies))
+                await self._add(self._rows, check.name, partial(self._examine_itself, check, raw, subject, replies))
         finally:
             await transport.aclose()
 
@@ -329,7 +261,7 @@ class _Examination:
             self._asked_facts |= {*check.facts}
         detail = self._redactor.text(conclusion.detail)
         self._itself_facts |= conclusion.facts
-        self._itself_evidence |= dict.fromkeys(conclusion.facts, f"{check.name}: {detail}")
+        self._evidence |= dict.fromkeys(conclusion.facts, f"{check.name}: {detail}")
         return ReportRow(check.name, conclusion.state, detail)
 
     async def _run_client(
@@ -340,12 +272,16 @@ class _Examination:
             first = await self._send_with(settings, front, bodies[0])  # a model may have a bad moment
         continued = first if first.failed else await self._send_with(settings, front, bodies[1])
         dropped = tuple(dict.fromkeys([*first.dropped, *continued.dropped]))
-        if failed := continued.failed:
+        if continued.failed:
             what = "" if first.failed else "after a result: "
-            return ReportRow(name, "no", f"{what}{describe_failure(continued, failed)}", dropped=dropped)
+            return ReportRow(name, "no", f"{what}{continued.fault}", dropped=dropped)
         if not first.calls:
             return ReportRow(name, "no", "the model does not call its tools", dropped=dropped)
-        return ReportRow(name, "yes", judge_call(first)[1], dropped=dropped)
+        learned = {**first.learned, **continued.learned}
+        if settings == self._settings:
+            for reply in (first, continued):
+                self._add_learned(reply, name)
+        return ReportRow(name, "yes", first.call_form, format_flags(learned), dropped)
 
     async def _send_with(self, settings: BackendSettings, front: str, body: probes.Body) -> ProbeReply:
         seconds = self._budget.take()
@@ -394,5 +330,4 @@ async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> 
     learned = {
         fact: each for fact, each in backend.learned_facts(record.owner).get(name, {}).items() if fact not in before
     }
-    kind = record.headers.get("Content-Type", "")
-    return ProbeReply(events, record.status, kind, tuple(record.dropped), exchange.request, mode, learned)
+    return ProbeReply(events, record.status, tuple(record.dropped), mode, learned)
