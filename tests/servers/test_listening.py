@@ -14,22 +14,19 @@ from callboard.servers.listening import listen, report_failure
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_answers_are_sent_without_delay_on_what_is_accepted(host):
+async def test_answers_are_sent_without_delay_on_what_is_accepted(host):
     accepted = []
 
-    async def scenario():
-        async def served(_, writer):
-            accepted.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            writer.close()
+    async def served(_, writer):
+        accepted.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
 
-        listening = listen(host, 0, hint="")
-        async with await asyncio.start_server(served, sock=listening):
-            reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
-            assert await reader.read() == b""
-            writer.close()
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
+    listening = listen(host, 0, hint="")
+    async with await asyncio.start_server(served, sock=listening):
+        reader, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
     assert accepted == [1]
 
 

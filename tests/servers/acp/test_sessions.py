@@ -63,34 +63,27 @@ def test_an_edit_is_shown_asked_about_and_made(place, jobs, connected):
 
 
 @pytest.mark.parametrize("answer", ["reject", "dismissed", "an option that was not offered"])
-def test_only_an_answer_that_was_offered_lets_a_call_run(place, connected, answer):
-    async def scenario():
-        async with connected([EDIT, "A pity."], Editor(answer)) as room:
-            session = await room.agent.new_session(cwd=str(place))
-            await room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
-            return room.editor
-
-    editor = asyncio.run(scenario())
+async def test_only_an_answer_that_was_offered_lets_a_call_run(place, connected, answer):
+    async with connected([EDIT, "A pity."], Editor(answer)) as room:
+        session = await room.agent.new_session(cwd=str(place))
+        await room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
+        editor = room.editor
     assert (place / "calc.py").read_text() == CODE
     assert [each.status for each in editor.of("tool_call_update")][-1] == "failed"
 
 
 @pytest.mark.parametrize(("answer", "later"), [("once", 2), ("session", 1), ("good", 1)])
-def test_what_is_allowed_for_longer_is_not_asked_again(place, connected, answer, later):
+async def test_what_is_allowed_for_longer_is_not_asked_again(place, connected, answer, later):
     back = Call("file", {"action": "replace", "path": "calc.py", "old": "a + b", "new": "a * b"})
-
-    async def scenario():
-        async with connected([EDIT, back, "Done.", EDIT, "Done."], Editor(answer)) as room:
-            for prompt in ("one", "two")[: 2 if answer == "good" else 1]:
-                (place / "calc.py").write_text(CODE)
-                session = await room.agent.new_session(cwd=str(place))
-                await room.agent.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
-            (answered,) = [
-                each for each in replay_steps(room.chats.jobs.folder(session.session_id)) if is_answer(each)
-            ][:1] or [None]
-            return len(room.editor.questions), answered
-
-    count, answered = asyncio.run(scenario())
+    async with connected([EDIT, back, "Done.", EDIT, "Done."], Editor(answer)) as room:
+        for prompt in ("one", "two")[: 2 if answer == "good" else 1]:
+            (place / "calc.py").write_text(CODE)
+            session = await room.agent.new_session(cwd=str(place))
+            await room.agent.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
+        (answered,) = [each for each in replay_steps(room.chats.jobs.folder(session.session_id)) if is_answer(each)][
+            :1
+        ] or [None]
+        count = len(room.editor.questions)
     assert count == later
     if answer != "good":
         assert (answered.verdict, answered.via, answered.by != "") == ("allow", "ACP", True)
@@ -100,72 +93,55 @@ def is_answer(step):
     return isinstance(step, ApprovalAnswered) and step.via == "ACP"
 
 
-def test_a_command_is_shown_whole_before_it_runs(place, connected):
+async def test_a_command_is_shown_whole_before_it_runs(place, connected):
     command = "echo one\n" + "echo '```'\n" + "x" * 5000
-
-    async def scenario():
-        async with connected([Call("bash", {"command": command}), "Fine."], Editor("reject")) as room:
-            session = await room.agent.new_session(cwd=str(place))
-            await room.agent.prompt(session_id=session.session_id, prompt=[text_block("run it")])
-            return room.editor.questions
-
-    ((question, options),) = asyncio.run(scenario())
+    async with connected([Call("bash", {"command": command}), "Fine."], Editor("reject")) as room:
+        session = await room.agent.new_session(cwd=str(place))
+        await room.agent.prompt(session_id=session.session_id, prompt=[text_block("run it")])
+        ((question, options),) = room.editor.questions
     assert question.kind == "execute"
     assert question.content[0].content.text == f"````\n{command}\n````"
     assert [each.option_id for each in options] == ["once", "reject"]  # several programs are no pattern
 
 
-def test_cancelling_ends_a_command_and_the_session_goes_on(place, connected):
+async def test_cancelling_ends_a_command_and_the_session_goes_on(place, connected):
     sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
-
-    async def scenario():
-        async with connected([sleep, "Still here."]) as room:
-            session = await room.agent.new_session(cwd=str(place))
-            turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
-            while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
-                await asyncio.sleep(0.01)
-            with pytest.raises(RequestError, match="a turn is under way"):
-                await room.agent.prompt(session_id=session.session_id, prompt=[text_block("and this")])
-            await room.agent.cancel(session_id=session.session_id)
-            assert (await turn).stop_reason == "cancelled"
-            with pytest.raises(ProcessLookupError):
-                os.kill(int((place / "pid").read_text()), 0)
-            assert room.editor.of("tool_call_update")[-1].status == "failed"
-            answer = await room.agent.prompt(session_id=session.session_id, prompt=[text_block("there?")])
-            assert answer.stop_reason == "end_turn"
-            assert room.editor.text.endswith("Still here.")
-
-    asyncio.run(scenario())
+    async with connected([sleep, "Still here."]) as room:
+        session = await room.agent.new_session(cwd=str(place))
+        turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
+        while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(0.01)
+        with pytest.raises(RequestError, match="a turn is under way"):
+            await room.agent.prompt(session_id=session.session_id, prompt=[text_block("and this")])
+        await room.agent.cancel(session_id=session.session_id)
+        assert (await turn).stop_reason == "cancelled"
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((place / "pid").read_text()), 0)
+        assert room.editor.of("tool_call_update")[-1].status == "failed"
+        answer = await room.agent.prompt(session_id=session.session_id, prompt=[text_block("there?")])
+        assert answer.stop_reason == "end_turn"
+        assert room.editor.text.endswith("Still here.")
 
 
-def test_an_editor_that_goes_leaves_nothing_running(place, connected):
+async def test_an_editor_that_goes_leaves_nothing_running(place, connected):
     sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
-
-    async def scenario():
-        async with connected([sleep], access="full") as room:
-            session = await room.agent.new_session(cwd=str(place))
-            turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
-            while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
-                await asyncio.sleep(0.01)
-            turn.cancel()
-
-    asyncio.run(scenario())
+    async with connected([sleep], access="full") as room:
+        session = await room.agent.new_session(cwd=str(place))
+        turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("sleep")]))
+        while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(0.01)
+        turn.cancel()
     with pytest.raises(ProcessLookupError):
         os.kill(int((place / "pid").read_text()), 0)
 
 
-def test_cancelling_ends_a_question(place, connected):
-    async def scenario():
-        async with connected([EDIT, "Well."], Editor("never")) as room:
-            session = await room.agent.new_session(cwd=str(place))
-            turn = asyncio.create_task(
-                room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")])
-            )
-            await room.editor.until(lambda: room.editor.questions)
-            await room.agent.cancel(session_id=session.session_id)
-            assert (await turn).stop_reason == "cancelled"
-
-    asyncio.run(scenario())
+async def test_cancelling_ends_a_question(place, connected):
+    async with connected([EDIT, "Well."], Editor("never")) as room:
+        session = await room.agent.new_session(cwd=str(place))
+        turn = asyncio.create_task(room.agent.prompt(session_id=session.session_id, prompt=[text_block("mend add")]))
+        await room.editor.until(lambda: room.editor.questions)
+        await room.agent.cancel(session_id=session.session_id)
+        assert (await turn).stop_reason == "cancelled"
     assert (place / "calc.py").read_text() == CODE
 
 
@@ -280,44 +256,36 @@ def test_what_was_told_while_a_session_was_loaded_is_told_once(place, connected)
     assert asyncio.run(scenario()).count("broken has no tools") == 1
 
 
-def test_no_more_sessions_are_open_than_there_may_be(place, connected, monkeypatch):
+async def test_no_more_sessions_are_open_than_there_may_be(place, connected, monkeypatch):
     monkeypatch.setattr("callboard.servers.acp.agent.MAX_SESSIONS", 2)
-
-    async def scenario():
-        async with connected([]) as room:
-            opening = [room.agent.new_session(cwd=str(place)) for _ in range(4)]
-            opened = await asyncio.gather(*opening, return_exceptions=True)
-            refused = [each for each in opened if isinstance(each, RequestError)]
-            assert [str(each) for each in refused] == ["2 sessions are open; close one with session/close"] * 2
-            await room.agent.close_session(session_id=next(each for each in opened if each not in refused).session_id)
-            await room.agent.new_session(cwd=str(place))
-
-    asyncio.run(scenario())
+    async with connected([]) as room:
+        opening = [room.agent.new_session(cwd=str(place)) for _ in range(4)]
+        opened = await asyncio.gather(*opening, return_exceptions=True)
+        refused = [each for each in opened if isinstance(each, RequestError)]
+        assert [str(each) for each in refused] == ["2 sessions are open; close one with session/close"] * 2
+        await room.agent.close_session(session_id=next(each for each in opened if each not in refused).session_id)
+        await room.agent.new_session(cwd=str(place))
 
 
-def test_what_a_prompt_may_hold(place, connected):
+async def test_what_a_prompt_may_hold(place, connected):
     blocks = [
         text_block("look at "),
         resource_link_block("calc.py", (place / "calc.py").as_uri()),
         resource_block(TextResourceContents(uri="file:///elsewhere/b.py", text="x = 1")),
         image_block(PICTURE, "image/png"),
     ]
-
-    async def scenario():
-        async with connected(["I see."]) as room:
-            session = (await room.agent.new_session(cwd=str(place))).session_id
-            await room.agent.prompt(session_id=session, prompt=blocks)
-            for wrong, why in (
-                ([image_block("???", "image/png")], "not base64"),
-                ([image_block(PICTURE, "text/html")], "no picture of the type"),
-                ([text_block(" ")], "nothing in it"),
-                ([text_block("x" * 2_000_001)], "more than 2000000"),
-            ):
-                with pytest.raises(RequestError, match=why):
-                    await room.agent.prompt(session_id=session, prompt=wrong)
-            return room.model.requests[-1].canisters[-1]
-
-    message = asyncio.run(scenario())
+    async with connected(["I see."]) as room:
+        session = (await room.agent.new_session(cwd=str(place))).session_id
+        await room.agent.prompt(session_id=session, prompt=blocks)
+        for wrong, why in (
+            ([image_block("???", "image/png")], "not base64"),
+            ([image_block(PICTURE, "text/html")], "no picture of the type"),
+            ([text_block(" ")], "nothing in it"),
+            ([text_block("x" * 2_000_001)], "more than 2000000"),
+        ):
+            with pytest.raises(RequestError, match=why):
+                await room.agent.prompt(session_id=session, prompt=wrong)
+        message = room.model.requests[-1].canisters[-1]
     assert message.text == 'look at calc.py\n<file path="file:///elsewhere/b.py">\nx = 1\n</file>\n'
     assert message.content[-1] == PictureContent(b"\x89PNG\r\n\x1a\n", "image/png")
 
@@ -339,79 +307,67 @@ def test_why_a_turn_ends(place, connected, reply, stop_reason):
     assert asyncio.run(scenario()).stop_reason == stop_reason
 
 
-def test_a_failure_of_the_provider_is_an_error_with_its_words(place, connected):
+async def test_a_failure_of_the_provider_is_an_error_with_its_words(place, connected):
     failed = ReplyFailed("provider", "unreachable", "nobody listens there", hint="start the server")
-
-    async def scenario():
-        async with connected([[failed], "Here."]) as room:
-            session = (await room.agent.new_session(cwd=str(place))).session_id
-            with pytest.raises(RequestError) as raised:
-                await room.agent.prompt(session_id=session, prompt=[text_block("go")])
-            assert (await room.agent.prompt(session_id=session, prompt=[text_block("go")])).stop_reason == "end_turn"
-            return refusal(raised)
-
-    code, text = asyncio.run(scenario())
+    async with connected([[failed], "Here."]) as room:
+        session = (await room.agent.new_session(cwd=str(place))).session_id
+        with pytest.raises(RequestError) as raised:
+            await room.agent.prompt(session_id=session, prompt=[text_block("go")])
+        assert (await room.agent.prompt(session_id=session, prompt=[text_block("go")])).stop_reason == "end_turn"
+        code, text = refusal(raised)
     assert code == -32603
     assert "nobody listens there" in text
     assert "start the server" in text
 
 
-def test_the_servers_of_the_client_are_asked_about_as_all_else(place, connected):
+async def test_the_servers_of_the_client_are_asked_about_as_all_else(place, connected):
     calls = [Call("echo", {"text": "hi"}), "Done."]
     server = McpServerStdio(name="small", command=sys.executable, args=[str(SERVER)], env=[])
-
-    async def scenario():
-        async with connected(calls) as room:
-            session = (await room.agent.new_session(cwd=str(place), mcp_servers=[server])).session_id
-            await room.agent.prompt(session_id=session, prompt=[text_block("echo")])
-            for wrong in (
-                server.model_copy(update={"name": "coding"}),
-                server.model_copy(update={"env": [EnvVariable(name="A", value="env:HOME")]}),
-            ):
-                with pytest.raises(RequestError, match=r"name it otherwise|callboard\.toml"):
-                    await room.agent.new_session(cwd=str(place), mcp_servers=[wrong])
-            return room
-
-    room = asyncio.run(scenario())
+    async with connected(calls) as room:
+        session = (await room.agent.new_session(cwd=str(place), mcp_servers=[server])).session_id
+        await room.agent.prompt(session_id=session, prompt=[text_block("echo")])
+        for wrong in (
+            server.model_copy(update={"name": "coding"}),
+            server.model_copy(update={"env": [EnvVariable(name="A", value="env:HOME")]}),
+        ):
+            with pytest.raises(RequestError, match=r"name it otherwise|callboard\.toml"):
+                await room.agent.new_session(cwd=str(place), mcp_servers=[wrong])
     ((question, options),) = room.editor.questions
     assert question.kind == "other"
     assert [each.name for each in options][1] == "Allow small/echo in this session"
 
 
-def test_a_client_that_does_everything_wrong(place, tmp_path, connected, caplog):
-    async def scenario():
-        async with connected([], initialize=False, root=place) as room:
-            agent = room.agent
-            with pytest.raises(RequestError, match="the first request is initialize"):
-                await agent.new_session(cwd=str(place))
-            await agent.initialize(protocol_version=1)
-            for request, why in (
-                (agent.new_session(cwd="calc"), "absolute path"),
-                (agent.new_session(cwd=str(place / "no")), "absolute path"),
-                (agent.new_session(cwd="/" + "x" * 5000), "absolute path"),
-                (agent.new_session(cwd=str(tmp_path)), "not beneath"),
-                (agent.new_session(cwd=str(place), additional_directories=["/"]), "one directory"),
-                (agent.load_session(cwd=str(place), session_id="../../etc"), "no such job"),
-                (agent.prompt(session_id="nobody", prompt=[text_block("hi")]), "session/new"),
-                (agent.authenticate(method_id="magic"), "none is needed"),
-                (agent.fork_session(session_id="x", cwd=str(place)), "no method 'session/fork'"),
-            ):
-                with pytest.raises(RequestError, match=why):
-                    await request
-            await agent.cancel(session_id="nobody")
-            for method in ("session/cancel", "$/cancel_request", "session/nonsense"):
-                await agent._conn.send_notification(method, {"nonsense": 1})
-            for line in (
-                b"nonsense\n",
-                b"[]\n",
-                b"17\n",
-                b'{"id": {}, "method": "initialize"}\n',
-                b"[" * 100_000 + b"\n",
-            ):
-                room.raw.write(line)
-            room.raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "session/new", "params": {"cwd": 7}}\n')
-            assert (await agent.list_sessions()).sessions == []
-
-    asyncio.run(scenario())
+async def test_a_client_that_does_everything_wrong(place, tmp_path, connected, caplog):
+    async with connected([], initialize=False, root=place) as room:
+        agent = room.agent
+        with pytest.raises(RequestError, match="the first request is initialize"):
+            await agent.new_session(cwd=str(place))
+        await agent.initialize(protocol_version=1)
+        for request, why in (
+            (agent.new_session(cwd="calc"), "absolute path"),
+            (agent.new_session(cwd=str(place / "no")), "absolute path"),
+            (agent.new_session(cwd="/" + "x" * 5000), "absolute path"),
+            (agent.new_session(cwd=str(tmp_path)), "not beneath"),
+            (agent.new_session(cwd=str(place), additional_directories=["/"]), "one directory"),
+            (agent.load_session(cwd=str(place), session_id="../../etc"), "no such job"),
+            (agent.prompt(session_id="nobody", prompt=[text_block("hi")]), "session/new"),
+            (agent.authenticate(method_id="magic"), "none is needed"),
+            (agent.fork_session(session_id="x", cwd=str(place)), "no method 'session/fork'"),
+        ):
+            with pytest.raises(RequestError, match=why):
+                await request
+        await agent.cancel(session_id="nobody")
+        for method in ("session/cancel", "$/cancel_request", "session/nonsense"):
+            await agent._conn.send_notification(method, {"nonsense": 1})
+        for line in (
+            b"nonsense\n",
+            b"[]\n",
+            b"17\n",
+            b'{"id": {}, "method": "initialize"}\n',
+            b"[" * 100_000 + b"\n",
+        ):
+            room.raw.write(line)
+        room.raw.write(b'{"jsonrpc": "2.0", "id": "x", "method": "session/new", "params": {"cwd": 7}}\n')
+        assert (await agent.list_sessions()).sessions == []
     assert [each.getMessage() for each in caplog.records if each.exc_info] == []
     assert "session/cancel is not as the protocol has it: sessionId: Field required" in caplog.messages

@@ -34,30 +34,27 @@ def tools_sent(backend):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_learned_from_one_key_holds_for_that_key_alone(serving, stream):
-    async def scenario():
-        async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
-            answers = [await served.post("chat", {**ASK, "stream": stream}, key) for key in (ANN, ANN, BOB, BOB)]
-            return answers, tools_sent(backend)
-
-    answers, sent = asyncio.run(scenario())
+async def test_what_is_learned_from_one_key_holds_for_that_key_alone(serving, stream):
+    async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
+        answers = [await served.post("chat", {**ASK, "stream": stream}, key) for key in (ANN, ANN, BOB, BOB)]
+        sent = tools_sent(backend)
     assert [answer.status for answer in answers] == [200] * 4
     assert sent == [True, False, False, True, False, False]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_nothing_is_learned_unless_the_request_succeeds_without_tools(serving, stream):
-    async def scenario():
-        async with FakeBackend(echoing) as backend, serving(backend, keys=KEYS) as served:
-            for _ in range(3):
-                answer = await served.post("chat", {**ASK, "stream": stream, "reasoning_effort": "high"}, ANN)
-                assert answer.status == 400
-            before = len(backend.requests)
-            for key in (BOB, ANN):
-                assert (await served.post("chat", {**ASK, "stream": stream}, key)).status == 200
-            return [("tools" in each.body) for each in backend.requests[before:]], served.gateway.backends[0]._learned
-
-    sent, learned = asyncio.run(scenario())
+async def test_nothing_is_learned_unless_the_request_succeeds_without_tools(serving, stream):
+    async with FakeBackend(echoing) as backend, serving(backend, keys=KEYS) as served:
+        for _ in range(3):
+            answer = await served.post("chat", {**ASK, "stream": stream, "reasoning_effort": "high"}, ANN)
+            assert answer.status == 400
+        before = len(backend.requests)
+        for key in (BOB, ANN):
+            assert (await served.post("chat", {**ASK, "stream": stream}, key)).status == 200
+        sent, learned = (
+            [("tools" in each.body) for each in backend.requests[before:]],
+            served.gateway.backends[0]._learned,
+        )
     assert sent == [True, True]
     assert len(learned) == 0
 
@@ -86,19 +83,16 @@ def test_what_is_learned_is_tried_again_after_a_while(serving):
     assert asyncio.run(scenario()) == [True, False, False, True, False]
 
 
-def test_names_that_a_client_makes_up_push_out_nothing_of_others(serving):
-    async def scenario():
-        async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
-            await served.post("chat", ASK, BOB)
-            for number in range(300):
-                await served.post("chat", {**ASK, "model": f"junk-{number}"}, ANN)
-            before = len(backend.requests)
-            await served.post("chat", ASK, BOB)
-            await served.post("chat", {**ASK, "model": "another"}, BOB)
-            await served.post("chat", {**ASK, "model": "another"}, BOB)
-            return len(served.gateway.backends[0]._learned), tools_sent(backend)[before - len(backend.requests) :]
-
-    kept, sent = asyncio.run(scenario())
+async def test_names_that_a_client_makes_up_push_out_nothing_of_others(serving):
+    async with FakeBackend(no_tools) as backend, serving(backend, keys=KEYS) as served:
+        await served.post("chat", ASK, BOB)
+        for number in range(300):
+            await served.post("chat", {**ASK, "model": f"junk-{number}"}, ANN)
+        before = len(backend.requests)
+        await served.post("chat", ASK, BOB)
+        await served.post("chat", {**ASK, "model": "another"}, BOB)
+        await served.post("chat", {**ASK, "model": "another"}, BOB)
+        kept, sent = len(served.gateway.backends[0]._learned), tools_sent(backend)[before - len(backend.requests) :]
     assert kept <= 32
     assert sent == [False, True, False, False]
 
@@ -130,16 +124,13 @@ def picky(body):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving, stream):
-    async def scenario():
-        async with FakeBackend(picky) as backend, serving(backend, keys=KEYS) as served:
-            asked = {"model": "m", "messages": LATE, "stream": stream}
-            answers = [(await served.post("chat", asked, key)).status for key in (ANN, ANN, BOB)]
-            health = [(await served.get("/health", **key)).body for key in (ANN, BOB, {})]
-            posted = [each for each in backend.requests if each.method == "POST"]
-            return answers, len(posted), [each["backends"][0].get("learned") for each in health]
-
-    answers, count, learned = asyncio.run(scenario())
+async def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving, stream):
+    async with FakeBackend(picky) as backend, serving(backend, keys=KEYS) as served:
+        asked = {"model": "m", "messages": LATE, "stream": stream}
+        answers = [(await served.post("chat", asked, key)).status for key in (ANN, ANN, BOB)]
+        health = [(await served.get("/health", **key)).body for key in (ANN, BOB, {})]
+        posted = [each for each in backend.requests if each.method == "POST"]
+        count, learned = len(posted), [each["backends"][0].get("learned") for each in health]
     facts = {"merge_system_messages": True} | ({"reports_usage": False} if stream else {})
     assert answers == [200, 200, 200]
     assert count == (3 + 1 + 3 if stream else 2 + 1 + 2)

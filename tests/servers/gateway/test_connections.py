@@ -230,21 +230,18 @@ async def until(holds):
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_client_that_closes_cancels_its_reply(serving, by_hand, version, stream, begun):
-    async def scenario():
-        async with by_hand() as backend, serving(backend) as served, asyncio.timeout(60):
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(served.root.rpartition(":")[2]))
-            writer.write(asking("responses", stream=stream, version=version))
-            asked = await backend.asked.get()
-            if begun:
-                await asked.say("Hel")
-                if stream:
-                    await reader.readuntil(b"Hel")
-            writer.close()
-            await asked.left.wait()
-            await until(lambda: not served.server.server_state.connections)
-
-    asyncio.run(scenario())
+async def test_a_client_that_closes_cancels_its_reply(serving, by_hand, version, stream, begun):
+    async with by_hand() as backend, serving(backend) as served, asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(served.root.rpartition(":")[2]))
+        writer.write(asking("responses", stream=stream, version=version))
+        asked = await backend.asked.get()
+        if begun:
+            await asked.say("Hel")
+            if stream:
+                await reader.readuntil(b"Hel")
+        writer.close()
+        await asked.left.wait()
+        await until(lambda: not served.server.server_state.connections)
 
 
 def test_who_half_closes_in_the_middle_of_a_request_has_left(story):

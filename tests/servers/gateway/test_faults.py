@@ -202,17 +202,13 @@ FAULTS = {
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_backend_that_gives_no_reply(beside, front, name):
+async def test_a_backend_that_gives_no_reply(beside, front, name):
     reply, status, said, anthropic = FAULTS[name]
-
-    async def scenario():
-        async with (
-            FakeBackend(lambda _: reply) as backend,
-            beside(backend, front=front, failure_threshold=100) as served,
-        ):
-            return [await served.post(front, {**ASKING[front], "stream": stream}) for stream in (False, True)]
-
-    whole, streamed = run(scenario())
+    async with (
+        FakeBackend(lambda _: reply) as backend,
+        beside(backend, front=front, failure_threshold=100) as served,
+    ):
+        whole, streamed = [await served.post(front, {**ASKING[front], "stream": stream}) for stream in (False, True)]
     expected = anthropic if front == "messages" else said
     assert whole.status == status
     assert expected is None or code(front, whole) == expected
@@ -255,18 +251,15 @@ def test_a_backend_that_gives_no_reply(beside, front, name):
     ],
     ids=["cut", "silent", "cut inside a call", "garbage", "an error"],
 )
-def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
-    async def scenario():
-        body = {**ASKING[front], "stream": True}
-        async with (
-            FakeBackend(lambda _: reply) as backend,
-            beside(backend, front=front, **({"idle_timeout": 0.05} if isinstance(reply, Silence) else {})) as served,
-        ):
-            answer = await served.post(front, body)
-            asked = served.gateway.backends[0]
-            return answer, asked.model_breaker("m").failures, asked.breaker.failures
-
-    answer, *failures = run(scenario())
+async def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
+    body = {**ASKING[front], "stream": True}
+    async with (
+        FakeBackend(lambda _: reply) as backend,
+        beside(backend, front=front, **({"idle_timeout": 0.05} if isinstance(reply, Silence) else {})) as served,
+    ):
+        answer = await served.post(front, body)
+        asked = served.gateway.backends[0]
+        answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
     assert (answer.status, text(front, answer), ends(front, answer)) == (200, heard, ["failed"])
     assert said in answer.text
     assert failures == [1, 0]
@@ -274,15 +267,12 @@ def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_backend_that_is_not_there(beside, front, stream):
-    async def scenario():
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            nowhere = BackendSettings(url=f"http://127.0.0.1:{free.getsockname()[1]}/v1")
-        async with FakeBackend([]) as backend, beside(backend, front=front, facts={"url": nowhere.url}) as served:
-            return await served.post(front, {**ASKING[front], "stream": stream})
-
-    answer = run(scenario())
+async def test_a_backend_that_is_not_there(beside, front, stream):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nowhere = BackendSettings(url=f"http://127.0.0.1:{free.getsockname()[1]}/v1")
+    async with FakeBackend([]) as backend, beside(backend, front=front, facts={"url": nowhere.url}) as served:
+        answer = await served.post(front, {**ASKING[front], "stream": stream})
     if stream and front == "responses":
         assert answer.events[-1]["response"]["error"]["code"] == "backend_unavailable"
     else:
@@ -292,14 +282,11 @@ def test_a_backend_that_is_not_there(beside, front, stream):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_backend_that_never_says_anything(beside, front, stream):
-    async def scenario():
-        async with FakeBackend([Silence()]) as backend, beside(backend, front=front, idle_timeout=0.05) as served:
-            answer = await served.post(front, {**ASKING[front], "stream": stream})
-            asked = served.gateway.backends[0]
-            return answer, asked.model_breaker("m").failures, asked.breaker.failures
-
-    answer, *failures = run(scenario())
+async def test_a_backend_that_never_says_anything(beside, front, stream):
+    async with FakeBackend([Silence()]) as backend, beside(backend, front=front, idle_timeout=0.05) as served:
+        answer = await served.post(front, {**ASKING[front], "stream": stream})
+        asked = served.gateway.backends[0]
+        answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
     assert failures == ([1, 0] if stream else [0, 1])  # a stream has begun with its headers
     if stream and front == "responses":
         assert answer.events[-1]["response"]["error"]["code"] == "timeout"
@@ -317,25 +304,21 @@ BEATS = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_silent_stream_says_that_it_goes_on(beside, by_hand, front):
+async def test_a_silent_stream_says_that_it_goes_on(beside, by_hand, front):
     """Before the first event, and between two."""
-
-    async def scenario():
-        async with (
-            by_hand() as backend,
-            beside(backend, front=front, heartbeat=0.01) as served,
-            served.open(front, {**ASKING[front], "stream": True}) as answer,
-        ):
-            asked = await backend.asked.get()
-            data = await until(answer, BEATS[front], 3)
-            await asked.say("Hello")
-            data += await until(answer, b"Hello")
-            data += await until(answer, BEATS[front], 2)
-            await asked.end()
-            data += await answer.read()
-            return type(served).read(answer, data)
-
-    answer = run(scenario())
+    async with (
+        by_hand() as backend,
+        beside(backend, front=front, heartbeat=0.01) as served,
+        served.open(front, {**ASKING[front], "stream": True}) as stream,
+    ):
+        asked = await backend.asked.get()
+        data = await until(stream, BEATS[front], 3)
+        await asked.say("Hello")
+        data += await until(stream, b"Hello")
+        data += await until(stream, BEATS[front], 2)
+        await asked.end()
+        data += await stream.read()
+        answer = type(served).read(stream, data)
     assert (text(front, answer), ends(front, answer)) == ("Hello", ["completed"])
     if front == "responses":
         assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
@@ -353,21 +336,18 @@ async def until(answer, mark, count=1):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, front):
-    async def scenario():
-        async with (
-            by_hand() as backend,
-            beside(backend, front=front, heartbeat=0.01) as served,
-            served.open(front, {**ASKING[front], "stream": True}) as answer,
-        ):
-            asked = await backend.asked.get()
-            data = await until(answer, BEATS[front])
-            asked.answer.set_status(429)
-            await asked.write(b'{"error": {"message": "slow down"}}')
-            asked.over.set()
-            return type(served).read(answer, data + await answer.read())
-
-    answer = run(scenario())
+async def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, front):
+    async with (
+        by_hand() as backend,
+        beside(backend, front=front, heartbeat=0.01) as served,
+        served.open(front, {**ASKING[front], "stream": True}) as stream,
+    ):
+        asked = await backend.asked.get()
+        data = await until(stream, BEATS[front])
+        asked.answer.set_status(429)
+        await asked.write(b'{"error": {"message": "slow down"}}')
+        asked.over.set()
+        answer = type(served).read(stream, data + await stream.read())
     assert (answer.status, ends(front, answer)) == (200, ["failed"])
     assert "slow down" in answer.text
 
@@ -378,25 +358,21 @@ def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, front):
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
+async def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
     """Its reply is cancelled upstream, and nothing is held against the backend."""
-
-    async def scenario():
-        async with by_hand() as backend, beside(backend, front=front, failure_threshold=1) as served:
-            asking = asyncio.ensure_future(_leave(served, front, stream and begun, stream))
-            asked = await backend.asked.get()
-            if begun:
-                await asked.say("Hello")
-            if stream and begun:
-                await asking
-            else:
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
-            await asked.left.wait()
-            breaker = served.gateway.backends[0].breaker
-            assert (breaker.failures, breaker.state(0.0)) == (0, "closed")
-
-    run(scenario())
+    async with by_hand() as backend, beside(backend, front=front, failure_threshold=1) as served:
+        asking = asyncio.ensure_future(_leave(served, front, stream and begun, stream))
+        asked = await backend.asked.get()
+        if begun:
+            await asked.say("Hello")
+        if stream and begun:
+            await asking
+        else:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        await asked.left.wait()
+        breaker = served.gateway.backends[0].breaker
+        assert (breaker.failures, breaker.state(0.0)) == (0, "closed")
 
 
 async def _leave(served, front, reads, stream):
@@ -534,16 +510,12 @@ def test_bodies_that_cannot_be(beside, front):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_packed_body_is_refused_with_what_to_do(beside, front):
+async def test_a_packed_body_is_refused_with_what_to_do(beside, front):
     encodings = ["gzip", "deflate", "zstd", "br", "gzip, identity"]
-
-    async def scenario():
-        async with FakeBackend(["Hello"] * 2) as backend, beside(backend, front=front) as served:
-            packed = [await served.post(front, gzip.compress(b"{}"), {"content-encoding": each}) for each in encodings]
-            assert [each.path for each in backend.requests if each.method == "POST"] == []
-            return packed, await served.post(front, ASKING[front], {"content-encoding": "identity"})
-
-    packed, plain = run(scenario())
+    async with FakeBackend(["Hello"] * 2) as backend, beside(backend, front=front) as served:
+        packed = [await served.post(front, gzip.compress(b"{}"), {"content-encoding": each}) for each in encodings]
+        assert [each.path for each in backend.requests if each.method == "POST"] == []
+        plain = await served.post(front, ASKING[front], {"content-encoding": "identity"})
     assert plain.status == 200
     for encoding, answer in zip(encodings, packed, strict=True):
         assert (answer.status, answer.headers["accept-encoding"]) == (415, "identity")
@@ -580,20 +552,16 @@ def turn(text):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_what_is_too_much(beside, front):
+async def test_what_is_too_much(beside, front):
     key, said = {"responses": ("input", item), "gemini": ("contents", turn)}.get(front, ("messages", item))
-
-    async def scenario():
-        async with (
-            FakeBackend(["Hello"]) as backend,
-            beside(backend, front=front, limits=GatewayLimits(items=10_000, content=1000)) as served,
-        ):
-            many = await served.post(front, {**ASKING[front], key: [said("x")] * 10_001})
-            large = await served.post(front, {**ASKING[front], key: [said("x"), said("x" * 1001)]})
-            enough = await served.post(front, {**ASKING[front], key: [said("x")] * 10_000})
-            return many, large, enough, backend.requests[-1].body
-
-    many, large, enough, asked = run(scenario())
+    async with (
+        FakeBackend(["Hello"]) as backend,
+        beside(backend, front=front, limits=GatewayLimits(items=10_000, content=1000)) as served,
+    ):
+        many = await served.post(front, {**ASKING[front], key: [said("x")] * 10_001})
+        large = await served.post(front, {**ASKING[front], key: [said("x"), said("x" * 1001)]})
+        enough = await served.post(front, {**ASKING[front], key: [said("x")] * 10_000})
+        asked = backend.requests[-1].body
     names = ["too_many_messages", "input_content_too_large"]
     assert [each.status for each in (many, large, enough)] == [400, 413, 200]
     assert [code(front, each) for each in (many, large)] == (
@@ -669,13 +637,10 @@ UNANSWERED = {
 @pytest.mark.parametrize(
     "history", [ORPHANS, UNANSWERED], ids=["an output without its call", "a call without its output"]
 )
-def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
-            answer = await served.post(front, {**ASKING[front], **history[front]})
-            return answer, next(each.body for each in backend.requests if each.method == "POST")
-
-    answer, asked = run(scenario())
+async def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
+        answer = await served.post(front, {**ASKING[front], **history[front]})
+        asked = next(each.body for each in backend.requests if each.method == "POST")
     assert answer.status == 200, answer
     if wire == "chat":  # which refuses outputs without calls, and calls without outputs
         calls = [call["id"] for message in asked["messages"] for call in message.get("tool_calls") or ()]
@@ -710,20 +675,16 @@ def test_fields_that_nobody_knows(serving, front):
         assert "frobnicate" in answer.text
 
 
-def test_hosted_tools_are_dropped_and_said_so(serving):
+async def test_hosted_tools_are_dropped_and_said_so(serving):
     body = {
         **ASKING["responses"],
         "tools": [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}}],
     }
-
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
-            answer = await served.post("responses", body)
-            asked = backend.requests[-1].body
-        async with FakeBackend([]) as backend, serving(backend, strict=True) as served:
-            return answer, asked, await served.post("responses", body)
-
-    answer, asked, strict = run(scenario())
+    async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        answer = await served.post("responses", body)
+        asked = backend.requests[-1].body
+    async with FakeBackend([]) as backend, serving(backend, strict=True) as served:
+        strict = await served.post("responses", body)
     assert "web_search" in answer.headers["x-callboard-dropped"]
     assert [tool["function"]["name"] for tool in asked["tools"]] == ["f"]
     assert (strict.status, code("responses", strict)) == (400, "would_lose")
@@ -731,7 +692,7 @@ def test_hosted_tools_are_dropped_and_said_so(serving):
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
 @pytest.mark.parametrize("client", ["claude-some-model", "codex-some-model", "gemini-some-model", "qwen-some-model"])
-def test_strictness_takes_what_coding_clients_send(serving, behind, client, wire):
+async def test_strictness_takes_what_coding_clients_send(serving, behind, client, wire):
     vector = json.loads((VECTORS / f"{client}.json").read_text("utf-8"))
     front = {"claude": "messages", "codex": "responses", "gemini": "gemini", "qwen": "chat"}[vector["client"]]
     body = vector["first"]
@@ -739,12 +700,8 @@ def test_strictness_takes_what_coding_clients_send(serving, behind, client, wire
         body = {**body, "model": "some-model", "stream": True}
     if "tools" in body:  # what a provider's own search finds is lost
         body = {**body, "tools": [each for each in body["tools"] if each.get("type") != "web_search"]}
-
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire), strict=True) as served:
-            return await served.post(front, body)
-
-    answer = run(scenario())
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire), strict=True) as served:
+        answer = await served.post(front, body)
     assert answer.status == 200, answer
     assert "Hell" in answer.text
 
@@ -778,16 +735,12 @@ def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
     ],
     ids=["500", "429", "401", "html", "garbage", "closed", "cut", "silent"],
 )
-def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
+async def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
     said = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
-
-    async def scenario():
-        async with FakeBackend(lambda _: fault) as first, FakeBackend(lambda _: said) as second:
-            settings = (behind(first, name="first"), behind(second, name="second", weight=0.0))
-            async with serving(*settings, idle_timeout=0.05 if isinstance(fault, Silence) else 5.0) as served:
-                return await served.post(front, {**ASKING[front], "stream": stream}), len(second.requests)
-
-    answer, asked = run(scenario())
+    async with FakeBackend(lambda _: fault) as first, FakeBackend(lambda _: said) as second:
+        settings = (behind(first, name="first"), behind(second, name="second", weight=0.0))
+        async with serving(*settings, idle_timeout=0.05 if isinstance(fault, Silence) else 5.0) as served:
+            answer, asked = await served.post(front, {**ASKING[front], "stream": stream}), len(second.requests)
     assert answer.status == 200
     assert asked
     assert "retry-after" not in answer.headers
@@ -800,26 +753,20 @@ def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
-    async def scenario():
-        async with FakeBackend([StatusReply(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
-            async with serving(behind(first), behind(second, weight=0.0)) as served:
-                answer = await served.post("chat", {**ASKING["chat"], "stream": stream})
-            return answer, [each for each in second.requests if each.method == "POST"], served.gateway
-
-    answer, asked, gateway = run(scenario())
+async def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
+    async with FakeBackend([StatusReply(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
+        async with serving(behind(first), behind(second, weight=0.0)) as served:
+            answer = await served.post("chat", {**ASKING["chat"], "stream": stream})
+        asked, gateway = [each for each in second.requests if each.method == "POST"], served.gateway
     assert (answer.status, asked) == (400, [])
     assert gateway.backends[0].breaker.failures == 0
 
 
-def test_what_was_said_is_not_said_again_by_another(serving, behind):
-    async def scenario():
-        async with FakeBackend([Cut(BEGUN)]) as first, FakeBackend([]) as second:
-            async with serving(behind(first), behind(second, weight=0.0)) as served:
-                answer = await served.post("responses", {**ASKING["responses"], "stream": True})
-            return answer, [each for each in second.requests if each.method == "POST"]
-
-    answer, asked = run(scenario())
+async def test_what_was_said_is_not_said_again_by_another(serving, behind):
+    async with FakeBackend([Cut(BEGUN)]) as first, FakeBackend([]) as second:
+        async with serving(behind(first), behind(second, weight=0.0)) as served:
+            answer = await served.post("responses", {**ASKING["responses"], "stream": True})
+        asked = [each for each in second.requests if each.method == "POST"]
     assert (text("responses", answer), ends("responses", answer), asked) == ("Hel", ["failed"], [])
 
 
@@ -851,28 +798,22 @@ def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429])
-def test_a_client_s_fault_is_not_the_backend_s(serving, status):
-    async def scenario():
-        async with (
-            FakeBackend(lambda _: StatusReply(status)) as backend,
-            serving(backend, failure_threshold=2) as served,
-        ):
-            answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
-            return [each.status for each in answers], await served.get("/health")
-
-    statuses, health = run(scenario())
+async def test_a_client_s_fault_is_not_the_backend_s(serving, status):
+    async with (
+        FakeBackend(lambda _: StatusReply(status)) as backend,
+        serving(backend, failure_threshold=2) as served,
+    ):
+        answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
+        statuses, health = [each.status for each in answers], await served.get("/health")
     assert statuses == [status] * 4
     assert (health.status, health.body["status"]) == (200, "healthy")
 
 
-def test_an_unhealthy_gateway_says_so(serving):
-    async def scenario():
-        async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, failure_threshold=2) as served:
-            for _ in range(2):
-                await served.post("chat", ASKING["chat"])
-            return await served.get("/health")
-
-    health = run(scenario())
+async def test_an_unhealthy_gateway_says_so(serving):
+    async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, failure_threshold=2) as served:
+        for _ in range(2):
+            await served.post("chat", ASKING["chat"])
+        health = await served.get("/health")
     assert health.status == 503
     assert health.body["status"] == "unhealthy"
     assert health.body["circuit_breaker"] == {"enabled": True, "is_open": True, "consecutive_failures": 2}
@@ -896,13 +837,10 @@ def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
     assert asked == 64  # none is asked again behind a client's back
 
 
-def test_what_a_client_is_told_besides(serving):
-    async def scenario():
-        replies = [StatusReply(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
-        async with FakeBackend(replies) as backend, serving(backend) as served:
-            return [await served.post("chat", ASKING["chat"]) for _ in replies]
-
-    passed, made = run(scenario())
+async def test_what_a_client_is_told_besides(serving):
+    replies = [StatusReply(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
+    async with FakeBackend(replies) as backend, serving(backend) as served:
+        passed, made = [await served.post("chat", ASKING["chat"]) for _ in replies]
     assert passed.headers["x-request-id"] == "req-1"
     assert made.headers["x-request-id"] == made.body["id"]
 
@@ -926,24 +864,18 @@ def test_paths_that_are_not_there(serving, path):
 
 
 @pytest.mark.parametrize(("asked", "told"), [("9" * 400, "86400"), ("0", "1"), ("0.2", "1"), ("soon", None)])
-def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
-    async def scenario():
-        storm = StatusReply(429, headers={"Retry-After": asked})
-        async with FakeBackend([storm]) as backend, serving(backend) as served:
-            return await served.post("chat", ASKING["chat"])
-
-    answer = run(scenario())
+async def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
+    storm = StatusReply(429, headers={"Retry-After": asked})
+    async with FakeBackend([storm]) as backend, serving(backend) as served:
+        answer = await served.post("chat", ASKING["chat"])
     assert (answer.status, answer.headers.get("retry-after")) == (429, told)
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_line_without_an_end(serving, front):
-    async def scenario():
-        endless = Raw([b"data: ", *[b"x" * 2**20] * 17])
-        async with FakeBackend([endless]) as backend, serving(backend) as served:
-            return await served.post(front, {**ASKING[front], "stream": True})
-
-    answer = run(scenario())
+async def test_a_line_without_an_end(serving, front):
+    endless = Raw([b"data: ", *[b"x" * 2**20] * 17])
+    async with FakeBackend([endless]) as backend, serving(backend) as served:
+        answer = await served.post(front, {**ASKING[front], "stream": True})
     if front == "responses":
         assert ends(front, answer) == ["failed"]
     else:
@@ -980,14 +912,11 @@ class Broken:
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
-    async def scenario():
-        async with FakeBackend([]) as backend, beside(backend, front=front) as served:
-            bad = served.gateway.backends[0]
-            bad._models["m", "", b"{}"] = Broken(bad.model("m"))
-            return await served.post(front, {**ASKING[front], "stream": stream})
-
-    answer = run(scenario())
+async def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
+    async with FakeBackend([]) as backend, beside(backend, front=front) as served:
+        bad = served.gateway.backends[0]
+        bad._models["m", "", b"{}"] = Broken(bad.model("m"))
+        answer = await served.post(front, {**ASKING[front], "stream": stream})
     if stream:
         assert (answer.status, text(front, answer), ends(front, answer)) == (200, "Hel", ["failed"])
     else:
@@ -1000,32 +929,29 @@ def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_one_key_has_its_share(serving, by_hand, front):
-    async def scenario():
-        keys = {"ann": digest("sk-ann-12345678"), "bob": digest("sk-bob-12345678")}
-        async with (
-            by_hand() as backend,
-            serving(backend, keys=keys, max_concurrent=1, requests_per_minute=2.0) as served,
-        ):
-            ann, bob = ({"authorization": f"Bearer sk-{name}-12345678"} for name in ("ann", "bob"))
-            body = {**ASKING[front], "stream": True}
-            open_one = asyncio.ensure_future(served.post(front, body, ann))
-            asked = await backend.asked.get()
-            assert "authorization" not in asked.headers  # the gateway's keys are its own
-            second = await served.post(front, body, ann)
-            bobs = asyncio.ensure_future(served.post(front, body, bob))
-            for each in (asked, await backend.asked.get()):
-                await each.say("Hello")
-                await each.end()
-            await asyncio.gather(open_one, bobs)
-            third = asyncio.ensure_future(served.post(front, body, ann))
-            each = await backend.asked.get()
+async def test_one_key_has_its_share(serving, by_hand, front):
+    keys = {"ann": digest("sk-ann-12345678"), "bob": digest("sk-bob-12345678")}
+    async with (
+        by_hand() as backend,
+        serving(backend, keys=keys, max_concurrent=1, requests_per_minute=2.0) as served,
+    ):
+        ann, bob = ({"authorization": f"Bearer sk-{name}-12345678"} for name in ("ann", "bob"))
+        body = {**ASKING[front], "stream": True}
+        open_one = asyncio.ensure_future(served.post(front, body, ann))
+        asked = await backend.asked.get()
+        assert "authorization" not in asked.headers  # the gateway's keys are its own
+        second = await served.post(front, body, ann)
+        bobs = asyncio.ensure_future(served.post(front, body, bob))
+        for each in (asked, await backend.asked.get()):
             await each.say("Hello")
             await each.end()
-            await third
-            return second, await served.post(front, body, ann)
-
-    second, fourth = run(scenario())
+        await asyncio.gather(open_one, bobs)
+        third = asyncio.ensure_future(served.post(front, body, ann))
+        each = await backend.asked.get()
+        await each.say("Hello")
+        await each.end()
+        await third
+        fourth = await served.post(front, body, ann)
     for answer in (second, fourth):
         assert answer.status == 429
         assert code(front, answer) == ("rate_limit_error" if front == "messages" else "rate_limit_exceeded")
@@ -1038,34 +964,28 @@ KEYS = {"chat": "authorization", "responses": "authorization", "messages": "x-ap
 
 @pytest.mark.parametrize(("wire", "header"), list(KEYS.items()))
 @pytest.mark.parametrize("own", ["", "sk-upstream-1"])
-def test_the_key_goes_where_the_wire_has_it(serving, behind, wire, header, own):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire, key=own)) as served:
-            await served.post("messages", ASKING["messages"], {"x-api-key": "sk-client-1"})
-            return next(each.headers for each in backend.requests if each.method == "POST")
-
-    headers = run(scenario())
+async def test_the_key_goes_where_the_wire_has_it(serving, behind, wire, header, own):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire, key=own)) as served:
+        await served.post("messages", ASKING["messages"], {"x-api-key": "sk-client-1"})
+        headers = next(each.headers for each in backend.requests if each.method == "POST")
     assert headers[header].removeprefix("Bearer ") == (own or "sk-client-1")
     assert "sk-client-1" not in str({name: value for name, value in headers.items() if name.lower() != header})
     assert not own or "sk-client-1" not in str(headers)
 
 
 @pytest.mark.parametrize("origins", [(), ("https://app.example",)])
-def test_web_pages(serving, origins):
-    async def scenario():
-        async with FakeBackend(["Hello"] * 3) as backend, serving(backend, origins=origins) as served:
-            asking = {
-                "origin": "https://app.example",
-                "access-control-request-method": "POST",
-                "access-control-request-headers": "authorization",
-            }
-            return [
-                await served.request("OPTIONS", f"{served.url}/responses", headers=asking),
-                await served.post("responses", ASKING["responses"], {"origin": "https://app.example"}),
-                await served.post("responses", ASKING["responses"], {"origin": "https://evil.example"}),
-            ]
-
-    before, there, evil = run(scenario())
+async def test_web_pages(serving, origins):
+    async with FakeBackend(["Hello"] * 3) as backend, serving(backend, origins=origins) as served:
+        asking = {
+            "origin": "https://app.example",
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization",
+        }
+        before, there, evil = [
+            await served.request("OPTIONS", f"{served.url}/responses", headers=asking),
+            await served.post("responses", ASKING["responses"], {"origin": "https://app.example"}),
+            await served.post("responses", ASKING["responses"], {"origin": "https://evil.example"}),
+        ]
     allowed = "access-control-allow-origin"
     assert (evil.status, evil.headers.get(allowed), code("responses", evil)) == (403, None, "origin_not_allowed")
     if origins:
@@ -1091,14 +1011,10 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_every_request_of_a_key_counts(serving, kind):
+async def test_every_request_of_a_key_counts(serving, kind):
     method, path = COUNTED[kind]
-
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, requests_per_minute=2.0) as served:
-            return [(await served.request(method, served.root + path, data=b"{}")).status for _ in range(3)]
-
-    statuses = run(scenario())
+    async with FakeBackend([]) as backend, serving(backend, requests_per_minute=2.0) as served:
+        statuses = [(await served.request(method, served.root + path, data=b"{}")).status for _ in range(3)]
     assert 429 not in statuses[:2]
     assert statuses[2] == 429
 
@@ -1119,23 +1035,17 @@ def test_who_has_no_place_left_can_cancel_but_not_count_tokens(serving, by_hand)
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/"])
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
-def test_no_page_and_no_other_host_is_told_of_the_gateway(serving, path, headers):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
-            return await served.get(path, **headers), await served.get(path)
-
-    refused, told = run(scenario())
+async def test_no_page_and_no_other_host_is_told_of_the_gateway(serving, path, headers):
+    async with FakeBackend([]) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
+        refused, told = await served.get(path, **headers), await served.get(path)
     assert (refused.status, refused.body["error"]["code"]) in {(403, "host_not_allowed"), (403, "origin_not_allowed")}
     assert told.status == 200
 
 
-def test_backends_are_named_to_who_has_a_key(serving, behind):
-    async def scenario():
-        keys = {"ann": digest("sk-ann-12345678")}
-        async with FakeBackend([]) as backend, serving(behind(backend, name="secret-lab"), keys=keys) as served:
-            return await served.get("/health"), await served.get("/health", **{"x-api-key": "sk-ann-12345678"})
-
-    anybody, ann = run(scenario())
+async def test_backends_are_named_to_who_has_a_key(serving, behind):
+    keys = {"ann": digest("sk-ann-12345678")}
+    async with FakeBackend([]) as backend, serving(behind(backend, name="secret-lab"), keys=keys) as served:
+        anybody, ann = await served.get("/health"), await served.get("/health", **{"x-api-key": "sk-ann-12345678"})
     assert anybody.status == ann.status == 200
     assert "secret-lab" not in anybody.text
     assert anybody.body["backends"][0]["state"] == "closed"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from aiohttp import web
 
@@ -59,39 +57,30 @@ class ByKey:
         ("chat", "messages", {}, None),
     ],
 )
-def test_betas_go_from_messages_to_messages(serving, behind, front, wire, headers, sent, stream):  # noqa: PLR0917
-    async def scenario():
-        async with (
-            FakeBackend(["Hello"]) as backend,
-            serving(behind(backend, wire=wire, headers=headers)) as served,
-        ):
-            body = {**ASK, "max_tokens": 9, "stream": stream}
-            answer = await served.post(front, body, {"anthropic-beta": "a-2025-01-01,b-2025-02-02"})
-            return answer, next(each for each in backend.requests if each.method == "POST")
-
-    answer, asked = asyncio.run(scenario())
+async def test_betas_go_from_messages_to_messages(serving, behind, front, wire, headers, sent, stream):  # noqa: PLR0917
+    async with (
+        FakeBackend(["Hello"]) as backend,
+        serving(behind(backend, wire=wire, headers=headers)) as served,
+    ):
+        body = {**ASK, "max_tokens": 9, "stream": stream}
+        answer = await served.post(front, body, {"anthropic-beta": "a-2025-01-01,b-2025-02-02"})
+        asked = next(each for each in backend.requests if each.method == "POST")
     assert answer.status == 200
     assert asked.headers.getall("anthropic-beta", [None]) == [sent]
 
 
-def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behind):
+async def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behind):
     """Neither when models are listed, nor with a request, nor where another backend failed."""
-
-    async def scenario():
-        async with FakeBackend([StatusReply(503), "Hello"]) as openai, FakeBackend(lambda _: "Hello") as lab:
-            settings = (
-                behind(openai, name="openai", models=("gpt-*",), forward_client_key=True),
-                behind(lab, name="lab", weight=0.0),
-            )
-            async with serving(*settings) as served:
-                answers = [await served.get("/v1/models", **bearer(ANN))]
-                answers += [
-                    await served.post("chat", {**ASK, "model": name}, bearer(ANN))
-                    for name in ("gpt-5", "gpt-5", "qwen")
-                ]
-            return answers, openai, lab
-
-    answers, openai, lab = asyncio.run(scenario())
+    async with FakeBackend([StatusReply(503), "Hello"]) as openai, FakeBackend(lambda _: "Hello") as lab:
+        settings = (
+            behind(openai, name="openai", models=("gpt-*",), forward_client_key=True),
+            behind(lab, name="lab", weight=0.0),
+        )
+        async with serving(*settings) as served:
+            answers = [await served.get("/v1/models", **bearer(ANN))]
+            answers += [
+                await served.post("chat", {**ASK, "model": name}, bearer(ANN)) for name in ("gpt-5", "gpt-5", "qwen")
+            ]
     assert [answer.status for answer in answers] == [200] * 4
     assert len([each for each in lab.requests if each.method == "POST"]) == 2  # a fallback, and its own model
     assert saw(lab, ANN) == []
@@ -102,16 +91,15 @@ def test_a_clients_key_goes_to_no_backend_that_did_not_ask_for_it(serving, behin
     ]  # each what the client itself asked for
 
 
-def test_one_of_several_backends_gets_no_clients_key_unless_that_is_said(serving, behind):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as first, FakeBackend(["Hello"]) as second:
-            async with serving(behind(first, models=("gpt-*",)), behind(second, models=("qwen*",))) as served:
-                await served.get("/v1/models", **bearer(ANN))
-                await served.post("chat", ASK, bearer(ANN))
-                await served.post("chat", {**ASK, "model": "qwen3"}, bearer(ANN))
-            return first, second
-
-    first, second = asyncio.run(scenario())
+async def test_one_of_several_backends_gets_no_clients_key_unless_that_is_said(serving, behind):
+    async with (
+        FakeBackend(["Hello"]) as first,
+        FakeBackend(["Hello"]) as second,
+        serving(behind(first, models=("gpt-*",)), behind(second, models=("qwen*",))) as served,
+    ):
+        await served.get("/v1/models", **bearer(ANN))
+        await served.post("chat", ASK, bearer(ANN))
+        await served.post("chat", {**ASK, "model": "qwen3"}, bearer(ANN))
     assert saw(first, ANN) == saw(second, ANN) == []
     assert [each.method for each in first.requests].count("POST") == 1
 
@@ -126,61 +114,47 @@ def test_one_of_several_backends_gets_no_clients_key_unless_that_is_said(serving
         ({"headers": {"Authorization": "Bearer sk-of-the-operator-1234"}}, False),
     ],
 )
-def test_the_only_backend_gets_a_clients_key_unless_it_has_one(serving, behind, settings, gets):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, **settings)) as served:
-            await served.get("/v1/models", **bearer(ANN))
-            answer = await served.post("chat", ASK, bearer(ANN))
-            return answer, backend
-
-    answer, backend = asyncio.run(scenario())
+async def test_the_only_backend_gets_a_clients_key_unless_it_has_one(serving, behind, settings, gets):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, **settings)) as served:
+        await served.get("/v1/models", **bearer(ANN))
+        answer = await served.post("chat", ASK, bearer(ANN))
     assert answer.status == 200
     assert bool(saw(backend, ANN)) == gets
     if "key" in settings or "headers" in settings:
         assert {each.headers["authorization"] for each in backend.requests} == {"Bearer sk-of-the-operator-1234"}
 
 
-def test_a_password_in_the_backends_url_is_its_key(serving, behind):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend:
-            url = backend.url.replace("http://", "http://user:s3cret@")
-            async with serving(behind(backend, url=url)) as served:
-                return await served.post("chat", ASK, bearer(ANN)), backend
-
-    answer, backend = asyncio.run(scenario())
+async def test_a_password_in_the_backends_url_is_its_key(serving, behind):
+    async with FakeBackend(["Hello"]) as backend:
+        url = backend.url.replace("http://", "http://user:s3cret@")
+        async with serving(behind(backend, url=url)) as served:
+            answer = await served.post("chat", ASK, bearer(ANN))
     assert answer.status == 200
     assert saw(backend, ANN) == []
     assert backend.requests[-1].headers["authorization"].startswith("Basic ")
 
 
-def test_what_a_backend_lists_to_one_clients_key_no_other_client_sees(serving):
-    async def scenario():
-        models = {ANN: ["gpt-5", "ft:ann-secret-model"], BOB: ["gpt-5"]}
-        async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
-            answers = [
-                await served.get("/v1/models", **headers)
-                for headers in (bearer(ANN), bearer(BOB), {}, bearer("sk-eve"))
-            ]
-            spelled = [
-                served.gateway.backends[0].correct_name("FT:ann-Secret-model", f"client-{digest(key)}")
-                for key in (ANN, BOB)
-            ]
-            return [[each["id"] for each in answer.body["data"]] for answer in answers], spelled
-
-    seen, spelled = asyncio.run(scenario())
+async def test_what_a_backend_lists_to_one_clients_key_no_other_client_sees(serving):
+    models = {ANN: ["gpt-5", "ft:ann-secret-model"], BOB: ["gpt-5"]}
+    async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
+        answers = [
+            await served.get("/v1/models", **headers) for headers in (bearer(ANN), bearer(BOB), {}, bearer("sk-eve"))
+        ]
+        spelled = [
+            served.gateway.backends[0].correct_name("FT:ann-Secret-model", f"client-{digest(key)}")
+            for key in (ANN, BOB)
+        ]
+        seen = [[each["id"] for each in answer.body["data"]] for answer in answers]
     assert seen == [["gpt-5", "ft:ann-secret-model"], ["gpt-5"], [], []]
     assert spelled == ["ft:ann-secret-model", "FT:ann-Secret-model"]
 
 
-def test_lists_of_many_keys_cost_no_lasting_memory(serving):
-    async def scenario():
-        models = {f"sk-{number}": ["gpt-5"] for number in range(200)}
-        async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
-            for key in models:
-                await served.get("/v1/models", **bearer(key))
-            return served.gateway.backends[0]._lists
-
-    lists = asyncio.run(scenario())
+async def test_lists_of_many_keys_cost_no_lasting_memory(serving):
+    models = {f"sk-{number}": ["gpt-5"] for number in range(200)}
+    async with ByKey(models) as backend, serving(BackendSettings(url=backend.url)) as served:
+        for key in models:
+            await served.get("/v1/models", **bearer(key))
+        lists = served.gateway.backends[0]._lists
     assert len(lists) <= 64
     assert len({id(each.names) for owner, each in lists.items() if owner}) == 1
 

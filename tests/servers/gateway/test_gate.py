@@ -6,7 +6,6 @@ import pytest
 
 from callboard.testing import FakeBackend
 
-LIMIT = 20  # seconds; against a test that hangs, not part of what it asserts
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 BODY = {
     "model": "some-model",
@@ -17,18 +16,11 @@ CALL = '```json\n{"name": "weather", "arguments": {"city": "Oslo"}}\n```'
 FACTS = {"gate": "question", "uses_tools": True}
 
 
-def run(scenario):
-    return asyncio.run(asyncio.wait_for(scenario, LIMIT))
-
-
-def test_the_usage_is_that_of_all_that_was_asked(serving, behind):
-    async def scenario():
-        replies = [CALL, "No", "Goethe."]
-        async with FakeBackend(replies) as backend, serving(behind(backend, profile=FACTS)) as served:
-            answer = (await served.post("chat", BODY)).body
-            return answer, [request.path for request in backend.requests if request.method == "POST"]
-
-    answer, asked = run(scenario())
+async def test_the_usage_is_that_of_all_that_was_asked(serving, behind):
+    replies = [CALL, "No", "Goethe."]
+    async with FakeBackend(replies) as backend, serving(behind(backend, profile=FACTS)) as served:
+        answer = (await served.post("chat", BODY)).body
+        asked = [request.path for request in backend.requests if request.method == "POST"]
     (choice,) = answer["choices"]
     assert (choice["message"]["content"], choice["finish_reason"], len(asked)) == ("Goethe.", "stop", 3)
     assert "tool_calls" not in choice["message"]
@@ -37,18 +29,15 @@ def test_the_usage_is_that_of_all_that_was_asked(serving, behind):
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("asked_before", [1, 2])
-def test_a_client_that_leaves_ends_what_is_asked_beside_its_reply(serving, by_hand, behind, stream, asked_before):
-    async def scenario():
-        async with by_hand() as backend, serving(behind(backend, profile=FACTS)) as served:
-            asking = asyncio.ensure_future(served.post("chat", {**BODY, "stream": stream}))
-            for reply in (CALL, "No")[:asked_before]:
-                asked = await backend.asked.get()
-                await asked.say(reply)
-                await asked.end()
+async def test_a_client_that_leaves_ends_what_is_asked_beside_its_reply(serving, by_hand, behind, stream, asked_before):
+    async with by_hand() as backend, serving(behind(backend, profile=FACTS)) as served:
+        asking = asyncio.ensure_future(served.post("chat", {**BODY, "stream": stream}))
+        for reply in (CALL, "No")[:asked_before]:
             asked = await backend.asked.get()
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-            await asked.left.wait()
-            assert backend.asked.empty()
-
-    run(scenario())
+            await asked.say(reply)
+            await asked.end()
+        asked = await backend.asked.get()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asked.left.wait()
+        assert backend.asked.empty()

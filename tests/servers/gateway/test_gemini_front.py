@@ -73,20 +73,16 @@ def test_the_model_is_the_one_that_the_url_names(ask, version, path, model):
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "a%3Fkey=1", "a%23b", "a%0Ab", "%2e%2e/admin", "%20"])
-def test_a_url_s_name_cannot_lead_elsewhere(serving, behind, path):
+async def test_a_url_s_name_cannot_lead_elsewhere(serving, behind, path):
     """As a client that spells the path itself would send it."""
-
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
-            reader, writer = await asyncio.open_connection(*served.root.removeprefix("http://").split(":"))
-            data = json.dumps(HI).encode()
-            head = f"POST /v1beta/models/{path}:generateContent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
-            writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
-            answer = await reader.read()
-            writer.close()
-            return answer, [each for each in backend.requests if each.method == "POST"]
-
-    answer, asked = run(scenario())
+    async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
+        reader, writer = await asyncio.open_connection(*served.root.removeprefix("http://").split(":"))
+        data = json.dumps(HI).encode()
+        head = f"POST /v1beta/models/{path}:generateContent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+        answer = await reader.read()
+        writer.close()
+        asked = [each for each in backend.requests if each.method == "POST"]
     assert (answer.split()[1] in {b"400", b"404"}, asked) == (True, [])
 
 
@@ -118,24 +114,21 @@ def test_an_array_that_breaks_off_ends_with_an_error(ask):
     assert ("".join(map(text_of, begun)), last["error"]["code"]) == ("Hel", 500)
 
 
-def test_an_array_says_nothing_where_a_reply_takes_its_time(serving, by_hand):
-    async def scenario():
-        async with (
-            by_hand() as backend,
-            serving(backend, heartbeat=0.01) as served,
-            served.client.post(f"{served.root}/v1beta/models/m:streamGenerateContent", json=HI) as answer,
-        ):
-            asked = await backend.asked.get()
-            data = await answer.content.readexactly(3)
-            await asked.say("Hello")
-            while b"Hello" not in data:
-                data += await answer.content.readany()
-            data += await answer.content.readexactly(2)
-            await asked.write(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n')
-            await asked.end()
-            return data + await answer.read()
-
-    data = run(scenario())
+async def test_an_array_says_nothing_where_a_reply_takes_its_time(serving, by_hand):
+    async with (
+        by_hand() as backend,
+        serving(backend, heartbeat=0.01) as served,
+        served.client.post(f"{served.root}/v1beta/models/m:streamGenerateContent", json=HI) as answer,
+    ):
+        asked = await backend.asked.get()
+        data = await answer.content.readexactly(3)
+        await asked.say("Hello")
+        while b"Hello" not in data:
+            data += await answer.content.readany()
+        data += await answer.content.readexactly(2)
+        await asked.write(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n')
+        await asked.end()
+        data = data + await answer.read()
     assert data.startswith(b"\n\n\n")
     assert "".join(map(text_of, json.loads(data))) == "Hello"
 
@@ -308,13 +301,10 @@ def test_a_picture_is_not_counted_as_text(ask):
     assert 900 < answer.body["totalTokens"] < 1500
 
 
-def test_models_are_named_in_google_s_form(serving):
-    async def scenario():
-        async with FakeBackend([], models=["a", "org/b:free"]) as backend, serving(backend) as served:
-            paths = ["/v1beta/models", "/v1beta/models/org/b:free", "/v1beta/models/models/a", "/v1beta/models/c"]
-            return [await served.get(path) for path in paths]
-
-    listed, one, unknown, other = run(scenario())
+async def test_models_are_named_in_google_s_form(serving):
+    async with FakeBackend([], models=["a", "org/b:free"]) as backend, serving(backend) as served:
+        paths = ["/v1beta/models", "/v1beta/models/org/b:free", "/v1beta/models/models/a", "/v1beta/models/c"]
+        listed, one, unknown, other = [await served.get(path) for path in paths]
     assert [each["name"] for each in listed.body["models"]] == ["models/a", "models/org/b:free"]
     assert one.body == listed.body["models"][1]
     assert "generateContent" in one.body["supportedGenerationMethods"]

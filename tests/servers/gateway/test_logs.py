@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import io
 import logging
 from pathlib import Path
@@ -82,45 +81,36 @@ def records(written):
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("path", BODIES)
-def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, *, path, stream, reply):
-    async def scenario():
-        # A name that the operator mapped gets further than the door.
-        mapped = {"model_map": {HOSTILE: HOSTILE}, "models": ("*",)}
-        key = {"authorization": "Bearer \x85\xa0\x9b31m-a-key-of-a-client"}
-        async with (
-            FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend,
-            serving(behind(backend, **mapped)) as served,
-        ):
-            await served.post(path, {**BODIES[path], "stream": stream}, key)
-            await served.get("/v1/models", **key)
-            await served.get("/v1/responses/%0AFORGED%1B")
-            await served.request("POST", served.url + "/responses/%0AFORGED/cancel")
-
-    asyncio.run(scenario())
+async def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, *, path, stream, reply):
+    # A name that the operator mapped gets further than the door.
+    mapped = {"model_map": {HOSTILE: HOSTILE}, "models": ("*",)}
+    key = {"authorization": "Bearer \x85\xa0\x9b31m-a-key-of-a-client"}
+    async with (
+        FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend,
+        serving(behind(backend, **mapped)) as served,
+    ):
+        await served.post(path, {**BODIES[path], "stream": stream}, key)
+        await served.get("/v1/models", **key)
+        await served.get("/v1/responses/%0AFORGED%1B")
+        await served.request("POST", served.url + "/responses/%0AFORGED/cancel")
     records(written)
 
 
-def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, behind, written):
-    async def scenario():
-        async with (
-            FakeBackend([Raw(CALLED)]) as backend,
-            serving(behind(backend, model_map={HOSTILE: "m"})) as served,
-            served.client.ws_connect(served.url + "/responses") as socket,
-        ):
-            await socket.send_bytes(msgspec.json.encode({"type": "response.create", **BODIES["responses"]}))
-            while msgspec.json.decode((await socket.receive()).data)["type"] not in {"response.completed", "error"}:
-                pass
-
-    asyncio.run(scenario())
+async def test_nobody_writes_lines_of_their_own_over_a_websocket(serving, behind, written):
+    async with (
+        FakeBackend([Raw(CALLED)]) as backend,
+        serving(behind(backend, model_map={HOSTILE: "m"})) as served,
+        served.client.ws_connect(served.url + "/responses") as socket,
+    ):
+        await socket.send_bytes(msgspec.json.encode({"type": "response.create", **BODIES["responses"]}))
+        while msgspec.json.decode((await socket.receive()).data)["type"] not in {"response.completed", "error"}:
+            pass
     assert any("Tool call started" in line for line in records(written))
 
 
-def test_the_name_of_a_model_is_told_with_its_escapes(serving, behind, written):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={HOSTILE: "m"})) as served:
-            await served.post("chat", {**BODIES["chat"], "tools": []})
-
-    asyncio.run(scenario())
+async def test_the_name_of_a_model_is_told_with_its_escapes(serving, behind, written):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={HOSTILE: "m"})) as served:
+        await served.post("chat", {**BODIES["chat"], "tools": []})
     (told,) = [line for line in records(written) if line.startswith("RECORD INFO chat ")]
     assert r"ok\x1b[2J\nFORGED" in told
 
@@ -134,14 +124,11 @@ class Broken:
         raise KeyError(HOSTILE) from ValueError(HOSTILE)
 
 
-def test_a_traceback_cannot_be_taken_for_records(serving, written):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend) as served:
-            bad = served.gateway.backends[0]
-            bad._models["m", "", b"{}"] = Broken(bad.model("m"))
-            await served.post("chat", {**BODIES["chat"], "model": "m"})
-
-    asyncio.run(scenario())
+async def test_a_traceback_cannot_be_taken_for_records(serving, written):
+    async with FakeBackend([]) as backend, serving(backend) as served:
+        bad = served.gateway.backends[0]
+        bad._models["m", "", b"{}"] = Broken(bad.model("m"))
+        await served.post("chat", {**BODIES["chat"], "model": "m"})
     lines = records(written)
     assert "RECORD ERROR a request could not be answered" in lines
     assert any("ValueError" in line for line in lines)
@@ -191,20 +178,17 @@ def test_the_gateway_has_one_log():
     assert others == {"logging.getLogger('callboard.gateway')"}
 
 
-def test_a_refused_request_tells_no_key_and_no_line(serving, written):
-    async def scenario():
-        keys = {"ann": digest("sk-ann-12345678")}
-        async with FakeBackend([]) as backend, serving(backend, keys=keys, limits=GatewayLimits(body=100)) as served:
-            for token in ("\x85FORGED-and-long-enough", "short\xad"):
-                await served.post("responses", BODIES["responses"], {"x-api-key": token})
-
-    asyncio.run(scenario())
+async def test_a_refused_request_tells_no_key_and_no_line(serving, written):
+    keys = {"ann": digest("sk-ann-12345678")}
+    async with FakeBackend([]) as backend, serving(backend, keys=keys, limits=GatewayLimits(body=100)) as served:
+        for token in ("\x85FORGED-and-long-enough", "short\xad"):
+            await served.post("responses", BODIES["responses"], {"x-api-key": token})
     records(written)
 
 
 @pytest.mark.parametrize("front", ["chat", "responses", "messages"])
 @pytest.mark.parametrize("arguments", ['{"token": "hunter2"', '{"token": hunter2}', '["hunter2"]'])
-def test_malformed_arguments_are_logged_once_without_what_they_hold(serving, behind, written, front, arguments):
+async def test_malformed_arguments_are_logged_once_without_what_they_hold(serving, behind, written, front, arguments):
     call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": arguments}}
     ending = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     reply = Raw([{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}, ending, "[DONE]"])
@@ -213,12 +197,8 @@ def test_malformed_arguments_are_logged_once_without_what_they_hold(serving, beh
         "responses": {"tools": [FLAT], "input": "Hi"},
         "messages": {"tools": [{"name": "get_weather", "input_schema": {"type": "object"}}]},
     }
-
-    async def scenario():
-        async with FakeBackend([reply]) as backend, serving(behind(backend)) as served:
-            await served.post(front, {**BODIES[front], **tools[front], "model": "m", "stream": True})
-
-    asyncio.run(scenario())
+    async with FakeBackend([reply]) as backend, serving(behind(backend)) as served:
+        await served.post(front, {**BODIES[front], **tools[front], "model": "m", "stream": True})
     lines = records(written)
     (told,) = [line for line in lines if line.startswith("RECORD WARNING")]
     assert "a call of get_weather are not a JSON object" in told

@@ -42,49 +42,38 @@ def refused(answer):
 
 @pytest.mark.parametrize("path", FRONTS)
 @pytest.mark.parametrize("wire", ["gemini", "chat", "responses", "messages"])
-def test_a_models_name_cannot_lead_out_of_the_backends_path(serving, behind, path, wire):
-    async def scenario():
-        async with FakeBackend([]) as backend:
-            settings = [
-                behind(backend, wire=wire, key=KEY, models=models) for models in (("*",), ("gemini-2.5-flash*",))
-            ]
-            answers = []
-            for each in settings:
-                async with serving(each) as served:
-                    answers += [
-                        await served.post(path, {**FRONTS[path], "model": name, "stream": stream})
-                        for name in HOSTILE
-                        for stream in (False, True)
-                    ]
-            return answers, posts(backend)
-
-    answers, asked = asyncio.run(scenario())
+async def test_a_models_name_cannot_lead_out_of_the_backends_path(serving, behind, path, wire):
+    async with FakeBackend([]) as backend:
+        settings = [behind(backend, wire=wire, key=KEY, models=models) for models in (("*",), ("gemini-2.5-flash*",))]
+        answers = []
+        for each in settings:
+            async with serving(each) as served:
+                answers += [
+                    await served.post(path, {**FRONTS[path], "model": name, "stream": stream})
+                    for name in HOSTILE
+                    for stream in (False, True)
+                ]
+        asked = posts(backend)
     assert asked == []
     assert [answer for answer in answers if not refused(answer)] == []
     assert max(len(answer.data) for answer in answers) < 1000
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_name_that_is_no_gemini_models_is_not_sent_there(serving, behind, stream):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
-            answers = [await served.post("chat", {**FRONTS["chat"], "model": n, "stream": stream}) for n in GEMINIS]
-            return answers, posts(backend)
-
-    answers, asked = asyncio.run(scenario())
+async def test_a_name_that_is_no_gemini_models_is_not_sent_there(serving, behind, stream):
+    async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
+        answers = [await served.post("chat", {**FRONTS["chat"], "model": n, "stream": stream}) for n in GEMINIS]
+        asked = posts(backend)
     assert asked == []
     assert [answer.status for answer in answers] == [400] * len(GEMINIS)
 
 
-def test_a_pattern_covers_no_name_with_a_slash_of_its_own(serving, behind):
-    async def scenario():
-        async with (
-            FakeBackend([]) as backend,
-            serving(behind(backend, wire="gemini", key=KEY, models=("gemini-2.5-flash*",))) as served,
-        ):
-            return await served.post("chat", {**FRONTS["chat"], "model": "gemini-2.5-flash/files"}), posts(backend)
-
-    answer, asked = asyncio.run(scenario())
+async def test_a_pattern_covers_no_name_with_a_slash_of_its_own(serving, behind):
+    async with (
+        FakeBackend([]) as backend,
+        serving(behind(backend, wire="gemini", key=KEY, models=("gemini-2.5-flash*",))) as served,
+    ):
+        answer, asked = await served.post("chat", {**FRONTS["chat"], "model": "gemini-2.5-flash/files"}), posts(backend)
     assert (answer.status, answer.body["error"]["code"], asked) == (404, "model_not_found", [])
 
 
@@ -101,34 +90,25 @@ def test_a_pattern_covers_no_name_with_a_slash_of_its_own(serving, behind):
         ("chat", "通义千问-7b", "/v1/chat/completions"),
     ],
 )
-def test_names_that_models_have_are_passed_on(serving, behind, wire, name, path):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
-            return await served.post("chat", {**FRONTS["chat"], "model": name}), posts(backend)
-
-    answer, asked = asyncio.run(scenario())
+async def test_names_that_models_have_are_passed_on(serving, behind, wire, name, path):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
+        answer, asked = await served.post("chat", {**FRONTS["chat"], "model": name}), posts(backend)
     assert (answer.status, asked) == (200, [path])
 
 
-def test_the_operators_map_may_have_any_name(serving, behind):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={"../m?": "qwen"})) as served:
-            answer = await served.post("chat", {**FRONTS["chat"], "model": "../m?"})
-            return answer, [request.body["model"] for request in backend.requests if request.method == "POST"]
-
-    answer, asked = asyncio.run(scenario())
+async def test_the_operators_map_may_have_any_name(serving, behind):
+    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, model_map={"../m?": "qwen"})) as served:
+        answer = await served.post("chat", {**FRONTS["chat"], "model": "../m?"})
+        asked = [request.body["model"] for request in backend.requests if request.method == "POST"]
     assert (answer.status, asked) == (200, ["qwen"])
 
 
-def test_a_websocket_refuses_the_same_names(serving, behind):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
-            async with served.client.ws_connect(f"{served.url}/responses") as socket:
-                await socket.send_json({"type": "response.create", "input": "Hi", "model": "../../admin"})
-                said = msgspec.json.decode((await socket.receive()).data)
-            return said, posts(backend)
-
-    said, asked = asyncio.run(scenario())
+async def test_a_websocket_refuses_the_same_names(serving, behind):
+    async with FakeBackend([]) as backend, serving(behind(backend, wire="gemini", key=KEY)) as served:
+        async with served.client.ws_connect(f"{served.url}/responses") as socket:
+            await socket.send_json({"type": "response.create", "input": "Hi", "model": "../../admin"})
+            said = msgspec.json.decode((await socket.receive()).data)
+        asked = posts(backend)
     assert (said["type"], said["status"], asked) == ("error", 400, [])
 
 
@@ -146,30 +126,24 @@ MADE = {
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages"])
-def test_models_have_the_date_that_the_backend_says_or_that_of_the_start(serving, behind, wire):
-    async def scenario():
-        async with FakeBackend([], pages={"/v1/models": MADE}) as backend:
-            settings = behind(backend, wire=wire, url=backend.url)
-            async with serving(settings) as served:
-                asked = [await served.get("/v1/models"), await served.get("/v1/models/m")]
-                return [*asked, await served.get("/v1/models", **{"anthropic-version": "2023-06-01"})]
-
+async def test_models_have_the_date_that_the_backend_says_or_that_of_the_start(serving, behind, wire):
     before = int(time.time())
-    listed, one, theirs = asyncio.run(scenario())
+    async with FakeBackend([], pages={"/v1/models": MADE}) as backend:
+        settings = behind(backend, wire=wire, url=backend.url)
+        async with serving(settings) as served:
+            asked = [await served.get("/v1/models"), await served.get("/v1/models/m")]
+            listed, one, theirs = [*asked, await served.get("/v1/models", **{"anthropic-version": "2023-06-01"})]
     created = {each["id"]: each["created"] for each in listed.body["data"]}
     assert (created["old"], created["new"]) == (1700000000, 1767312000)
     assert before <= created["m"] == one.body["created"] <= time.time()
     assert [each["created_at"] for each in theirs.body["data"]][:2] == ["2023-11-14T22:13:20Z", "2026-01-02T00:00:00Z"]
 
 
-def test_the_log_of_a_404_has_the_url(serving, behind, caplog):
-    async def scenario():
-        async with FakeBackend([StatusReply(404)]) as backend:
-            settings = behind(backend, url=backend.url.replace("//", "//user:secret@") + "/v2")
-            async with serving(settings) as served:
-                return await served.post("chat", {"model": "m", **FRONTS["chat"]}), backend.url
-
-    answer, url = asyncio.run(scenario())
+async def test_the_log_of_a_404_has_the_url(serving, behind, caplog):
+    async with FakeBackend([StatusReply(404)]) as backend:
+        settings = behind(backend, url=backend.url.replace("//", "//user:secret@") + "/v2")
+        async with serving(settings) as served:
+            answer, url = await served.post("chat", {"model": "m", **FRONTS["chat"]}), backend.url
     assert answer.status == 404
     lines = [each.getMessage() for each in caplog.records]
     assert any(f"{url}/v2/chat/completions answered 404" in line for line in lines), lines

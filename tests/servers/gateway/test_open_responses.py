@@ -139,7 +139,7 @@ def agents():
 @pytest.mark.parametrize("reply", ["native", "written"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wire", ["responses", "chat"])
-def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streamed, reply):
+async def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streamed, reply):
     from openai import AsyncOpenAI
 
     @agents.function_tool
@@ -150,24 +150,20 @@ def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streamed, rep
 
     kind = {"responses": agents.OpenAIResponsesModel, "chat": agents.OpenAIChatCompletionsModel}[wire]
     calling = [ReplyStarted(), *CALL, Usage(3, 2), ReplyEnded("invocations")] if reply == "native" else WRITTEN
-
-    async def scenario():
-        async with (
-            FakeBackend([calling, "It rains."]) as backend,
-            serving(backend) as served,
-            AsyncOpenAI(base_url=served.url, api_key="k", max_retries=0) as client,
-        ):
-            agent = agents.Agent("weather", model=kind("m", client), tools=[get_weather])
-            if streamed:
-                running = agents.Runner.run_streamed(agent, "How is Oslo?")
-                async for _ in running.stream_events():
-                    pass
-            else:
-                running = await agents.Runner.run(agent, "How is Oslo?")
-            return running.final_output, [each.body for each in backend.requests if each.method == "POST"]
-
     asked = []
-    said, (_, second) = asyncio.run(scenario())
+    async with (
+        FakeBackend([calling, "It rains."]) as backend,
+        serving(backend) as served,
+        AsyncOpenAI(base_url=served.url, api_key="k", max_retries=0) as client,
+    ):
+        agent = agents.Agent("weather", model=kind("m", client), tools=[get_weather])
+        if streamed:
+            running = agents.Runner.run_streamed(agent, "How is Oslo?")
+            async for _ in running.stream_events():
+                pass
+        else:
+            running = await agents.Runner.run(agent, "How is Oslo?")
+        said, (_, second) = running.final_output, [each.body for each in backend.requests if each.method == "POST"]
     assert (said, asked) == ("It rains.", ["Oslo"])
     assert [message["role"] for message in second["messages"]][-3:] == ["user", "assistant", "tool"]
     (call,) = second["messages"][-2]["tool_calls"]

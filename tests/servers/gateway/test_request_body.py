@@ -67,45 +67,33 @@ def test_values_are_counted_wherever_the_bytes_are_cut(data, step, escaped):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("kind", MANY)
-def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving, front, kind, monkeypatch):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, limits=SMALL) as served:
-            monkeypatch.setattr(msgspec.json, "decode", None)
-            answer = await served.post(front, MANY[kind])
-            monkeypatch.undo()
-            return answer
-
-    answer = asyncio.run(scenario())
+async def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving, front, kind, monkeypatch):
+    async with FakeBackend([]) as backend, serving(backend, limits=SMALL) as served:
+        monkeypatch.setattr(msgspec.json, "decode", None)
+        answer = await served.post(front, MANY[kind])
+        monkeypatch.undo()
     assert answer.status == 413
     assert "more than 1000 values" in answer.text
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("kind", TEXTS)
-def test_what_a_text_holds_is_no_value(serving, front, kind):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend, limits=SMALL) as served:
-            said = (
-                {"input": TEXTS[kind]}
-                if front == "responses"
-                else {"messages": [{"role": "user", "content": TEXTS[kind]}]}
-            )
-            answer = await served.post(front, {**FRONTS[front], **said})
-            return answer, backend.requests[-1].body["messages"][-1]["content"]
-
-    answer, asked = asyncio.run(scenario())
+async def test_what_a_text_holds_is_no_value(serving, front, kind):
+    async with FakeBackend(["Hello"]) as backend, serving(backend, limits=SMALL) as served:
+        said = (
+            {"input": TEXTS[kind]} if front == "responses" else {"messages": [{"role": "user", "content": TEXTS[kind]}]}
+        )
+        answer = await served.post(front, {**FRONTS[front], **said})
+        asked = backend.requests[-1].body["messages"][-1]["content"]
     assert answer.status == 200, answer
     assert asked == TEXTS[kind]
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_body_of_too_many_fields_is_refused(serving, front):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
-            fields = {f"field{place}": 0 for place in range(300)}
-            return await served.post(front, {**FRONTS[front], **fields}), backend.requests
-
-    answer, asked = asyncio.run(scenario())
+async def test_a_body_of_too_many_fields_is_refused(serving, front):
+    async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        fields = {f"field{place}": 0 for place in range(300)}
+        answer, asked = await served.post(front, {**FRONTS[front], **fields}), backend.requests
     assert answer.status == 413
     assert not [each for each in asked if each.method == "POST"]
 
@@ -173,62 +161,53 @@ def test_what_was_taken_is_given_back_once():
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_the_bytes_of_all_requests_have_one_bound(serving, by_hand, front):
-    async def scenario():
-        async with by_hand() as backend, serving(backend, limits=GatewayLimits(held=1500)) as served:
-            asked = FRONTS[front] | {"metadata": {"a": "x" * 1000}}
-            open_one = asyncio.ensure_future(served.post(front, asked))
-            await backend.asked.get()
-            assert served.gateway.request_budget.used >= 1000
-            second = await served.post(front, asked)
-            assert (second.status, second.headers["retry-after"]) == (503, "1")
-            assert (await served.get("/ready")).status == 200
-            open_one.cancel()
-            await asyncio.gather(open_one, return_exceptions=True)
-            while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0)
-            third = asyncio.ensure_future(served.post(front, asked))
-            each = await backend.asked.get()
-            await each.say("Hello")
-            await each.end()
-            assert (await third).status == 200
-            assert served.gateway.request_budget.used == 0
-
-    asyncio.run(scenario())
+async def test_the_bytes_of_all_requests_have_one_bound(serving, by_hand, front):
+    async with by_hand() as backend, serving(backend, limits=GatewayLimits(held=1500)) as served:
+        asked = FRONTS[front] | {"metadata": {"a": "x" * 1000}}
+        open_one = asyncio.ensure_future(served.post(front, asked))
+        await backend.asked.get()
+        assert served.gateway.request_budget.used >= 1000
+        second = await served.post(front, asked)
+        assert (second.status, second.headers["retry-after"]) == (503, "1")
+        assert (await served.get("/ready")).status == 200
+        open_one.cancel()
+        await asyncio.gather(open_one, return_exceptions=True)
+        while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        third = asyncio.ensure_future(served.post(front, asked))
+        each = await backend.asked.get()
+        await each.say("Hello")
+        await each.end()
+        assert (await third).status == 200
+        assert served.gateway.request_budget.used == 0
 
 
-def test_a_conversation_that_is_gone_on_from_is_held_as_well(serving, tmp_path):
-    async def scenario():
-        store = f"sqlite:///{tmp_path / 'replies.db'}"
-        async with (
-            FakeBackend(["Hello"] * 3) as backend,
-            serving(backend, store=store, limits=GatewayLimits(held=3000)) as served,
-        ):
-            first = await served.post("responses", {"model": "m", "input": "x" * 2000})
-            assert first.status == 200
-            second = {"model": "m", "input": "y" * 500, "previous_response_id": first.body["id"]}
-            assert (await served.post("responses", second)).status == 503
-            assert served.gateway.request_budget.used == 0
-
-    asyncio.run(scenario())
+async def test_a_conversation_that_is_gone_on_from_is_held_as_well(serving, tmp_path):
+    store = f"sqlite:///{tmp_path / 'replies.db'}"
+    async with (
+        FakeBackend(["Hello"] * 3) as backend,
+        serving(backend, store=store, limits=GatewayLimits(held=3000)) as served,
+    ):
+        first = await served.post("responses", {"model": "m", "input": "x" * 2000})
+        assert first.status == 200
+        second = {"model": "m", "input": "y" * 500, "previous_response_id": first.body["id"]}
+        assert (await served.post("responses", second)).status == 503
+        assert served.gateway.request_budget.used == 0
 
 
-def test_messages_that_wait_on_sockets_are_held_as_well(serving, by_hand):
-    async def scenario():
-        async with (
-            by_hand() as backend,
-            serving(backend, limits=GatewayLimits(held=5000)) as served,
-            served.client.ws_connect(served.url + "/responses") as socket,
-        ):
-            message = msgspec.json.encode({"type": "response.create", "model": "m", "input": "x" * 2000}).decode()
-            await socket.send_str(message)
-            await backend.asked.get()
-            await socket.send_str(message)
-            await socket.send_str(message)
-            event = msgspec.json.decode((await socket.receive()).data)
-            assert (event["type"], event["status"], event["error"]["code"]) == ("error", 503, "overloaded")
-            await socket.close()
-            while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0)
-
-    asyncio.run(scenario())
+async def test_messages_that_wait_on_sockets_are_held_as_well(serving, by_hand):
+    async with (
+        by_hand() as backend,
+        serving(backend, limits=GatewayLimits(held=5000)) as served,
+        served.client.ws_connect(served.url + "/responses") as socket,
+    ):
+        message = msgspec.json.encode({"type": "response.create", "model": "m", "input": "x" * 2000}).decode()
+        await socket.send_str(message)
+        await backend.asked.get()
+        await socket.send_str(message)
+        await socket.send_str(message)
+        event = msgspec.json.decode((await socket.receive()).data)
+        assert (event["type"], event["status"], event["error"]["code"]) == ("error", 503, "overloaded")
+        await socket.close()
+        while served.gateway.request_budget.used:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)

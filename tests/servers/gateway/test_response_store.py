@@ -43,100 +43,80 @@ def counted(store):
     return said
 
 
-def test_a_reply_is_there_at_once_for_its_owner_alone(database):
-    async def story():
-        async with opened(database) as store, opened(database) as other:
-            assert await store.save(stored_response("resp_1", owner="ann"))
-            assert await other.find("resp_1", "ann") == stored_response("resp_1", owner="ann")
-            assert await other.find("resp_1", "bob") is None
-            assert await other.conversation("resp_1", "bob", MANY) == []
-            assert not await other.delete("resp_1", "bob")
-            assert await other.delete("resp_1", "ann")
-            assert not await store.delete("resp_1", "ann")
-            assert await store.find("resp_1", "ann") is None
-
-    asyncio.run(story())
+async def test_a_reply_is_there_at_once_for_its_owner_alone(database):
+    async with opened(database) as store, opened(database) as other:
+        assert await store.save(stored_response("resp_1", owner="ann"))
+        assert await other.find("resp_1", "ann") == stored_response("resp_1", owner="ann")
+        assert await other.find("resp_1", "bob") is None
+        assert await other.conversation("resp_1", "bob", MANY) == []
+        assert not await other.delete("resp_1", "bob")
+        assert await other.delete("resp_1", "ann")
+        assert not await store.delete("resp_1", "ann")
+        assert await store.find("resp_1", "ann") is None
 
 
-def test_what_can_be_no_identifier_is_not_found(database):
-    async def story():
-        async with opened(database) as store:
-            await store.save(stored_response("resp_1"))
-            for identifier in ("", "x" * 201, "a\0b", "' OR ''='", "a b", "%", "\ud800", "résumé"):
-                assert await store.find(identifier, "") is None
-                assert await store.conversation(identifier, "", MANY) == []
-                assert not await store.delete(identifier, "")
-            assert await store.find("resp_1", "") is not None
-
-    asyncio.run(story())
+async def test_what_can_be_no_identifier_is_not_found(database):
+    async with opened(database) as store:
+        await store.save(stored_response("resp_1"))
+        for identifier in ("", "x" * 201, "a\0b", "' OR ''='", "a b", "%", "\ud800", "résumé"):
+            assert await store.find(identifier, "") is None
+            assert await store.conversation(identifier, "", MANY) == []
+            assert not await store.delete(identifier, "")
+        assert await store.find("resp_1", "") is not None
 
 
-def test_a_conversation_is_read_in_order_with_one_query_however_long(database):
-    async def story():
-        async with opened(database) as store:
-            names = [f"resp_{number}" for number in range(1000)]
-            for name, previous in zip(names, ["", *names[:-1]], strict=True):
-                await store.save(stored_response(name, previous))
-            await store.save(stored_response("resp_branch", "resp_499"))
-            said = counted(store)
-            assert [each.identifier for each in await store.conversation("resp_999", "", MANY)] == names
-            assert len(said) == 1
-            branch = [each.identifier for each in await store.conversation("resp_branch", "", MANY)]
-            assert branch == [*names[:500], "resp_branch"]
-            assert len(said) == 2
-
-    asyncio.run(story())
+async def test_a_conversation_is_read_in_order_with_one_query_however_long(database):
+    async with opened(database) as store:
+        names = [f"resp_{number}" for number in range(1000)]
+        for name, previous in zip(names, ["", *names[:-1]], strict=True):
+            await store.save(stored_response(name, previous))
+        await store.save(stored_response("resp_branch", "resp_499"))
+        said = counted(store)
+        assert [each.identifier for each in await store.conversation("resp_999", "", MANY)] == names
+        assert len(said) == 1
+        branch = [each.identifier for each in await store.conversation("resp_branch", "", MANY)]
+        assert branch == [*names[:500], "resp_branch"]
+        assert len(said) == 2
 
 
 @pytest.mark.parametrize("name", ["CONVERSATION", "FIND"])
-def test_no_statement_reads_the_whole_table(database, name):
+async def test_no_statement_reads_the_whole_table(database, name):
     bound = {"id": "a", "owner": "", "now": 0.0, "most": MANY, "longest": 100}
-
-    async def story():
-        async with opened(database) as store:
-            for number in range(100):
-                await store.save(stored_response(f"resp_{number}", f"resp_{number - 1}" if number else ""))
-            async with store._connection() as connection:
-                statement = getattr(response_store, name)
-                bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
-                sql = str(bare.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
-                how = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
-                rows = (await connection.exec_driver_sql(f"{how} {sql}")).all()
-        plan = "\n".join([str(row) for row in rows])
-        assert "callboard_replies" in plan
-        assert "SCAN callboard_replies" not in plan
-        assert "SCAN earlier" not in plan
-        assert "Seq Scan on callboard_replies" not in plan
-
-    asyncio.run(story())
+    async with opened(database) as store:
+        for number in range(100):
+            await store.save(stored_response(f"resp_{number}", f"resp_{number - 1}" if number else ""))
+        async with store._connection() as connection:
+            statement = getattr(response_store, name)
+            bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
+            sql = str(bare.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
+            how = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
+            rows = (await connection.exec_driver_sql(f"{how} {sql}")).all()
+    plan = "\n".join([str(row) for row in rows])
+    assert "callboard_replies" in plan
+    assert "SCAN callboard_replies" not in plan
+    assert "SCAN earlier" not in plan
+    assert "Seq Scan on callboard_replies" not in plan
 
 
-def test_what_is_not_whole_begins_with_what_has_a_previous(database):
-    async def story():
-        async with opened(database) as store:
-            for name, previous in (("a", ""), ("b", "a"), ("c", "b"), ("d", "c")):
-                await store.save(stored_response(name, previous, size=100))
-            cut = await store.conversation("d", "", 250)
-            assert [each.identifier for each in cut] == ["c", "d"]
-            assert cut[0].previous == "b"
-            await store.delete("b", "")
-            assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
-            await store.save(stored_response("b", "a", owner="other"))
-            assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
-
-    asyncio.run(story())
+async def test_what_is_not_whole_begins_with_what_has_a_previous(database):
+    async with opened(database) as store:
+        for name, previous in (("a", ""), ("b", "a"), ("c", "b"), ("d", "c")):
+            await store.save(stored_response(name, previous, size=100))
+        cut = await store.conversation("d", "", 250)
+        assert [each.identifier for each in cut] == ["c", "d"]
+        assert cut[0].previous == "b"
+        await store.delete("b", "")
+        assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
+        await store.save(stored_response("b", "a", owner="other"))
+        assert [each.identifier for each in await store.conversation("d", "", MANY)] == ["c", "d"]
 
 
-def test_a_circle_ends(database, monkeypatch):
+async def test_a_circle_ends(database, monkeypatch):
     monkeypatch.setattr("callboard.servers.gateway.response_store.MAX_REPLIES", 50)
-
-    async def story():
-        async with opened(database) as store:
-            await store.save(stored_response("a", "b"))
-            await store.save(stored_response("b", "a"))
-            assert len(await store.conversation("b", "", MANY)) == 50
-
-    asyncio.run(story())
+    async with opened(database) as store:
+        await store.save(stored_response("a", "b"))
+        await store.save(stored_response("b", "a"))
+        assert len(await store.conversation("b", "", MANY)) == 50
 
 
 def test_what_is_too_old_is_neither_found_nor_there(database):
@@ -180,98 +160,74 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
     asyncio.run(story())
 
 
-def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
-    async def story():
-        async with opened(database, size=10_000) as store:
-            await store.save(stored_response("small"))
-            assert not await store.save(stored_response("giant", size=9_999))
-            assert await store.find("giant", "") is None
-            assert await store.find("small", "") is not None
-
-    asyncio.run(story())
+async def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):
+    async with opened(database, size=10_000) as store:
+        await store.save(stored_response("small"))
+        assert not await store.save(stored_response("giant", size=9_999))
+        assert await store.find("giant", "") is None
+        assert await store.find("small", "") is not None
     assert "too large" in caplog.text
 
 
-def test_cleaning_is_seldom(database):
-    async def story():
-        async with opened(database, size=100_000) as store:
-            await store.save(stored_response("first"))
-            said = counted(store)
-            for number in range(60):
-                await store.save(stored_response(f"resp_{number}", size=100))
-            assert len(said) == 60
-
-    asyncio.run(story())
+async def test_cleaning_is_seldom(database):
+    async with opened(database, size=100_000) as store:
+        await store.save(stored_response("first"))
+        said = counted(store)
+        for number in range(60):
+            await store.save(stored_response(f"resp_{number}", size=100))
+        assert len(said) == 60
 
 
-def test_two_writers_on_one_database_lose_nothing(database):
-    async def story():
-        async with opened(database) as one, opened(database) as other:
-            await asyncio.gather(
-                *[store.save(stored_response(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
-                  for number in range(100)]
-            )  # fmt: skip
-            found = [await one.find(f"{name}_{number}", "") for name in ("one", "other") for number in range(100)]
-            assert all(found)
-
-    asyncio.run(story())
+async def test_two_writers_on_one_database_lose_nothing(database):
+    async with opened(database) as one, opened(database) as other:
+        await asyncio.gather(
+            *[store.save(stored_response(f"{name}_{number}")) for name, store in (("one", one), ("other", other))
+              for number in range(100)]
+        )  # fmt: skip
+        found = [await one.find(f"{name}_{number}", "") for name in ("one", "other") for number in range(100)]
+        assert all(found)
 
 
-def test_who_gives_up_in_the_middle_leaves_the_store_whole(database):
-    async def story():
-        async with opened(database) as store:
-            await store.save(stored_response("first"))
-            for steps in range(30):
-                asked = [asyncio.ensure_future(store.find("first", "")) for _ in range(3)]
-                asked += [
-                    asyncio.ensure_future(store.save(stored_response(f"{steps}_{number}"))) for number in range(3)
-                ]
-                for _ in range(steps):
-                    await asyncio.sleep(0)
-                for each in asked:
-                    each.cancel()
-                await asyncio.gather(*asked, return_exceptions=True)
-            assert await store.save(stored_response("last"))
-            assert await store.find("last", "") is not None
-
-    asyncio.run(story())
+async def test_who_gives_up_in_the_middle_leaves_the_store_whole(database):
+    async with opened(database) as store:
+        await store.save(stored_response("first"))
+        for steps in range(30):
+            asked = [asyncio.ensure_future(store.find("first", "")) for _ in range(3)]
+            asked += [asyncio.ensure_future(store.save(stored_response(f"{steps}_{number}"))) for number in range(3)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        assert await store.save(stored_response("last"))
+        assert await store.find("last", "") is not None
 
 
-def test_two_that_begin_together_make_one_table(database):
-    async def story():
-        stores = [ResponseStore(database, age=1, size=MANY) for _ in range(4)]
-        await asyncio.gather(*[store.start() for store in stores])
-        await asyncio.gather(*[store.aclose() for store in stores])
-
-    asyncio.run(story())
+async def test_two_that_begin_together_make_one_table(database):
+    stores = [ResponseStore(database, age=1, size=MANY) for _ in range(4)]
+    await asyncio.gather(*[store.start() for store in stores])
+    await asyncio.gather(*[store.aclose() for store in stores])
 
 
-def test_a_database_that_fails_says_so_without_what_it_was_told(database, caplog):
-    async def story():
-        async with opened(database) as store:
-            async with store._connection() as connection:
-                await connection.exec_driver_sql("DROP TABLE callboard_replies")
-            for asked in (store.save(StoredResponse("resp_1", "", "", b"secret", b"secret")), store.find("resp_1", "")):
-                with pytest.raises(HttpError) as told:
-                    await asked
-                assert told.value.failure.code == "store_unavailable"
-                assert told.value.status == 503
-
-    asyncio.run(story())
+async def test_a_database_that_fails_says_so_without_what_it_was_told(database, caplog):
+    async with opened(database) as store:
+        async with store._connection() as connection:
+            await connection.exec_driver_sql("DROP TABLE callboard_replies")
+        for asked in (store.save(StoredResponse("resp_1", "", "", b"secret", b"secret")), store.find("resp_1", "")):
+            with pytest.raises(HttpError) as told:
+                await asked
+            assert told.value.failure.code == "store_unavailable"
+            assert told.value.status == 503
     assert "callboard_replies" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_the_file_is_the_users_alone(tmp_path):
+async def test_the_file_is_the_users_alone(tmp_path):
     path = tmp_path / "replies.db"
-
-    async def story():
-        async with opened(f"sqlite:///{path}") as store:
-            await store.save(stored_response("resp_1"))
-            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
-            assert modes == dict.fromkeys(["replies.db", "replies.db-wal", "replies.db-shm"], 0o600)
-
-    asyncio.run(story())
+    async with opened(f"sqlite:///{path}") as store:
+        await store.save(stored_response("resp_1"))
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+        assert modes == dict.fromkeys(["replies.db", "replies.db-wal", "replies.db-shm"], 0o600)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
@@ -292,75 +248,59 @@ def test_a_file_that_cannot_be(tmp_path):
         ResponseStore(f"sqlite:///{tmp_path}/none/replies.db", age=1, size=1)
 
 
-def test_a_file_that_is_something_else(tmp_path):
+async def test_a_file_that_is_something_else(tmp_path):
     path = Path(tmp_path / "replies.db")
     path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
-
-    async def story():
-        store = ResponseStore(f"sqlite:///{path}", age=1, size=1)
-        try:
-            with pytest.raises(CallerError, match="not a database"):
-                await store.start()
-        finally:
-            await store.aclose()
-
-    asyncio.run(story())
-
-
-def test_a_server_that_is_not_there():
-    async def story():
-        store = ResponseStore("postgresql://nobody@127.0.0.1:1/none", age=1, size=1)
-        with pytest.raises(CallerError, match="refused"):
+    store = ResponseStore(f"sqlite:///{path}", age=1, size=1)
+    try:
+        with pytest.raises(CallerError, match="not a database"):
             await store.start()
+    finally:
         await store.aclose()
 
-    asyncio.run(story())
+
+async def test_a_server_that_is_not_there():
+    store = ResponseStore("postgresql://nobody@127.0.0.1:1/none", age=1, size=1)
+    with pytest.raises(CallerError, match="refused"):
+        await store.start()
+    await store.aclose()
 
 
-def test_a_password_is_in_no_message(caplog):
-    async def story():
-        store = ResponseStore("postgresql://nobody:refused@127.0.0.1:1/none", age=1, size=1)
-        with pytest.raises(CallerError) as caught:
-            await store.start()
-        with pytest.raises(HttpError):
-            await store.find("resp_1", "")
-        await store.aclose()
-        return str(caught.value)
-
-    told = asyncio.run(story())
+async def test_a_password_is_in_no_message(caplog):
+    store = ResponseStore("postgresql://nobody:refused@127.0.0.1:1/none", age=1, size=1)
+    with pytest.raises(CallerError) as caught:
+        await store.start()
+    with pytest.raises(HttpError):
+        await store.find("resp_1", "")
+    await store.aclose()
+    told = str(caught.value)
     assert "\n" not in told
     assert "refused" not in told + caplog.text
     assert "***" in told
 
 
-def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
-    async def story():
-        async with opened(database) as store:
-            await store.save(stored_response("resp_1"))
-            async with store._connection() as connection:
-                await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
-        newer = ResponseStore(database, age=1, size=MANY)
-        with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
-            await newer.start()
-        assert "another database" in caught.value.hint
-        async with newer._connection() as connection:
-            assert (await connection.exec_driver_sql("SELECT count(*) FROM callboard_replies")).scalar() == 1
-        await newer.aclose()
-
-    asyncio.run(story())
+async def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
+    async with opened(database) as store:
+        await store.save(stored_response("resp_1"))
+        async with store._connection() as connection:
+            await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
+    newer = ResponseStore(database, age=1, size=MANY)
+    with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
+        await newer.start()
+    assert "another database" in caught.value.hint
+    async with newer._connection() as connection:
+        assert (await connection.exec_driver_sql("SELECT count(*) FROM callboard_replies")).scalar() == 1
+    await newer.aclose()
 
 
-def test_a_store_without_a_version_is_of_the_first(database):
-    async def story():
-        async with opened(database) as store:
-            await store.save(stored_response("resp_1"))
-            async with store._connection() as connection:
-                await connection.exec_driver_sql("DROP TABLE callboard_store")
-        async with opened(database) as store, store._connection() as connection:
-            assert (await connection.exec_driver_sql("SELECT version FROM callboard_store")).scalar() == 1
-            assert await store.find("resp_1", "") is not None
-
-    asyncio.run(story())
+async def test_a_store_without_a_version_is_of_the_first(database):
+    async with opened(database) as store:
+        await store.save(stored_response("resp_1"))
+        async with store._connection() as connection:
+            await connection.exec_driver_sql("DROP TABLE callboard_store")
+    async with opened(database) as store, store._connection() as connection:
+        assert (await connection.exec_driver_sql("SELECT version FROM callboard_store")).scalar() == 1
+        assert await store.find("resp_1", "") is not None
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch):

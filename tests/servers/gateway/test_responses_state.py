@@ -132,40 +132,30 @@ def test_a_tool_loop_sends_only_what_is_new(story, database):
     story([call_events(), "It is a dog."], told, store=database)
 
 
-def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path, serving, behind):
-    async def whole():
-        replies = [reply_of(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
-        async with (
-            FakeBackend(replies) as backend,
-            serving(
-                backends=(behind(backend, wire="messages"),), store=f"sqlite:///{tmp_path / 'replies.db'}"
-            ) as served,
-            sdk(served) as client,
-        ):
-            first = await client.responses.create(model="m", input="Think.")
-            await client.responses.create(model="m", input="On.", previous_response_id=first.id)
-        return backend.requests[-1].body
-
-    body = asyncio.run(whole())
+async def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path, serving, behind):
+    replies = [reply_of(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
+    async with (
+        FakeBackend(replies) as backend,
+        serving(backends=(behind(backend, wire="messages"),), store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        sdk(served) as client,
+    ):
+        first = await client.responses.create(model="m", input="Think.")
+        await client.responses.create(model="m", input="On.", previous_response_id=first.id)
+    body = backend.requests[-1].body
     assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "seal"}
     assert "previous_response_id" not in body
     assert "store" not in body
 
 
-def test_no_backend_hears_of_our_identifiers(tmp_path, serving, behind):
-    async def whole():
-        async with (
-            FakeBackend(["one", "two"]) as backend,
-            serving(
-                backends=(behind(backend, wire="responses"),), store=f"sqlite:///{tmp_path / 'replies.db'}"
-            ) as served,
-            sdk(served) as client,
-        ):
-            first = await client.responses.create(model="m", input="1")
-            await client.responses.create(model="m", input="2", previous_response_id=first.id)
-        return backend.requests[-1].body
-
-    body = asyncio.run(whole())
+async def test_no_backend_hears_of_our_identifiers(tmp_path, serving, behind):
+    async with (
+        FakeBackend(["one", "two"]) as backend,
+        serving(backends=(behind(backend, wire="responses"),), store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        sdk(served) as client,
+    ):
+        first = await client.responses.create(model="m", input="1")
+        await client.responses.create(model="m", input="2", previous_response_id=first.id)
+    body = backend.requests[-1].body
     assert "previous_response_id" not in body
     assert body["store"] is False
     assert [item["content"] for item in body["input"]] == ["1", "one", "2"]
@@ -226,51 +216,45 @@ def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
     story(replies, told, store=database)
 
 
-def test_two_gateways_on_one_store_see_each_others(serving, database):
-    async def whole():
-        async with (
-            FakeBackend(echoed) as backend,
-            serving(backend, store=database) as one,
-            serving(backend, store=database) as other,
-            sdk(one) as first,
-            sdk(other) as second,
-        ):
-            previous = None
-            for turn, client in enumerate([first, second] * 3):
-                answer = await client.responses.create(model="m", input="on", previous_response_id=previous)
-                assert answer.output_text == f"{2 * turn + 1} messages"
-                previous = answer.id
-            await second.responses.delete(previous)
-            with pytest.raises(openai.NotFoundError):
-                await first.responses.retrieve(previous)
-
-    asyncio.run(whole())
+async def test_two_gateways_on_one_store_see_each_others(serving, database):
+    async with (
+        FakeBackend(echoed) as backend,
+        serving(backend, store=database) as one,
+        serving(backend, store=database) as other,
+        sdk(one) as first,
+        sdk(other) as second,
+    ):
+        previous = None
+        for turn, client in enumerate([first, second] * 3):
+            answer = await client.responses.create(model="m", input="on", previous_response_id=previous)
+            assert answer.output_text == f"{2 * turn + 1} messages"
+            previous = answer.id
+        await second.responses.delete(previous)
+        with pytest.raises(openai.NotFoundError):
+            await first.responses.retrieve(previous)
 
 
-def test_one_key_never_sees_anothers(serving, tmp_path):
-    async def whole():
-        async with (
-            FakeBackend(echoed) as backend,
-            serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}", keys=KEYS) as served,
-        ):
-            async with sdk(served, "key-of-ann-12345678") as ann, sdk(served, "key-of-bob-12345678") as bob:
-                hers = await ann.responses.create(model="m", input="secret")
-                for asked in (
-                    bob.responses.retrieve(hers.id),
-                    bob.responses.delete(hers.id),
-                    bob.responses.cancel(hers.id),
-                    bob.responses.input_items.list(hers.id),
-                ):
-                    with pytest.raises(openai.NotFoundError):
-                        await asked
-                with pytest.raises(openai.BadRequestError, match="not found"):
-                    await bob.responses.create(model="m", input="?", previous_response_id=hers.id)
-                assert (await ann.responses.retrieve(hers.id)).output_text == hers.output_text
-            async with sdk(served, "nobody") as nobody:
-                with pytest.raises(openai.AuthenticationError):
-                    await nobody.responses.retrieve(hers.id)
-
-    asyncio.run(whole())
+async def test_one_key_never_sees_anothers(serving, tmp_path):
+    async with (
+        FakeBackend(echoed) as backend,
+        serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}", keys=KEYS) as served,
+    ):
+        async with sdk(served, "key-of-ann-12345678") as ann, sdk(served, "key-of-bob-12345678") as bob:
+            hers = await ann.responses.create(model="m", input="secret")
+            for asked in (
+                bob.responses.retrieve(hers.id),
+                bob.responses.delete(hers.id),
+                bob.responses.cancel(hers.id),
+                bob.responses.input_items.list(hers.id),
+            ):
+                with pytest.raises(openai.NotFoundError):
+                    await asked
+            with pytest.raises(openai.BadRequestError, match="not found"):
+                await bob.responses.create(model="m", input="?", previous_response_id=hers.id)
+            assert (await ann.responses.retrieve(hers.id)).output_text == hers.output_text
+        async with sdk(served, "nobody") as nobody:
+            with pytest.raises(openai.AuthenticationError):
+                await nobody.responses.retrieve(hers.id)
 
 
 def test_a_kept_response_is_a_resource(story, database, judge_response):
@@ -454,24 +438,21 @@ def test_what_has_ended_is_not_cancelled(story, tmp_path):
     story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
 
-def test_a_running_reply_is_cancelled_by_its_owner_alone(serving):
-    async def whole():
-        async with (
-            FakeBackend([Silence([ReplyStarted(), TextPiece("x")])]) as backend,
-            serving(backend, keys=KEYS) as served,
-        ):
-            body = {"model": "m", "input": "hi", "stream": True}
-            ann, bob = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
-            async with served.open("responses", body, ann) as answer:
-                line = await anext(line async for line in answer.content if line.startswith(b"data: {"))
-                url = f"{served.url}/responses/{json.loads(line[6:])['response']['id']}/cancel"
-                assert (await served.request("POST", url, headers=bob)).status == 404
-                assert not backend.disconnected.is_set()
-                assert (await served.request("POST", url, headers=ann)).status == 200
-                await backend.disconnected.wait()
-                assert b"response.failed" in await answer.read()
-
-    asyncio.run(whole())
+async def test_a_running_reply_is_cancelled_by_its_owner_alone(serving):
+    async with (
+        FakeBackend([Silence([ReplyStarted(), TextPiece("x")])]) as backend,
+        serving(backend, keys=KEYS) as served,
+    ):
+        body = {"model": "m", "input": "hi", "stream": True}
+        ann, bob = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
+        async with served.open("responses", body, ann) as answer:
+            line = await anext(line async for line in answer.content if line.startswith(b"data: {"))
+            url = f"{served.url}/responses/{json.loads(line[6:])['response']['id']}/cancel"
+            assert (await served.request("POST", url, headers=bob)).status == 404
+            assert not backend.disconnected.is_set()
+            assert (await served.request("POST", url, headers=ann)).status == 200
+            await backend.disconnected.wait()
+            assert b"response.failed" in await answer.read()
 
 
 def test_a_conversation_is_summed_up(story, tmp_path):
@@ -640,25 +621,22 @@ def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
     asyncio.run(whole())
 
 
-def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, tmp_path):
-    async def whole():
-        async with (
-            FakeBackend(echoed) as backend,
-            serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
-            sdk(served, "upstream-key-of-ann") as ann,
-            sdk(served, "upstream-key-of-bob") as bob,
+async def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, tmp_path):
+    async with (
+        FakeBackend(echoed) as backend,
+        serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        sdk(served, "upstream-key-of-ann") as ann,
+        sdk(served, "upstream-key-of-bob") as bob,
+    ):
+        told = await ann.responses.create(model="m", input="secret")
+        for asked in (
+            bob.responses.retrieve(told.id),
+            bob.responses.delete(told.id),
+            bob.responses.cancel(told.id),
         ):
-            told = await ann.responses.create(model="m", input="secret")
-            for asked in (
-                bob.responses.retrieve(told.id),
-                bob.responses.delete(told.id),
-                bob.responses.cancel(told.id),
-            ):
-                with pytest.raises(openai.NotFoundError):
-                    await asked
-            with pytest.raises(openai.BadRequestError, match="not found"):
-                await bob.responses.create(model="m", input="?", previous_response_id=told.id)
-            assert (await served.request("GET", f"{served.url}/responses/{told.id}")).status == 404  # nor without a key
-            assert (await ann.responses.retrieve(told.id)).output_text == told.output_text
-
-    asyncio.run(whole())
+            with pytest.raises(openai.NotFoundError):
+                await asked
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            await bob.responses.create(model="m", input="?", previous_response_id=told.id)
+        assert (await served.request("GET", f"{served.url}/responses/{told.id}")).status == 404  # nor without a key
+        assert (await ann.responses.retrieve(told.id)).output_text == told.output_text

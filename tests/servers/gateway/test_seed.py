@@ -455,12 +455,9 @@ def test_keys_are_wanted_where_the_gateway_has_some(serving):
     assert (answer.status, answer.body["error"]["code"]) == (401, "missing_api_key")
 
 
-def test_health(serving):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
-            return await served.get("/health")
-
-    health = asyncio.run(scenario())
+async def test_health(serving):
+    async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        health = await served.get("/health")
     assert health.status == 200
     assert health.headers["content-type"] == "application/json"
     assert {name: health.body[name] for name in ("status", "circuit_breaker")} == {
@@ -482,14 +479,11 @@ def test_health(serving):
         ({}, None),
     ],
 )
-def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, expected):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
-            await served.post("responses", HI, headers)
-            return [each.headers for each in backend.requests if each.method == "POST"]
-
+async def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers, expected):
     caplog.set_level(logging.DEBUG, logger="callboard")
-    (got,) = asyncio.run(scenario())
+    async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        await served.post("responses", HI, headers)
+        (got,) = [each.headers for each in backend.requests if each.method == "POST"]
     assert got.get("authorization") == expected
     assert "sk-abcdefghijklmnopqrstuvwxyz" not in caplog.text
     assert ("sk-abc...wxyz" in caplog.text) == bool(headers)

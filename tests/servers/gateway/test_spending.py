@@ -56,19 +56,16 @@ def refusal(spending, owner="alice"):
 
 
 @pytest.mark.parametrize("front", BODIES)
-def test_a_request_beyond_the_budget_is_refused_in_the_words_of_its_wire(serving, front):
-    async def story():
-        async with (
-            FakeBackend(["Yes.", "No."]) as backend,
-            serving(backend, prices={"m": DOLLAR}, budget_per_day=2.0) as served,
-        ):
-            body = {"model": "m", **BODIES[front]}
-            first = await served.post(front, body)
-            second = await served.post(front, body)
-            stream = await served.post(front, {**body, "stream": True})
-            return first, second, stream, len([each for each in backend.requests if each.body])
-
-    first, second, stream, asked = asyncio.run(story())
+async def test_a_request_beyond_the_budget_is_refused_in_the_words_of_its_wire(serving, front):
+    async with (
+        FakeBackend(["Yes.", "No."]) as backend,
+        serving(backend, prices={"m": DOLLAR}, budget_per_day=2.0) as served,
+    ):
+        body = {"model": "m", **BODIES[front]}
+        first = await served.post(front, body)
+        second = await served.post(front, body)
+        stream = await served.post(front, {**body, "stream": True})
+        asked = len([each for each in backend.requests if each.body])
     assert (first.status, second.status, stream.status, asked) == (200, 429, 429, 1)
     message = second.body["error"]["message"]
     assert message.startswith(
@@ -163,22 +160,19 @@ def test_what_is_not_in_the_store_yet_counts_and_is_written_when_it_answers():
     assert asyncio.run(story()) == {("2026-03-01", ""): 1.0}
 
 
-def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(serving, behind):
-    async def story():
-        async with (
-            FakeBackend(["a", "b"]) as unknown,
-            FakeBackend(["c"]) as known,
-            serving(
-                behind(unknown, models=["m", "n"]),
-                behind(known, models=["n"], weight=0, profile={"prices": {"input": 0, "output": 0}}),
-                budget_per_day=1.0,
-            ) as served,
-        ):
-            refused = await served.post("chat", {"model": "m", **BODIES["chat"]})
-            passed = await served.post("chat", {"model": "n", **BODIES["chat"]})
-            return refused, passed, len([each for each in unknown.requests if each.body])
-
-    refused, passed, asked = asyncio.run(story())
+async def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(serving, behind):
+    async with (
+        FakeBackend(["a", "b"]) as unknown,
+        FakeBackend(["c"]) as known,
+        serving(
+            behind(unknown, models=["m", "n"]),
+            behind(known, models=["n"], weight=0, profile={"prices": {"input": 0, "output": 0}}),
+            budget_per_day=1.0,
+        ) as served,
+    ):
+        refused = await served.post("chat", {"model": "m", **BODIES["chat"]})
+        passed = await served.post("chat", {"model": "n", **BODIES["chat"]})
+        asked = len([each for each in unknown.requests if each.body])
     assert (refused.status, passed.status, asked) == (400, 200, 0)
     assert "the price of 'm' is not known, and there is a budget" in refused.body["error"]["message"]
 

@@ -196,21 +196,20 @@ def test_a_call_comes_back_from_every_wire(serving, behind, wire, name, spoken):
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("dialect", ["qwen3_coder", "glm45", "pythonic", "deepseek_v31"])
-def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_own(serving, behind, dialect, stream):
+async def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_own(serving, behind, dialect, stream):
     name = NAMES["spaces"]
     call = InvocationCanister("c1", "read_a_file", ARGUMENTS)
     said = render_calls(DIALECTS[dialect], [call], [ToolDeclaration("read_a_file", "", SCHEMA)])
-
-    async def scenario():
-        async with (
-            FakeBackend([said, "Done."], chunk_size=9) as backend,
-            serving(behind(backend, mode="validated", dialect=dialect)) as served,
-        ):
-            answer = await served.post("chat", body_of("chat", name, stream=stream))
-            await served.post("chat", body_of("chat", name, stream=stream, called=name))
-            return calls_of("chat", answer), [each.body for each in backend.requests if each.method == "POST"]
-
-    calls, (first, second) = asyncio.run(scenario())
+    async with (
+        FakeBackend([said, "Done."], chunk_size=9) as backend,
+        serving(behind(backend, mode="validated", dialect=dialect)) as served,
+    ):
+        answer = await served.post("chat", body_of("chat", name, stream=stream))
+        await served.post("chat", body_of("chat", name, stream=stream, called=name))
+        calls, (first, second) = (
+            calls_of("chat", answer),
+            [each.body for each in backend.requests if each.method == "POST"],
+        )
     assert calls == [(name, ARGUMENTS)]
     assert name not in str(first)
     assert said.strip() in second["messages"][2]["content"]
@@ -219,18 +218,15 @@ def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_own(ser
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("dialect", ["", "hermes"])
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_prompt_names_tools_as_the_client_does(serving, behind, name, dialect, stream):
-    async def scenario():
-        said = in_text(lambda _: name)("")
-        async with (
-            FakeBackend([said, "Done."], chunk_size=9) as backend,
-            serving(behind(backend, mode="validated", dialect=dialect)) as served,
-        ):
-            answer = await served.post("chat", body_of("chat", name, stream=stream))
-            await served.post("chat", body_of("chat", name, stream=stream, called=name))
-            return calls_of("chat", answer), [each.body for each in backend.requests if each.method == "POST"]
-
-    calls, bodies = asyncio.run(scenario())
+async def test_a_prompt_names_tools_as_the_client_does(serving, behind, name, dialect, stream):
+    said = in_text(lambda _: name)("")
+    async with (
+        FakeBackend([said, "Done."], chunk_size=9) as backend,
+        serving(behind(backend, mode="validated", dialect=dialect)) as served,
+    ):
+        answer = await served.post("chat", body_of("chat", name, stream=stream))
+        await served.post("chat", body_of("chat", name, stream=stream, called=name))
+        calls, bodies = calls_of("chat", answer), [each.body for each in backend.requests if each.method == "POST"]
     assert calls == [(name, ARGUMENTS)]
     assert name in bodies[0]["messages"][0]["content"]
     assert name in bodies[1]["messages"][2]["content"]

@@ -95,31 +95,28 @@ def messages(backend):
     return [(each["role"], each.get("content")) for each in backend.requests[-1].body["messages"]]
 
 
-def test_the_official_client_goes_on_without_a_store(serving):
-    async def whole():
-        async with (
-            FakeBackend(echoed) as backend,
-            serving(backend) as served,
-            openai.AsyncOpenAI(base_url=served.url, api_key="x") as client,
-            client.responses.connect() as connection,
-        ):
-            previous = None
-            for turn in range(4):
-                await connection.response.create(
-                    model="m", input=f"turn {turn}", store=False,
-                    **({"previous_response_id": previous} if previous else {}),
-                )  # fmt: skip
-                said = ""
-                async for event in connection:
-                    if event.type == "response.output_text.delta":
-                        said += event.delta
-                    if event.type == "response.completed":
-                        break
-                assert said == event.response.output_text == f"{2 * turn + 1} messages"
-                assert event.response.previous_response_id == previous
-                previous = event.response.id
-
-    asyncio.run(whole())
+async def test_the_official_client_goes_on_without_a_store(serving):
+    async with (
+        FakeBackend(echoed) as backend,
+        serving(backend) as served,
+        openai.AsyncOpenAI(base_url=served.url, api_key="x") as client,
+        client.responses.connect() as connection,
+    ):
+        previous = None
+        for turn in range(4):
+            await connection.response.create(
+                model="m", input=f"turn {turn}", store=False,
+                **({"previous_response_id": previous} if previous else {}),
+            )  # fmt: skip
+            said = ""
+            async for event in connection:
+                if event.type == "response.output_text.delta":
+                    said += event.delta
+                if event.type == "response.completed":
+                    break
+            assert said == event.response.output_text == f"{2 * turn + 1} messages"
+            assert event.response.previous_response_id == previous
+            previous = event.response.id
 
 
 def test_events_are_those_of_the_stream(story):
@@ -145,21 +142,18 @@ def test_one_after_the_other_in_order(story, judge_response):
     story(echoed, told)
 
 
-def test_a_store_less_chain_ends_with_its_connection(connected, judge):
-    async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend) as (socket, served):
-            first = await socket.answered(input="1", store=False)
-            async with served.client.ws_connect(served.url + "/responses") as another:
-                other = Socket(another, judge)
-                refused = await other.refused(input="2", store=False, previous_response_id=first["id"])
-                assert refused == (400, "previous_response_not_found")
-                assert text(await other.answered(input="2")) == "1 messages"
-            second = await socket.answered(input="2", previous_response_id=first["id"])
-            assert text(second) == "3 messages"
-            refused = await socket.refused(input="3", previous_response_id=first["id"])
+async def test_a_store_less_chain_ends_with_its_connection(connected, judge):
+    async with FakeBackend(echoed) as backend, connected(backend) as (socket, served):
+        first = await socket.answered(input="1", store=False)
+        async with served.client.ws_connect(served.url + "/responses") as another:
+            other = Socket(another, judge)
+            refused = await other.refused(input="2", store=False, previous_response_id=first["id"])
             assert refused == (400, "previous_response_not_found")
-
-    asyncio.run(whole())
+            assert text(await other.answered(input="2")) == "1 messages"
+        second = await socket.answered(input="2", previous_response_id=first["id"])
+        assert text(second) == "3 messages"
+        refused = await socket.refused(input="3", previous_response_id=first["id"])
+        assert refused == (400, "previous_response_not_found")
 
 
 def test_what_is_not_known(story):
@@ -215,24 +209,21 @@ def test_a_failure_elsewhere_forgets_nothing(story):
     story(echoed, told)
 
 
-def test_a_kept_response_survives_its_connection(connected, database, judge):
-    async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend, store=database) as (socket, served):
-            first = await socket.answered(input="1")
-            assert first["store"] is True
-            hidden = await socket.answered(input="2", store=False, previous_response_id=first["id"])
-            async with served.client.ws_connect(served.url + "/responses") as another:
-                other = Socket(another, judge)
-                assert text(await other.answered(input="2", previous_response_id=first["id"])) == "3 messages"
-                refused = await other.refused(input="3", previous_response_id=hidden["id"])
-                assert refused == (400, "previous_response_not_found")
-            third = await socket.answered(input="3", previous_response_id=hidden["id"])
-            assert text(third) == "5 messages"
-            gone = await served.post("responses", {"model": "m", "input": "4", "previous_response_id": third["id"]})
-            # What its conversation goes on from was not to be kept.
-            assert gone.body["error"]["code"] == "previous_response_not_found"
-
-    asyncio.run(whole())
+async def test_a_kept_response_survives_its_connection(connected, database, judge):
+    async with FakeBackend(echoed) as backend, connected(backend, store=database) as (socket, served):
+        first = await socket.answered(input="1")
+        assert first["store"] is True
+        hidden = await socket.answered(input="2", store=False, previous_response_id=first["id"])
+        async with served.client.ws_connect(served.url + "/responses") as another:
+            other = Socket(another, judge)
+            assert text(await other.answered(input="2", previous_response_id=first["id"])) == "3 messages"
+            refused = await other.refused(input="3", previous_response_id=hidden["id"])
+            assert refused == (400, "previous_response_not_found")
+        third = await socket.answered(input="3", previous_response_id=hidden["id"])
+        assert text(third) == "5 messages"
+        gone = await served.post("responses", {"model": "m", "input": "4", "previous_response_id": third["id"]})
+        # What its conversation goes on from was not to be kept.
+        assert gone.body["error"]["code"] == "previous_response_not_found"
 
 
 def test_a_compaction_begins_a_new_chain(story):
@@ -381,92 +372,74 @@ def test_a_silent_backend_is_told_of(story):
     story([Silence()], told, heartbeat=0.01)
 
 
-def test_a_key_is_wanted_before_the_first_message(serving):
-    async def whole():
-        async with FakeBackend(echoed) as backend, serving(backend, keys=KEYS) as served:
-            for headers, code in (({}, "missing_api_key"), ({"authorization": "Bearer x"}, "invalid_api_key")):
-                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                    await served.client.ws_connect(served.url + "/responses", headers=headers)
-                assert refused.value.status == 401
-                answer = await served.request("GET", served.url + "/responses", headers={
-                    **headers, "upgrade": "websocket", "connection": "upgrade", "sec-websocket-version": "13",
-                    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
-                })  # fmt: skip
-                assert answer.body["error"]["code"] == code
-            async with (
-                openai.AsyncOpenAI(base_url=served.url, api_key="key-of-ann") as client,
-                client.responses.connect() as connection,
-            ):
-                await connection.response.create(model="m", input="x")
-                assert (await connection.recv()).type == "response.created"
-
-    asyncio.run(whole())
+async def test_a_key_is_wanted_before_the_first_message(serving):
+    async with FakeBackend(echoed) as backend, serving(backend, keys=KEYS) as served:
+        for headers, code in (({}, "missing_api_key"), ({"authorization": "Bearer x"}, "invalid_api_key")):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await served.client.ws_connect(served.url + "/responses", headers=headers)
+            assert refused.value.status == 401
+            answer = await served.request("GET", served.url + "/responses", headers={
+                **headers, "upgrade": "websocket", "connection": "upgrade", "sec-websocket-version": "13",
+                "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            })  # fmt: skip
+            assert answer.body["error"]["code"] == code
+        async with (
+            openai.AsyncOpenAI(base_url=served.url, api_key="key-of-ann") as client,
+            client.responses.connect() as connection,
+        ):
+            await connection.response.create(model="m", input="x")
+            assert (await connection.recv()).type == "response.created"
 
 
 @pytest.mark.parametrize("header", [{"origin": "https://elsewhere.example"}, {"host": "elsewhere.example"}])
-def test_no_web_page_may_ask(serving, header):
-    async def whole():
-        async with FakeBackend(echoed) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await served.client.ws_connect(served.url + "/responses", headers=header)
-            assert refused.value.status == 403
-
-    asyncio.run(whole())
+async def test_no_web_page_may_ask(serving, header):
+    async with FakeBackend(echoed) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await served.client.ws_connect(served.url + "/responses", headers=header)
+        assert refused.value.status == 403
 
 
-def test_each_message_is_a_request_of_its_key(connected):
-    async def whole():
-        headers = {"authorization": "Bearer key-of-ann"}
-        async with (
-            FakeBackend(echoed) as backend,
-            connected(backend, headers=headers, keys=KEYS, requests_per_minute=3.0) as (socket, _served),
-        ):
-            await socket.answered(input="1")
-            await socket.answered(input="2")
-            assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
-
-    asyncio.run(whole())
+async def test_each_message_is_a_request_of_its_key(connected):
+    headers = {"authorization": "Bearer key-of-ann"}
+    async with (
+        FakeBackend(echoed) as backend,
+        connected(backend, headers=headers, keys=KEYS, requests_per_minute=3.0) as (socket, _served),
+    ):
+        await socket.answered(input="1")
+        await socket.answered(input="2")
+        assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
 
 
-def test_a_websocket_is_a_request_of_its_key_and_so_is_a_message_that_is_wrong(connected):
-    async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend, requests_per_minute=4.0) as (socket, served):
-            for message in ("{", '{"type":"response.processed","response_id":"resp_1"}', "[]"):
-                await socket.socket.send_str(message)
-            assert [(await socket.event())["error"]["code"] for _ in range(2)] == ["invalid_json"] * 2
-            assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await served.client.ws_connect(served.url + "/responses")
-            assert refused.value.status == 429
-
-    asyncio.run(whole())
+async def test_a_websocket_is_a_request_of_its_key_and_so_is_a_message_that_is_wrong(connected):
+    async with FakeBackend(echoed) as backend, connected(backend, requests_per_minute=4.0) as (socket, served):
+        for message in ("{", '{"type":"response.processed","response_id":"resp_1"}', "[]"):
+            await socket.socket.send_str(message)
+        assert [(await socket.event())["error"]["code"] for _ in range(2)] == ["invalid_json"] * 2
+        assert await socket.refused(input="3") == (429, "rate_limit_exceeded")
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await served.client.ws_connect(served.url + "/responses")
+        assert refused.value.status == 429
 
 
-def test_a_key_has_as_many_websockets_as_requests_at_once(connected):
-    async def whole():
-        async with FakeBackend(echoed) as backend, connected(backend, max_concurrent=1) as (socket, served):
-            assert text(await socket.answered(input="x")) == "1 messages"
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await served.client.ws_connect(served.url + "/responses")
-            assert refused.value.status == 429
-            await socket.socket.close()
-            caller = served.gateway.authenticator.authenticate({}, "")
-            while caller.sockets:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0)
-            await (await served.client.ws_connect(served.url + "/responses")).close()
-
-    asyncio.run(whole())
+async def test_a_key_has_as_many_websockets_as_requests_at_once(connected):
+    async with FakeBackend(echoed) as backend, connected(backend, max_concurrent=1) as (socket, served):
+        assert text(await socket.answered(input="x")) == "1 messages"
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await served.client.ws_connect(served.url + "/responses")
+        assert refused.value.status == 429
+        await socket.socket.close()
+        caller = served.gateway.authenticator.authenticate({}, "")
+        while caller.sockets:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        await (await served.client.ws_connect(served.url + "/responses")).close()
 
 
-def test_a_websocket_on_which_nothing_is_asked_is_closed(connected):
-    async def whole():
-        limits = GatewayLimits(socket_idle_seconds=0.05)
-        async with FakeBackend(echoed) as backend, connected(backend, limits=limits) as (socket, _):
-            assert text(await socket.answered(input="x")) == "1 messages"
-            message = await socket.socket.receive()
-            assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1001)
-
-    asyncio.run(whole())
+async def test_a_websocket_on_which_nothing_is_asked_is_closed(connected):
+    limits = GatewayLimits(socket_idle_seconds=0.05)
+    async with FakeBackend(echoed) as backend, connected(backend, limits=limits) as (socket, _):
+        assert text(await socket.answered(input="x")) == "1 messages"
+        message = await socket.socket.receive()
+        assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 
 
 def test_a_refusal_of_a_backend_is_an_error_with_its_status(story):

@@ -67,7 +67,7 @@ def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
     assert seen == ["deploy"]
 
 
-def test_each_client_is_asked_about_its_own_run(serving, era):
+async def test_each_client_is_asked_about_its_own_run(serving, era):
     """Two runs at once, of one agent."""
     from mcp import Client
 
@@ -87,10 +87,7 @@ def test_each_client_is_asked_about_its_own_run(serving, era):
         async with Client(server.protocol, mode=era, elicitation_callback=callback) as client:
             await client.call_tool("run", {"prompt": name})
 
-    async def both():
-        await asyncio.gather(one("a"), one("b"))
-
-    asyncio.run(both())
+    await asyncio.gather(one("a"), one("b"))
     assert [len(each) for each in asked.values()] == [1, 1]
 
 

@@ -1,7 +1,5 @@
 """What becomes of a client's call: a job in the operator's directory, within the operator's settings."""
 
-import asyncio
-
 import pytest
 
 from callboard.coding.agents.job_request import MAX_LOGS
@@ -40,22 +38,17 @@ def test_an_agent_that_the_settings_keep_from_its_work_is_refused(tmp_path):
         make_request("build", {"description": "x"}, tmp_path, settings)
 
 
-def test_a_job_is_queued_for_this_host_and_a_worker_started(tmp_path, settings, monkeypatch):
+async def test_a_job_is_queued_for_this_host_and_a_worker_started(tmp_path, settings, monkeypatch):
     started, settled = [], []
 
     async def settle(job):
         settled.append(job)
 
     monkeypatch.setattr("callboard.servers.mcp.agent_jobs.settle_cancelled", settle)
-
-    async def scenario():
-        url = f"sqlite:///{tmp_path / 'jobs.db'}"
-        async with open_agents(tmp_path, lambda: settings, started.append, url=url) as jobs:
-            job = await jobs.submit("triage", {"description": "it hangs"})
-            cancelled = await jobs.cancel(await jobs.get(job.id))
-            return job, cancelled
-
-    job, cancelled = asyncio.run(scenario())
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    async with open_agents(tmp_path, lambda: settings, started.append, url=url) as jobs:
+        job = await jobs.submit("triage", {"description": "it hangs"})
+        cancelled = await jobs.cancel(await jobs.get(job.id))
     assert (job.kind, job.directory, job.queue) == ("triage", str(tmp_path), host_queue())
     assert (job.description, job.state, cancelled.state) == ("it hangs", "pending", "cancelled")
     assert [each.is_sqlite for each in started] == [True]

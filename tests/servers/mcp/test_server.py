@@ -401,7 +401,7 @@ class TestWaiting:
 
         assert talk(serving([HOME]), scenario, elicitation_callback=user()) == [types.INVALID_PARAMS, 0]
 
-    def test_one_that_nobody_comes_back_for_is_cancelled(self):
+    async def test_one_that_nobody_comes_back_for_is_cancelled(self):
         class Forgotten:
             def __init__(self):
                 self.over = asyncio.Event()
@@ -409,12 +409,9 @@ class TestWaiting:
             def cancel(self):
                 self.over.set()
 
-        async def scenario():
-            call = Forgotten()
-            calls.WaitingCalls(max_wait=0.0).keep(call)
-            await call.over.wait()
-
-        asyncio.run(scenario())
+        call = Forgotten()
+        calls.WaitingCalls(max_wait=0.0).keep(call)
+        await call.over.wait()
 
 
 class Place(TypedDict):

@@ -52,19 +52,15 @@ def test_the_server_says_that_it_has_tasks(desk):
     assert asyncio.run(scenario()) == {TASKS: {}}
 
 
-def test_a_call_is_a_task_whose_name_is_the_jobs(desk, task_client):
+async def test_a_call_is_a_task_whose_name_is_the_jobs(desk, task_client):
     knows = task_client()
-
-    async def scenario():
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            calling = asyncio.create_task(client.call_tool("build", {"description": "a parser"}))
-            claim = await desk.claim_next()
-            await claim.append((), phase="plan", rounds=2, calls=3)
-            task = await knows.request(client.session, "tasks/get", claim.job.id)
-            await claim.end("completed", output={"summary": "It is built.", "branch": "b", "diff": "long"})
-            return task, await calling
-
-    task, result = asyncio.run(scenario())
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        calling = asyncio.create_task(client.call_tool("build", {"description": "a parser"}))
+        claim = await desk.claim_next()
+        await claim.append((), phase="plan", rounds=2, calls=3)
+        task = await knows.request(client.session, "tasks/get", claim.job.id)
+        await claim.end("completed", output={"summary": "It is built.", "branch": "b", "diff": "long"})
+        result = await calling
     assert desk.submitted == [("build", {"description": "a parser"})]
     assert (task["status"], task["statusMessage"]) == ("working", "running: plan: round 2, 3 calls")
     assert (task["resultType"], task["ttlMs"]) == ("complete", None)
@@ -124,152 +120,122 @@ def test_what_a_user_is_asked_hides_nothing():
     assert asked.requested_schema["properties"]["allow"]["title"] == "Run ba\\u202esh"
 
 
-def test_a_question_is_answered_in_words(desk):
+async def test_a_question_is_answered_in_words(desk):
     knows = TaskClient(lambda _: {"action": "accept", "content": {"answer": "the second"}})
     question = Approval(call_id="q1", name="ask", why="Which one?", is_question=True)
-
-    async def scenario():
-        job = await desk.jobs.submit("triage", {})
-        await (await desk.claim_next()).wait([question], waits_for="question")
-        options = {"extensions": [knows], "elicitation_callback": lambda *_: None}
-        async with Client(desk.serve().protocol, mode=MODERN, **options) as client:
-            following = asyncio.create_task(knows.follow(client.session, job.id))
-            await (await desk.claim_next()).end("completed")
-            await following
-            return await desk.store.read_approvals(job.id)
-
-    (taken,) = asyncio.run(scenario())
+    job = await desk.jobs.submit("triage", {})
+    await (await desk.claim_next()).wait([question], waits_for="question")
+    options = {"extensions": [knows], "elicitation_callback": lambda *_: None}
+    async with Client(desk.serve().protocol, mode=MODERN, **options) as client:
+        following = asyncio.create_task(knows.follow(client.session, job.id))
+        await (await desk.claim_next()).end("completed")
+        await following
+        (taken,) = await desk.store.read_approvals(job.id)
     assert (taken.verdict, taken.text) == ("allow", "the second")
 
 
-def test_a_client_that_cannot_ask_sees_a_task_that_works_on(desk, task_client):
+async def test_a_client_that_cannot_ask_sees_a_task_that_works_on(desk, task_client):
     knows = task_client()
-
-    async def scenario():
-        job = await desk.jobs.submit("build", {})
-        await (await desk.claim_next()).wait([BASH], reason="bash asks for approval")
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            return await knows.request(client.session, "tasks/get", job.id)
-
-    task = asyncio.run(scenario())
+    job = await desk.jobs.submit("build", {})
+    await (await desk.claim_next()).wait([BASH], reason="bash asks for approval")
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        task = await knows.request(client.session, "tasks/get", job.id)
     assert task["status"] == "working"
     assert task["statusMessage"].startswith("waiting: bash asks for approval; callboard jobs show ")
     assert "inputRequests" not in task
 
 
-def test_an_answer_to_what_is_asked_no_longer_is_passed_over(desk, task_client):
+async def test_an_answer_to_what_is_asked_no_longer_is_passed_over(desk, task_client):
     """The same call with other arguments has another key."""
     knows = task_client()
     allow = types.ElicitResult(action="accept", content={"allow": True})
-
-    async def scenario():
-        job = await desk.jobs.submit("build", {})
-        await (await desk.claim_next()).wait([BASH])
-        options = {"extensions": [knows], "elicitation_callback": lambda *_: None}
-        async with Client(desk.serve().protocol, mode=MODERN, **options) as client:
-            (old,) = (await knows.request(client.session, "tasks/get", job.id))["inputRequests"]
-            await desk.store.answer(job.id, "c1", "deny", digest="d1")
-            again = Approval(call_id="c1", name="bash", arguments={"command": "rm -r ."}, digest="d2")
-            await (await desk.claim_next()).wait([again])
-            answered = await knows.request(client.session, "tasks/update", job.id, input_responses={old: allow})
-            task = await knows.request(client.session, "tasks/get", job.id)
-            assert set(answered) == {"_meta", "resultType"}
-            assert [*task["inputRequests"]] != [old]
-            return await desk.store.read_approvals(job.id)
-
-    (approval,) = asyncio.run(scenario())
+    job = await desk.jobs.submit("build", {})
+    await (await desk.claim_next()).wait([BASH])
+    options = {"extensions": [knows], "elicitation_callback": lambda *_: None}
+    async with Client(desk.serve().protocol, mode=MODERN, **options) as client:
+        (old,) = (await knows.request(client.session, "tasks/get", job.id))["inputRequests"]
+        await desk.store.answer(job.id, "c1", "deny", digest="d1")
+        again = Approval(call_id="c1", name="bash", arguments={"command": "rm -r ."}, digest="d2")
+        await (await desk.claim_next()).wait([again])
+        answered = await knows.request(client.session, "tasks/update", job.id, input_responses={old: allow})
+        task = await knows.request(client.session, "tasks/get", job.id)
+        assert set(answered) == {"_meta", "resultType"}
+        assert [*task["inputRequests"]] != [old]
+        (approval,) = await desk.store.read_approvals(job.id)
     assert (approval.digest, approval.verdict) == ("d2", "")
 
 
-def test_a_task_is_cancelled(desk, task_client):
+async def test_a_task_is_cancelled(desk, task_client):
     knows = task_client()
-
-    async def scenario():
-        running = await desk.jobs.submit("build", {})
-        await desk.claim_next()
-        job = await desk.jobs.submit("build", {})
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            await knows.request(client.session, "tasks/cancel", job.id)
-            await knows.request(client.session, "tasks/cancel", job.id)
-            await knows.request(client.session, "tasks/cancel", running.id)
-            return [
-                await knows.request(client.session, "tasks/get", job.id),
-                await desk.store.get(running.id),
-            ]
-
-    task, running = asyncio.run(scenario())
+    running = await desk.jobs.submit("build", {})
+    await desk.claim_next()
+    job = await desk.jobs.submit("build", {})
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        await knows.request(client.session, "tasks/cancel", job.id)
+        await knows.request(client.session, "tasks/cancel", job.id)
+        await knows.request(client.session, "tasks/cancel", running.id)
+        task, running = [
+            await knows.request(client.session, "tasks/get", job.id),
+            await desk.store.get(running.id),
+        ]
     assert task["status"] == "cancelled"
     assert "cancelled by an MCP client" in task["statusMessage"]
     assert (running.state, running.cancel_requested) == ("running", True)
 
 
-def test_another_server_knows_the_task(desk, task_client):
+async def test_another_server_knows_the_task(desk, task_client):
     """As after a restart: nothing of it is in the server."""
     knows = task_client()
-
-    async def scenario():
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            handle = await client.session.call_tool("review", {"branch": "b"}, allow_claimed=True)
-        claim = await desk.claim_next()
-        await claim.end("completed", output={"summary": "No findings."})
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            return handle, await knows.follow(client.session, handle.task_id)
-
-    handle, result = asyncio.run(scenario())
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        handle = await client.session.call_tool("review", {"branch": "b"}, allow_claimed=True)
+    claim = await desk.claim_next()
+    await claim.end("completed", output={"summary": "No findings."})
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        result = await knows.follow(client.session, handle.task_id)
     assert handle.status == "working"
     assert result.structured_content["result"] == {"summary": "No findings."}
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-def test_who_does_not_say_that_it_knows_tasks_is_told_so(desk, method, era):
-    async def scenario():
-        job = await desk.jobs.submit("build", {})
-        async with Client(desk.serve().protocol, mode=era) as client:
-            with pytest.raises(MCPError) as refused:
-                await TaskClient().request(client.session, method, job.id, input_responses={})
-            assert (await desk.store.get(job.id)).state == "pending"
-            return refused.value
-
-    error = asyncio.run(scenario())
+async def test_who_does_not_say_that_it_knows_tasks_is_told_so(desk, method, era):
+    job = await desk.jobs.submit("build", {})
+    async with Client(desk.serve().protocol, mode=era) as client:
+        with pytest.raises(MCPError) as refused:
+            await TaskClient().request(client.session, method, job.id, input_responses={})
+        assert (await desk.store.get(job.id)).state == "pending"
+        error = refused.value
     assert error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert error.data == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize("which", ["unknown", "beginning", "elsewhere", "other kind", ""])
-def test_no_other_job_is_reached(desk, task_client, method, which):
+async def test_no_other_job_is_reached(desk, task_client, method, which):
     knows = task_client()
-
-    async def scenario():
-        mine = await desk.jobs.submit("build", {})
-        elsewhere = await desk.store.create("build", directory="/elsewhere")
-        other = await desk.store.create("agent", directory="/repository")
-        names = {"unknown": "j9", "beginning": mine.id[:-1], "elsewhere": elsewhere.id, "other kind": other.id, "": ""}
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            with pytest.raises(MCPError) as refused:
-                await knows.request(client.session, method, names[which], input_responses={})
-        states = {each.state for each in await desk.store.list()}
-        return refused.value, states
-
-    error, states = asyncio.run(scenario())
+    mine = await desk.jobs.submit("build", {})
+    elsewhere = await desk.store.create("build", directory="/elsewhere")
+    other = await desk.store.create("agent", directory="/repository")
+    names = {"unknown": "j9", "beginning": mine.id[:-1], "elsewhere": elsewhere.id, "other kind": other.id, "": ""}
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        with pytest.raises(MCPError) as refused:
+            await knows.request(client.session, method, names[which], input_responses={})
+    states = {each.state for each in await desk.store.list()}
+    error = refused.value
     assert (error.code, states) == (types.INVALID_PARAMS, {"pending"})
     assert "no such job" in error.message
 
 
-def test_a_database_that_is_away_is_an_error_of_the_server(desk, task_client, monkeypatch):
+async def test_a_database_that_is_away_is_an_error_of_the_server(desk, task_client, monkeypatch):
     knows = task_client()
 
     async def away(_):
         raise DatabaseUnavailable("the database cannot be reached", path="postgresql://host/jobs")
 
-    async def scenario():
-        monkeypatch.setattr(desk.store, "get", away)
-        async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
-            with pytest.raises(MCPError) as refused:
-                await knows.request(client.session, "tasks/get", "j1")
-            return refused.value
-
-    error = asyncio.run(scenario())
+    monkeypatch.setattr(desk.store, "get", away)
+    async with Client(desk.serve().protocol, mode=MODERN, extensions=[knows]) as client:
+        with pytest.raises(MCPError) as refused:
+            await knows.request(client.session, "tasks/get", "j1")
+        error = refused.value
     assert error.code == types.INTERNAL_ERROR
     assert "the database cannot be reached" in error.message
 

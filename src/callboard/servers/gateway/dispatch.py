@@ -214,8 +214,8 @@ def strip_attribution(request: Request, settings: BackendSettings, resolution: R
         return request
     text = part.text[match.end() :]
     content = (*((replace(part, text=text),) if text else ()), *first.content[1:])
-    kept = (replace(first, content=content),) if content else ()
-    return replace(request, canisters=(*request.canisters[:index], *kept, *request.canisters[index + 1 :]))
+    rest = (replace(first, content=content),) if content else ()
+    return replace(request, canisters=(*request.canisters[:index], *rest, *request.canisters[index + 1 :]))
 
 
 def is_anthropic(settings: BackendSettings, resolution: Resolution) -> bool:
