@@ -36,6 +36,7 @@ from callboard.evaluation.suites import load_suite
 from callboard.evaluation.task import Task
 from callboard.evaluation.threshold_fit import fit_thresholds
 from callboard.evaluation.variants import ALL, FITTED, Variant, describe_facts, make_variants
+from callboard.extras import require_extra
 from callboard.profiles import resolve
 from callboard.text.display import escape
 
@@ -293,6 +294,7 @@ def run(options: EvalOptions) -> None:
 def _check_outputs(options: EvalOptions, model: MeasuredModel, variants: Sequence[Variant]) -> None:
     """Refuse before the first question what would be found out after the last one. Raises CallerError."""
     if options.report:
+        require_extra("board")
         page = Path(options.report)
         _check_writable(page, page.parent, "--report")
     if model.via != "agent" and any(each.fits_threshold for each in variants):
