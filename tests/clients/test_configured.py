@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from callboard.configuration.edit_config import set_json_values, set_toml_values
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.testing import FakeBackend
 
@@ -21,6 +22,21 @@ OTHERS = {
     "qwen": (".qwen/settings.json", '{"ui": {"hideTips": true}}'),
 }
 """Settings that a user has already."""
+OFFLINE = {
+    "codex": {
+        "check_for_update_on_startup": False,
+        "features": {"plugins": False},
+        "analytics": {"enabled": False},
+        "otel": {"metrics_exporter": "none"},
+    },
+    "claude": {"env": {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}},
+    "gemini": {
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        "privacy": {"usageStatisticsEnabled": False},
+    },
+    "qwen": {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}},
+}
+"""Settings that turn off what a client asks of others than the gateway."""
 
 
 def calling(name, arguments):
@@ -38,13 +54,16 @@ async def configure(client, room, url):
     """What a person types."""
     command = "import sys; from callboard.cli import main; main()"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", command, client, "--gateway", url, "--write", "--offline"),
+        *(sys.executable, "-c", command, client, "--gateway", url, "--write"),
         env={"HOME": str(room.home)},
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
     _, said = await process.communicate()
     assert process.returncode == 0, said.decode()
+    path = room.home / OTHERS[client][0]
+    set_values = set_toml_values if client == "codex" else set_json_values
+    path.write_text(set_values(path.read_text("utf-8"), OFFLINE[client]), "utf-8")
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no settings", "settings"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -40,6 +41,17 @@ def read(client, text):
     return tomllib.loads(text) if client == "codex" else json.loads(text)
 
 
+def printed(result):
+    """The command that starts the gateway, the files by their paths, and the command that starts the client."""
+    parts = re.split(r"^# (.+)\n", result.stdout, flags=re.MULTILINE)[1:]
+    texts = dict(zip(parts[::2], parts[1::2], strict=True))
+    return (
+        texts.pop("the gateway").strip(),
+        {path: text[:-1] for path, text in texts.items() if "/" in path},
+        texts["the client"].strip(),
+    )
+
+
 def refused(result):
     assert isinstance(result.exception, CallerError), result.exception
     return str(result.exception)
@@ -48,23 +60,18 @@ def refused(result):
 @every_client
 def test_what_is_printed_is_what_is_written(client, invoke, home):
     arguments = [client, "--model", "m", "--backend", "http://127.0.0.1:8080", "--key", "secret-key"]
-    told = json.loads(invoke(*arguments, "--json").stdout)
-    assert (told["serve"], told["start"]) == (
-        "callboard serve --backend http://127.0.0.1:8080/v1",
-        STARTS.get(client, client),
-    )
-    plain = invoke(*arguments).stdout
-    for file in told["files"]:
-        assert f"# {file['path']}\n{file['text']}" in plain
-        assert "secret-key" in file["text"] or "models" in file["path"] or client in STARTS
+    serve, files, start = printed(invoke(*arguments))
+    assert (serve, start) == ("callboard serve --backend http://127.0.0.1:8080/v1", STARTS.get(client, client))
+    for path, text in files.items():
+        assert "secret-key" in text or "models" in path or client in STARTS
     assert list(home.iterdir()) == []
 
     invoke(*arguments, "--write")
-    for file in told["files"]:
-        assert (home / file["path"]).read_text("utf-8") == file["text"]
-        assert (home / file["path"]).stat().st_mode & 0o077 == 0  # a key stands in it
+    for path, text in files.items():
+        assert (home / path).read_text("utf-8") == text
+        assert (home / path).stat().st_mode & 0o077 == 0  # it holds a key
     again = invoke(*arguments, "--write")
-    assert again.stderr.count("says so already") == len(told["files"])
+    assert again.stderr.count("says so already") == len(files)
 
 
 @every_client
@@ -106,59 +113,6 @@ def test_a_no_to_one_file_writes_none(invoke, home):
     assert [each.name for each in path.parent.iterdir()] == ["config.toml"]
 
 
-@every_client
-@pytest.mark.parametrize("there", [True, False])
-def test_what_was_there_is_restored(client, there, invoke, home):
-    path = home / SETTINGS[client]
-    if there:
-        path.parent.mkdir()
-        path.write_text(THERE[client], "utf-8")
-    for model in ("m", "another"):
-        assert invoke(client, "--model", model, "--write", "--yes").exit_code == 0
-    refusal = invoke(client, "--restore", input="n\n")
-    assert (refusal.exit_code, path.exists()) == (1, True)
-    result = invoke(client, "--restore", "--yes")
-    assert (result.exit_code, str(path) in result.stderr) == (0, True)
-    assert [each.name for each in path.parent.iterdir()] == ([path.name] if there else [])
-    if there:
-        assert path.read_text("utf-8") == THERE[client]
-    assert "nothing to restore" in refused(invoke(client, "--restore", "--yes"))
-
-
-def test_claude_code_is_started_once_without_a_file(invoke, home, monkeypatch):
-    started = []
-    claude = home / "bin/claude"
-    claude.parent.mkdir()
-    claude.write_text("#!/bin/sh\n", "utf-8")
-    claude.chmod(0o755)
-    monkeypatch.setenv("PATH", str(claude.parent))
-    monkeypatch.setattr("os.execve", lambda *given: started.append(given))
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
-    invoke("claude", "--model", "m", "--run", "--", "-p", "Hi")
-    ((program, arguments, environment),) = started
-    assert (program, arguments) == (str(claude), [str(claude), "-p", "Hi"])
-    assert environment["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:8282"
-    assert (environment["ANTHROPIC_MODEL"], environment["ANTHROPIC_API_KEY"]) == ("m", "")
-    assert [*home.iterdir()] == [claude.parent]
-
-
-def test_claude_code_is_not_taken_from_the_repository_of_this_directory(invoke, tmp_path, monkeypatch):
-    """A model may have put it there."""
-    (tmp_path / "repository/.git").mkdir(parents=True)
-    (tmp_path / "repository/claude").write_text("#!/bin/sh\n", "utf-8")
-    (tmp_path / "repository/claude").chmod(0o755)
-    monkeypatch.chdir(tmp_path / "repository")
-    monkeypatch.setattr("os.execve", lambda *given: pytest.fail(f"started {given}"))
-    for path in (".", "", str(tmp_path / "repository")):
-        monkeypatch.setenv("PATH", path)
-        assert "Claude Code is not installed" in refused(invoke("claude", "--model", "m", "--run"))
-
-
-def test_claude_code_that_is_not_installed_is_named(invoke, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert "Claude Code is not installed; npm install" in refused(invoke("claude", "--model", "m", "--run"))
-
-
 def test_a_link_stays_one(invoke, home):
     """Many keep their settings elsewhere."""
     (home / ".claude").mkdir()
@@ -187,33 +141,17 @@ def test_a_file_that_cannot_be_changed(client, text, said, invoke, home):
 
 def test_where_the_client_looks(invoke, home, monkeypatch):
     monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
-    told = json.loads(invoke("codex", "--model", "m", "--json").stdout)
-    assert [file["path"] for file in told["files"]] == [
+    _, files, _ = printed(invoke("codex", "--model", "m"))
+    assert [*files] == [
         str(home / "elsewhere/config.toml"),
         str(home / "elsewhere/callboard-models.json"),
     ]
 
 
-@every_client
-def test_offline(client, invoke):
-    bare, alone = (
-        json.loads(invoke(client, "--model", "m", "--json", *more).stdout)["files"][0]["text"]
-        for more in ([], ["--offline"])
-    )
-    words = {
-        "codex": ["check_for_update_on_startup = false", "[analytics]\nenabled = false", "plugins = false"],
-        "claude": ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"],
-        "gemini": ['"enableAutoUpdate": false', '"usageStatisticsEnabled": false'],
-        "qwen": ['"enableAutoUpdate": false', '"usageStatisticsEnabled": false'],
-    }[client]
-    assert [word in bare for word in words] == [False] * len(words)
-    assert [word in alone for word in words] == [True] * len(words)
-
-
 def test_the_catalogue(invoke):
     """Codex gives a model that it does not know a tool for patches only if a catalogue says so."""
-    _, file = json.loads(invoke("codex", "--model", "m", "--context", "8000", "--json").stdout)["files"]
-    (model,) = json.loads(file["text"])["models"]
+    _, text = printed(invoke("codex", "--model", "m", "--context", "8000"))[1].values()
+    (model,) = json.loads(text)["models"]
     assert (model["slug"], model["apply_patch_tool_type"], model["context_window"]) == ("m", "freeform", 8000)
     assert "*** Begin Patch" in model["base_instructions"]
 
@@ -227,9 +165,9 @@ def test_the_catalogue(invoke):
     ],
 )
 def test_the_gateway(gateway, serve, base, invoke):
-    told = json.loads(invoke("codex", "--model", "m", "--gateway", gateway, "--json").stdout)
-    assert told["serve"] == serve
-    assert tomllib.loads(told["files"][0]["text"])["model_providers"]["callboard"]["base_url"] == base
+    said, files, _ = printed(invoke("codex", "--model", "m", "--gateway", gateway))
+    assert said == serve
+    assert tomllib.loads(next(iter(files.values())))["model_providers"]["callboard"]["base_url"] == base
 
 
 @pytest.mark.parametrize(

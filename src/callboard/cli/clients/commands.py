@@ -5,24 +5,34 @@ Law: no file is written before a yes to every value that would be lost, and a co
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
+from callboard.cli.clients.settings import CLIENTS, Client, ClientFile, ClientOptions
 from callboard.cli.keys import HINT, read_key
 from callboard.cli.options import takes_options
+from callboard.configuration.edit_config import (
+    list_replaced,
+    read_config,
+    read_json,
+    read_toml,
+    set_json_values,
+    set_toml_values,
+)
 from callboard.errors import CallerError
-from callboard.programs import find_program
-
-if TYPE_CHECKING:
-    from callboard.cli.clients.settings import Client, ClientFile
+from callboard.providers import Transport
+from callboard.servers.gateway.backend import Backend
+from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
+from callboard.servers.gateway.settings import BackendSettings
 
 GATEWAY = "http://127.0.0.1:8282/v1"
 _PORT = 8282
@@ -49,17 +59,10 @@ class SetupOptions:
             show_default=False,
         ),
     ] = ""
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Turn off what the client asks of others: updates, plugins, statistics.")
-    ] = False
     write: Annotated[
         bool, typer.Option("--write", help="Write it into the client's files; what else is in them stays.")
     ] = False
     yes: Annotated[bool, typer.Option("--yes", help="Overwrite without asking.")] = False
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Make the client's files what they were before the first --write.")
-    ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,33 +74,15 @@ class ContextOptions(SetupOptions):
     ] = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaudeOptions(SetupOptions):
-    """The options of `callboard claude`."""
-
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="What Claude Code is started with, behind --.", show_default=False)
-    ] = None
-    start: Annotated[
-        bool, typer.Option("--run", help="Start it once, told by environment variables: no file is written.")
-    ] = False
-
-
 @takes_options(ContextOptions)
 def codex(options: ContextOptions) -> None:
     """Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models."""
     _configure("codex", options)
 
 
-@takes_options(ClaudeOptions)
-def claude(options: ClaudeOptions) -> None:
-    """Print or write what Claude Code needs to work with the gateway.
-
-    What is written holds for all of Claude Code, until --restore. For one session write nothing:
-    callboard claude --run -- ARGUMENTS
-    """
-    if options.start or options.arguments:
-        _run_claude(_setup("claude", options)[0], options.arguments or [])
+@takes_options(SetupOptions)
+def claude(options: SetupOptions) -> None:
+    """Print or write what Claude Code needs to work with the gateway. What is written holds for all of Claude Code."""
     _configure("claude", options)
 
 
@@ -117,27 +102,6 @@ def qwen(options: ContextOptions) -> None:
 
 
 def _configure(name: str, options: SetupOptions) -> None:
-    if options.restore:
-        _restore(name, options.yes)
-    files, serve, environment = _setup(name, options)
-    start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment.items()], name])
-    if options.write:
-        _write(files, options.yes)
-    if options.as_json:
-        shown = [{"path": file.path, "text": _whole_text(file)} for file in files]
-        typer.echo(json.dumps({"serve": serve, "files": shown, "start": start}, indent=2, ensure_ascii=False))
-        return
-    typer.echo(f"# the gateway\n{serve}\n")
-    if not options.write:
-        for file in files:
-            typer.echo(f"# {file.path}\n{_whole_text(file)}")
-    typer.echo(f"# the client\n{start}")
-
-
-def _setup(name: str, options: SetupOptions) -> tuple[tuple[ClientFile, ...], str, Mapping[str, str]]:
-    """The client's files, the command that starts the gateway, and the variables that the client is started with."""
-    from callboard.cli.clients.settings import CLIENTS, ClientOptions  # noqa: PLC0415  # not for --help
-
     client = CLIENTS[name]
     gateway = _normalize_url(options.gateway, "--gateway")
     backend = _normalize_url(options.backend, "--backend") if options.backend else ""
@@ -148,19 +112,17 @@ def _setup(name: str, options: SetupOptions) -> tuple[tuple[ClientFile, ...], st
         home=str(_home(client)),
         key=options.key,
         context=options.context if isinstance(options, ContextOptions) else 0,
-        offline=options.offline,
     )
-    return client.files(client_options), _serve_command(gateway, backend), client.environment(client_options)
-
-
-def _run_claude(files: tuple[ClientFile, ...], arguments: list[str]) -> NoReturn:
-    """Becomes Claude Code with the variables that its settings file would hold."""
-    (settings,) = files
-    program = find_program("claude")
-    if program is None:
-        hint = "npm install -g @anthropic-ai/claude-code"
-        raise CallerError("Claude Code is not installed", path="claude", hint=hint)
-    os.execve(program, [program, *arguments], {**os.environ, **settings.values["env"]})  # noqa: S606
+    files = client.files(client_options)
+    if options.write:
+        _write(files, options.yes)
+    typer.echo(f"# the gateway\n{_serve_command(gateway, backend)}\n")
+    if not options.write:
+        for file in files:
+            typer.echo(f"# {file.path}\n{_with_values('', file)}")
+    environment = client.environment(client_options).items()
+    start = " ".join([*[f"{variable}={shlex.quote(value)}" for variable, value in environment], name])
+    typer.echo(f"# the client\n{start}")
 
 
 def _normalize_url(url: str, option: str) -> str:
@@ -183,12 +145,6 @@ def _serve_command(gateway: str, backend: str) -> str:
 
 def _list_models(urls: list[str], key: str) -> tuple[str, ...]:
     """The models that the first of the URLs lists. Raises CallerError where none does."""
-    import asyncio  # noqa: PLC0415  # what follows is not for --help
-
-    from callboard.providers import Transport  # noqa: PLC0415
-    from callboard.servers.gateway.backend import Backend  # noqa: PLC0415
-    from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker  # noqa: PLC0415
-    from callboard.servers.gateway.settings import BackendSettings  # noqa: PLC0415
 
     async def ask() -> tuple[str, ...]:
         transport = Transport(connect_timeout=3.0, idle_timeout=10.0, retries=0)
@@ -209,14 +165,7 @@ def _list_models(urls: list[str], key: str) -> tuple[str, ...]:
     return models
 
 
-def _whole_text(file: ClientFile) -> str:
-    """The file, were it empty."""
-    return _with_values("", file)
-
-
 def _with_values(text: str, file: ClientFile) -> str:
-    from callboard.configuration.edit_config import set_json_values, set_toml_values  # noqa: PLC0415  # not for --help
-
     set_values = set_toml_values if file.form == "toml" else set_json_values
     return set_values("" if file.ours else text, file.values)
 
@@ -226,8 +175,6 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
 
     Raises CallerError for a file that cannot be changed, typer.Abort after a no; nothing is written then.
     """
-    from callboard.configuration.edit_config import read_config  # noqa: PLC0415  # not for --help
-
     changes: list[tuple[ClientFile, Path, str, str]] = []
     for file in sorted(files, key=lambda file: not file.ours):  # those that the others point to come first
         path = Path(file.path).resolve()  # a link stays one
@@ -248,46 +195,16 @@ def _write(files: Iterable[ClientFile], yes: bool) -> None:
     for file, path, before, after in changes:
         path.parent.mkdir(parents=True, exist_ok=True)
         backup_note = ""
-        # Of a file that is not there an empty backup says so, for --restore.
-        if before or not (file.ours or _backups(path)):
-            backup = path.with_name(f"{path.name}.before-callboard-{len(_backups(path)) + 1}")
+        if before:
+            backup = _new_backup(path)
             _write_atomically(backup, before, path)
-            backup_note = f"; what it was is in {backup}" if before else ""
+            backup_note = f"; what it was is in {backup}"
         _write_atomically(path, after, path)
         typer.echo(f"wrote {file.path}{backup_note}", err=True)
 
 
-def _restore(name: str, yes: bool) -> NoReturn:
-    """Makes a client's files what they were before the first change. Raises CallerError where nothing was written."""
-    from callboard.cli.clients.settings import CLIENTS, ClientOptions  # noqa: PLC0415  # not for --help
-
-    client = CLIENTS[name]
-    files = client.files(ClientOptions(gateway=GATEWAY, models=("",), home=str(_home(client))))
-    paths = {Path(file.path).resolve(): file.ours for file in files}
-    backups_by_path = {
-        path: backups for path, ours in paths.items() if (backups := _backups(path)) or (ours and path.exists())
-    }
-    if not backups_by_path:
-        raise CallerError("there is nothing to restore", path=str(_home(client)), hint="--write keeps what was there")
-    if not yes:
-        shown = ", ".join(map(str, backups_by_path))
-        typer.confirm(f"make {shown} what it was before callboard changed it?", abort=True, err=True)
-    for path, backups in backups_by_path.items():
-        before = "" if paths[path] else backups[0].read_text("utf-8")
-        if before:
-            _write_atomically(path, before, path)
-        else:
-            path.unlink(missing_ok=True)
-        for backup in backups:
-            backup.unlink()
-        typer.echo(f"{'restored' if before else 'removed'} {path}", err=True)
-    raise typer.Exit
-
-
 def _changed_values(before: str, file: ClientFile) -> list[str]:
     """What would be another, or be gone."""
-    from callboard.configuration.edit_config import list_replaced, read_json, read_toml  # noqa: PLC0415  # not for --help
-
     if not before:
         return []
     if file.ours:
@@ -307,12 +224,12 @@ def _shorten(path: str, value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _backups(path: Path) -> list[Path]:
-    """What the file was before each change, the first one first."""
-    backups: list[Path] = []
-    while (backup := path.with_name(f"{path.name}.before-callboard-{len(backups) + 1}")).exists():
-        backups.append(backup)
-    return backups
+def _new_backup(path: Path) -> Path:
+    """The path of a copy that is not there yet."""
+    number = 1
+    while (backup := path.with_name(f"{path.name}.before-callboard-{number}")).exists():
+        number += 1
+    return backup
 
 
 def _write_atomically(path: Path, text: str, like: Path) -> None:

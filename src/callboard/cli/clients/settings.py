@@ -29,8 +29,6 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway's."""
     context: int = 0
     """Tokens that the model reads; 0 if unknown."""
-    offline: bool = False
-    """Turn off updates, plugins and statistics."""
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -90,15 +88,8 @@ def _codex(options: ClientOptions) -> tuple[ClientFile, ...]:
         "model_provider": "callboard",
         "model_catalog_json": catalogue,
         "web_search": "disabled",  # it is OpenAI that runs it
-        **({"check_for_update_on_startup": False} if options.offline else {}),
         "model_providers": {"callboard": provider},
     }
-    if options.offline:
-        values |= {
-            "features": {"plugins": False},  # they are fetched
-            "analytics": {"enabled": False},
-            "otel": {"metrics_exporter": "none"},
-        }
     models = [_catalogue_entry(name, place, options.context) for place, name in enumerate(options.models, 1)]
     return (
         ClientFile(f"{options.home}/config.toml", "toml", values),
@@ -138,8 +129,6 @@ def _claude(options: ClientOptions) -> tuple[ClientFile, ...]:
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # it changes from request to request, in front of what a backend keeps
     }
-    if options.offline:
-        variables |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     return (ClientFile(f"{options.home}/settings.json", "json", {"env": variables}),)
 
 
@@ -153,8 +142,6 @@ def _qwen(options: ClientOptions) -> tuple[ClientFile, ...]:
         "security": {"auth": {"selectedType": "openai"}},
         "model": {"name": options.models[0]},
     }
-    if options.offline:
-        values |= {"general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False}}
     return (ClientFile(f"{options.home}/settings.json", "json", values),)
 
 
@@ -163,11 +150,6 @@ def _gemini(options: ClientOptions) -> tuple[ClientFile, ...]:
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "model": {"name": options.models[0]},
     }
-    if options.offline:
-        values |= {
-            "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
-            "privacy": {"usageStatisticsEnabled": False},
-        }
     return (ClientFile(f"{options.home}/settings.json", "json", values),)
 
 
