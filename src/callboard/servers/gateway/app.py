@@ -56,6 +56,8 @@ ReadBody: TypeAlias = Callable[[BudgetShare], Awaitable[tuple[dict[str, Any], by
 
 _PATHS = {"responses": "/v1/responses", "chat": "/v1/chat/completions", "messages": "/v1/messages"}
 _STORED = "/v1/responses/{identifier}"
+_METHODS: Final = ("GET", "POST", "DELETE")
+"""Methods that other web pages may use."""
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "/v1/completions": "; POST /v1/chat/completions answers a conversation",
@@ -109,7 +111,11 @@ def application(settings: GatewaySettings, extend: Extend | None = None) -> Star
     app = Starlette(
         routes=[*_routes(services), *(extension.routes() if extension else ())],
         lifespan=lifespan,
-        middleware=[_allow_origins(settings.origins)] if settings.origins else [],
+        middleware=[
+            Middleware(CORSMiddleware, allow_origins=settings.origins, allow_methods=_METHODS, allow_headers=["*"])
+        ]
+        if settings.origins
+        else [],
         exception_handlers={HTTPException: _no_route},
     )
     app.router.redirect_slashes = False
@@ -154,11 +160,6 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
         Route("/ready", endpoint("chat", endpoints.root, "public"), methods=["GET"]),
         Route("/", endpoint("chat", endpoints.root, "public"), methods=["GET", "HEAD"]),
     ]
-
-
-def _allow_origins(origins: tuple[str, ...]) -> Middleware:
-    methods = ["GET", "POST", "DELETE"]
-    return Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=["*"])
 
 
 class ReplyEndpoint:

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from time import gmtime, monotonic, strftime
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -199,40 +199,38 @@ def client_format(scope: Scope) -> str:
     return "messages" if "anthropic-version" in headers else "chat"
 
 
-def _openai_model(name: str, created: int) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": created, "owned_by": "callboard"}
-
-
-def _anthropic_model(name: str, created: int) -> dict[str, Any]:
-    created_at = strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(created))
-    return {"type": "model", "id": name, "display_name": name, "created_at": created_at}
-
-
-def _google_model(name: str, created: int) -> dict[str, Any]:
-    methods = ["generateContent", "streamGenerateContent", "countTokens"]
-    return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
-
-
-def _openai_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"object": "list", "data": models}
-
-
 def _anthropic_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ends = {"first_id": models[0]["id"] if models else None, "last_id": models[-1]["id"] if models else None}
     return {"data": models, "has_more": False, **ends}
 
 
-def _google_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"models": models}
-
-
+_METHODS: Final = ("generateContent", "streamGenerateContent", "countTokens")
 _MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[Any]], Any]]] = MappingProxyType(
     {
-        "chat": (_openai_model, _openai_list),
-        "messages": (_anthropic_model, _anthropic_list),
-        "gemini": (_google_model, _google_list),
+        "chat": (
+            lambda name, created: {"id": name, "object": "model", "created": created, "owned_by": "callboard"},
+            lambda models: {"object": "list", "data": models},
+        ),
+        "messages": (
+            lambda name, created: {
+                "type": "model",
+                "id": name,
+                "display_name": name,
+                "created_at": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(created)),
+            },
+            _anthropic_list,
+        ),
+        "gemini": (
+            lambda name, created: {
+                "name": f"models/{name}",
+                "displayName": name,
+                "supportedGenerationMethods": _METHODS,
+            },
+            lambda models: {"models": models},
+        ),
     }
 )
+"""A model and a list of models, as each front's clients read them."""
 
 
 async def list_models(request: ApiRequest) -> Response:

@@ -241,7 +241,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def encode_whole(self, events: list[Event]) -> dict[str, Any]:
         """The reply as one body."""
-        options = {"echo": self.echo, "clock": time.time} if self.front.name == "responses" else {}
+        options = self.front.encoder_options(self.echo) if self.front.name == "responses" else {}
         return self.front.wire.encode_response(events, **self._reply_fields(), **options)
 
     def encode_failure(self, failed: ReplyFailed) -> tuple[int, dict[str, Any]]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -51,18 +51,6 @@ _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,61}[A-Z0-9]")
 """What google.rpc.ErrorInfo allows."""
 
 
-class MakeEncoder(Protocol):
-    """Makes the Stage that encodes a reply to `body`; `options` are those of every wire's `stream_encoder`."""
-
-    def __call__(
-        self, wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
-    ) -> Stage[Event, Payload]: ...
-
-
-def _keep_error(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
-    pass
-
-
 def _event_stream(body: Mapping[str, Any]) -> str:
     return "text/event-stream; charset=utf-8"
 
@@ -77,10 +65,11 @@ class Frontend(msgspec.Struct, frozen=True):
     """The request of a body, and the names of what was dropped."""
     check: Callable[[Mapping[str, Any], GatewayLimits], None]
     """Raises an HttpError for a body that is refused."""
-    make_encoder: MakeEncoder
+    encoder_options: Callable[[Mapping[str, Any]], dict[str, Any]]
+    """Options of the wire's stream encoder for a reply to the body."""
     heartbeat: Callable[[Any], list[Payload] | bytes]
     """Payloads, or bytes that are sent as they are."""
-    set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = _keep_error
+    set_error_status: Callable[[dict[str, Any], ReplyFailed, int], None] = lambda error, failed, status: None
     """Puts the status of the answer into the error."""
     content_type: Callable[[Mapping[str, Any]], str] = _event_stream
     """Of a stream that answers the body."""
@@ -111,7 +100,9 @@ class Frontend(msgspec.Struct, frozen=True):
         return body
 
     def encoder(self, *, body: Mapping[str, Any], compat_events: bool, **options: Any) -> Stage[Event, Payload]:
-        return self.make_encoder(self.wire, body, compat_events=compat_events, **options)
+        if self.name == "responses":
+            options["compat_events"] = compat_events
+        return self.wire.stream_encoder(**self.encoder_options(body), **options)
 
 
 def _set_anthropic_status(error: dict[str, Any], failed: ReplyFailed, status: int) -> None:
@@ -220,22 +211,9 @@ def _check_logprobs(body: Mapping[str, Any], limits: GatewayLimits) -> None:
         raise HttpError("invalid_top_logprobs", message, path="top_logprobs")
 
 
-def _encode_responses(
-    wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
-) -> Stage[Event, Payload]:
-    return wire.stream_encoder(echo=body, compat_events=compat_events, clock=time.time, **options)
-
-
-def _encode_chat(wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any) -> Stage[Event, Payload]:
-    stream_options = body.get("stream_options")
-    include_usage = isinstance(stream_options, Mapping) and bool(stream_options.get("include_usage"))
-    return wire.stream_encoder(include_usage=include_usage, **options)
-
-
-def _encode_plainly(
-    wire: Wire, body: Mapping[str, Any], *, compat_events: bool, **options: Any
-) -> Stage[Event, Payload]:
-    return wire.stream_encoder(**options)
+def _include_usage(body: Mapping[str, Any]) -> dict[str, Any]:
+    options = body.get("stream_options")
+    return {"include_usage": isinstance(options, Mapping) and bool(options.get("include_usage"))}
 
 
 def _frame_gemini(body: Mapping[str, Any]) -> Framer:
@@ -253,18 +231,18 @@ def frontends() -> Mapping[str, Frontend]:
             "resp_",
             _decode_responses,
             _check_responses,
-            _encode_responses,
+            lambda body: {"echo": body, "clock": time.time},
             lambda encoder: encoder.heartbeat(),
             # Codex hides what a status of 500 says, and asks again either way.
             streams_failures=True,
         ),
-        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _encode_chat, lambda _: b": keep-alive\n\n"),
+        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _include_usage, lambda _: b": keep-alive\n\n"),
         Frontend(
             "messages",
             "msg_",
             _decode_with("messages"),
             _check_messages,
-            _encode_plainly,
+            lambda body: {},
             lambda _: [(b"ping", b'{"type":"ping"}')],
             _set_anthropic_status,
         ),
@@ -273,7 +251,7 @@ def frontends() -> Mapping[str, Frontend]:
             "",
             _decode_gemini,
             _check_gemini,
-            _encode_plainly,
+            lambda body: {},
             # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
             lambda _: b"\n",
             _set_google_status,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Canister, InvocationCanister, Request, ResultCanister
+from callboard.core import InvocationCanister, Request, ResultCanister
 from callboard.errors import CallerError
 from callboard.providers import Transport
 from callboard.servers.gateway.auth import Authenticator
@@ -163,7 +163,8 @@ class Gateway:
         except CallerError as error:
             message = f"{error.message}; {error.hint}" if error.hint else error.message
             raise HttpError("invalid_request", message, path=error.path) from None
-        if not any(map(_has_content, request.canisters)):
+        # The result of a call may be empty.
+        if not any(isinstance(each, InvocationCanister | ResultCanister) or each.content for each in request.canisters):
             path = {"responses": "input", "gemini": "contents"}.get(front.name, "messages")
             raise HttpError("invalid_request", "nothing is said to the model; give a message of the user", path=path)
         canisters, unpaired = reorder_results(request.canisters)
@@ -227,11 +228,6 @@ def open_store(settings: GatewaySettings) -> ResponseStore | None:
     except ImportError as error:
         hint = "pip install 'callboard[gateway,store]'"
         raise CallerError(f"a store needs {error.name or error}", path="store", hint=hint) from None
-
-
-def _has_content(canister: Canister) -> bool:
-    """Whether there is something in it; the result of a call may be empty."""
-    return isinstance(canister, InvocationCanister | ResultCanister) or bool(canister.content)
 
 
 def _decide_forwarding(settings: GatewaySettings) -> list[BackendSettings]:
