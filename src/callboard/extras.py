@@ -16,7 +16,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "board": ("the board", ("itsdangerous", "jinja2", "starlette", "uvicorn")),
     "acp": ("an editor", ("acp",)),
     "gateway": ("the gateway", ("starlette", "uvicorn", "prometheus_client", "websockets")),
-    "jobs": ("a durable job", ("dbos", "sqlalchemy", "psycopg")),
+    "jobs": ("a durable job", ("sqlalchemy", "psycopg", "croniter")),
     "local": ("a model of this machine", ("xllamacpp",)),
     "mcp": ("MCP", ("mcp",)),
     "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "prometheus_client")),

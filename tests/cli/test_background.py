@@ -223,6 +223,8 @@ def test_a_job_whose_worker_was_killed_is_shown_as_interrupted_and_resumed(place
     async def scenario():
         async with FakeBackend([Silence(), "Hello."]) as backend:
             job, work = await killed_job(backend)
+            while "state      running" in (await asyncio.to_thread(typed, "jobs", "show", job)).stdout:  # noqa: ASYNC110  # as above
+                await asyncio.sleep(WAIT)  # its lease passes
             commands = ("show", "show --json", "watch")
             shown = {each: await asyncio.to_thread(typed, "jobs", *each.split(), job) for each in commands}
             listed = await asyncio.to_thread(typed, "jobs", "list", cwd=work)

@@ -101,8 +101,9 @@ def answered():
 
 def running():
     async def build(store):
+        job = (await begin(store)).job
         hold_lease(store.database)
-        return (await begin(store)).job
+        return job
 
     return make(build)
 
@@ -129,6 +130,6 @@ def test_the_answer_queues_the_next_segment(invoke):
     job = make(make_waiting)
     invoke("jobs", "deny", job.id)
     with store_of_user() as store:
-        query = "select workflow_uuid from workflow_status"
+        query = "select job, segment from callboard_segments"
         rows = asyncio.run(store.database.read(lambda connection: connection.exec_driver_sql(query).all()))
-    assert [*rows] == [(f"{job.id}-2",)]
+    assert [*rows] == [(job.id, 2)]

@@ -158,7 +158,7 @@ def test_mistakes_of_who_starts_it(invoke, arguments, why):
 
 
 def test_without_the_extra_it_says_what_to_install(invoke, monkeypatch, tmp_path):
-    monkeypatch.setitem(__import__("sys").modules, "dbos", None)
+    monkeypatch.setitem(__import__("sys").modules, "croniter", None)
     ran = invoke("mcp", "serve", "--agents", "--directory", str(tmp_path))
     assert isinstance(ran.exception, CallerError)
     assert "pip install 'callboard[jobs]'" in str(ran.exception)

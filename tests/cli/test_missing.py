@@ -148,13 +148,17 @@ def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(
 
 def test_without_the_extra_jobs_the_board_names_it_and_a_link_is_had():
     ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_MODULES, "dbos", "sqlalchemy", "psycopg"],
+        [sys.executable, "-c", WITHOUT_MODULES, "croniter", "sqlalchemy", "psycopg"],
         input="board\nboard --link",
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ended.stderr.splitlines() == ["callboard: a durable job needs dbos; pip install 'callboard[jobs]'", "1", "0"]
+    assert ended.stderr.splitlines() == [
+        "callboard: a durable job needs sqlalchemy; pip install 'callboard[jobs]'",
+        "1",
+        "0",
+    ]
     assert "/board/login?token=" in ended.stdout
 
 
@@ -168,7 +172,7 @@ def test_without_the_extra_jobs_the_board_names_it_and_a_link_is_had():
     ],
 )
 def test_all_missing_extras_are_named_at_once(arguments, extras, invoke, monkeypatch):
-    for module in ("itsdangerous", "dbos", "uvicorn", "prometheus_client"):
+    for module in ("itsdangerous", "croniter", "uvicorn", "prometheus_client"):
         monkeypatch.setitem(sys.modules, module, None)
     assert f"pip install 'callboard[{extras}]'" in refused(invoke(*arguments))
 

@@ -45,10 +45,7 @@ def place(tmp_path, monkeypatch):
 def with_store(use):
     with Database.open() as database:
         engine = Engine(database)
-        try:
-            return asyncio.run(use(DurableStore(database, engine.enqueue)))
-        finally:
-            engine.close()
+        return asyncio.run(use(DurableStore(database, engine.enqueue)))
 
 
 def submit(reference):
@@ -136,10 +133,8 @@ def test_it_takes_limits_and_how_long_jobs_are_kept_from_the_users_settings(plac
     assert callboard("worker", "--agents", "crew:greeter", "--until-idle", "0.1").returncode == 0
     assert old.id not in {each.id for each in with_store(lambda store: store.list())}
     with Database.open() as database, database.engine.connect() as connection:
-        limits = connection.exec_driver_sql("SELECT name, rate_limit_max FROM queues WHERE rate_limit_max > 0").all()
-    assert {tuple(each) for each in limits} == {
-        (agent_queue("crew:greeter") + suffix, 1) for suffix in ("", "/partitions")
-    }
+        limits = connection.exec_driver_sql("SELECT queue, starts FROM callboard_queue_limits WHERE starts > 0").all()
+    assert [*limits] == [(agent_queue("crew:greeter"), 1)]
 
 
 def test_it_runs_the_jobs_of_the_coding_agents(place, callboard):

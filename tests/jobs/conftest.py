@@ -1,7 +1,5 @@
 """A database for durable jobs, once on SQLite and once on PostgreSQL, and a queue in it."""
 
-from itertools import count
-
 import pytest
 from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, insert, select
 
@@ -18,7 +16,7 @@ _queue = Table(
 
 
 class Queue:
-    """What was queued, as DBOS does it: in the transaction that queues, and a segment once however often it is queued."""
+    """What was queued, as the engine does it: in the transaction that queues, and a segment once however often it is queued."""
 
     def __init__(self, database):
         self.database = database
@@ -63,41 +61,3 @@ def queue(database):
 @pytest.fixture
 def store(database, queue):
     return DurableStore(database, queue)
-
-
-_numbers = count(1)
-
-
-def create_database(server, worker, template="template1"):
-    """The URL of a database of its own on a server, as it is in a template."""
-    import psycopg
-
-    name = f"jobs_{worker}_{next(_numbers)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-    return server.removesuffix("postgres") + name
-
-
-@pytest.fixture(scope="session")
-def postgresql_template(postgresql_server, worker_id):
-    """The name of a database with DBOS's tables and ours: making DBOS's takes a second, or several."""
-    from callboard.jobs.engine import Engine
-
-    url = create_database(postgresql_server, worker_id)
-    with Database.open(url) as database:
-        Engine(database).close()
-    return url.rpartition("/")[2]
-
-
-@pytest.fixture
-def ready_postgresql(postgresql_server, postgresql_template, worker_id):
-    """The URL of a database with all tables and nothing in them."""
-    return create_database(postgresql_server, worker_id, postgresql_template)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ready_url(request, tmp_path):
-    """The URL of a database, once for each kind, with all tables in it where they take long to make."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'jobs.db'}"
-    return request.getfixturevalue("ready_postgresql")

@@ -93,8 +93,7 @@ class Fleet:
 
     def owners(self):
         """How many segments each executor runs."""
-        schema = "" if self.database.is_sqlite else "dbos."
-        query = f"SELECT executor_id, count(*) FROM {schema}workflow_status WHERE status = 'PENDING' GROUP BY 1"
+        query = "SELECT executor, count(*) FROM callboard_segments WHERE executor IS NOT NULL GROUP BY 1"
         with self.database.engine.connect() as connection:
             return Counter(dict(connection.execute(text(query)).all()))
 
@@ -117,7 +116,6 @@ class Fleet:
     def close(self):
         for worker in self.workers:
             worker.end()
-        self.engine.close()
         self.database.close()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from callboard import Agent, tool
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import InvocationCanister, ResultCanister
+from callboard.jobs import lease
 from callboard.jobs.agent_kind import AgentKind
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
@@ -101,6 +102,7 @@ class WatchedKind(AgentKind):
 def serve(url, log_path, lines, seed):
     """Run what is queued until nothing is left; die behind so many lines, 0 is never."""
     log["path"] = Path(log_path)
+    lease.LEASE_SECONDS = 1  # tests wait less
     random.seed(seed)
     Countdown.lines = lines
     threading.Thread(target=die, args=(random.random() * JITTER,), daemon=True).start()
@@ -116,10 +118,7 @@ def die(seconds):
 async def run_worker(url):
     with Database.open(url) as database:
         engine = Engine(database)
-        try:
-            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-            runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
-            async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}) as worker:
-                await worker.run(until_idle=0.5)
-        finally:
-            engine.close()
+        store = DurableStore(database, engine.enqueue)
+        runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
+        async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}) as worker:
+            await worker.run(until_idle=0.5)

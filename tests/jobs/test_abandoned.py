@@ -10,8 +10,8 @@ from callboard.jobs.abandoned import REASON, end_abandoned, mark_abandoned
 
 
 @pytest.fixture
-def fleet(ready_url, tmp_path):
-    with open_fleet(ready_url, tmp_path) as fleet:
+def fleet(url, tmp_path):
+    with open_fleet(url, tmp_path) as fleet:
         yield fleet
 
 
@@ -27,7 +27,7 @@ def wait_until_dead(fleet, jobs):
 @pytest.mark.parametrize("state", ["interrupted", "cancelled"])
 def test_a_job_of_a_killed_worker_is_ended_and_resumed(fleet, state):
     [victim] = fleet.start()
-    jobs = fleet.create(2, rounds=5)
+    jobs = fleet.create(2, rounds=60)
     fleet.wait_for(lambda: len(fleet.read_lines()) > 2)
     alive = [asyncio.run(end_abandoned(fleet.store, each.id, state)) for each in jobs]
     assert {each.state for each in alive} == {"running"}

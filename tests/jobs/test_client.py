@@ -211,7 +211,7 @@ async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkey
     )
     await (await jobs.submit(adder, "What is 1 + 2?")).result()
     second = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
-    while (job := await second.read()).state in {"pending", "running"}:  # noqa: ASYNC110  # DBOS does it
+    while (job := await second.read()).state in {"pending", "running"}:  # noqa: ASYNC110  # a worker does it
         await asyncio.sleep(0.01)
     assert (job.state, job.waits_for, job.model) == ("waiting", "rate_limit", "scripted")
     while not told.exists():  # noqa: ASYNC110  # another process makes it

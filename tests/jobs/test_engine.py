@@ -1,25 +1,18 @@
 """Segments are queued in our transactions, and run once each, in their order and within their limits."""
 
 import asyncio
-import base64
-import pickle
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path
 
-import dbos._scheduler
-import dbos._workflow_commands
 import pytest
 import sqlalchemy as sa
-from dbos._sys_db import SystemDatabase
 
 from callboard.coding.jobs.log import Notice
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module
 from callboard.jobs import worker as worker_module
-from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import DurableJob
@@ -45,19 +38,14 @@ def in_loop(test):
 
 
 @pytest.fixture
-def database(ready_url):
-    with Database.open(ready_url) as database:
+def database(url):
+    with Database.open(url) as database:
         yield database
 
 
 @pytest.fixture
-def engine(database, monkeypatch):
-    # DBOS looks every two seconds whether a delay is over, and the lease wakes its queues once a second.
-    monkeypatch.setattr(engine_module, "DELAY_SECONDS", 0.05)
-    monkeypatch.setattr("callboard.jobs.lease.CHECK_SECONDS", 0.05)
-    engine = Engine(database)
-    yield engine
-    engine.close()
+def engine(database):
+    return Engine(database)
 
 
 class Runner:
@@ -108,16 +96,8 @@ async def enqueue(engine, *jobs):
 
 def read_rows(engine):
     with engine.database.engine.connect() as connection:
-        schema = "" if engine.database.is_sqlite else "dbos."
-        rows = connection.execute(sa.text(f"SELECT * FROM {schema}workflow_status ORDER BY workflow_uuid"))
+        rows = connection.execute(sa.text("SELECT * FROM callboard_segments ORDER BY job, segment"))
         return [dict(row._mapping) for row in rows]
-
-
-def change_rows(engine, **values):
-    with engine.database.engine.begin() as connection:
-        schema = "" if engine.database.is_sqlite else "dbos."
-        changes = ", ".join(f"{name} = :{name}" for name in values)
-        connection.execute(sa.text(f"UPDATE {schema}workflow_status SET {changes}"), values)
 
 
 @in_loop
@@ -130,7 +110,7 @@ async def test_a_segment_runs_once_however_often_it_is_queued(engine):
         await enqueue(engine, make_job("a", segment=2))
         await until(lambda: len(runner.begun) > 1)
     assert runner.begun == ["a-1", "a-2"]
-    assert {row["status"] for row in read_rows(engine)} == {"SUCCESS"}
+    assert read_rows(engine) == []
 
 
 @in_loop
@@ -223,33 +203,26 @@ async def test_a_queue_may_have_fewer_places_than_its_worker(engine):
 
 
 @in_loop
-async def test_a_cancelled_segment_leaves_its_queue(engine):
-    runner = Runner()
-    await enqueue(engine, make_job("a"), make_job("b"))
-    await engine.database.run(lambda connection: engine.cancel(connection, make_job("a")))
-    async with serve(engine, runner) as worker:
-        await worker.run(until_idle=0.2)
-    assert runner.begun == ["b-1"]
-
-
-@in_loop
 async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_last(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
-    store = DurableStore(engine.database, engine.enqueue)
+    store, attempts = DurableStore(engine.database, engine.enqueue), []
+
+    async def run(job_id, number, control):
+        await store.claim(job_id, number, control.executor)
+        attempts.append(number)
+        raise OSError("no disk")
+
     job = await store.create("test")
-    runner = Runner(fail={job.id})
-    async with Worker(engine, store, runner):
+    async with Worker(engine, store, run):
         job = await wait_for_end(store, job)
-    assert runner.begun == [f"{job.id}-1"] * 6
+    assert attempts == [1] * 6
     assert (job.state, job.reason) == ("interrupted", "its worker died or failed 6 times at the same place")
 
 
 @in_loop
 async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
-    store = DurableStore(engine.database, engine.enqueue, count_anew=engine.count_anew)
+    store = DurableStore(engine.database, engine.enqueue)
     replies = 8
 
     async def run(job_id, number, control):
@@ -270,96 +243,51 @@ async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, mo
 
 @in_loop
 async def test_a_segment_that_is_left_to_others_is_begun_again_however_often(engine, monkeypatch):
-    monkeypatch.setattr(engine_module, "LEFT_SECONDS", 0)
-    attempts = []
-
-    async def run(_job_id, _number, _control):
-        attempts.append(read_rows(engine)[0]["recovery_attempts"])
-        if len(attempts) < 10:
-            raise LeftToOthers("it is for another")
-
-    await enqueue(engine, make_job("a"))
-    async with serve(engine, run):
-        await until(lambda: read_rows(engine)[0]["status"] == "SUCCESS")
-    assert attempts == [1] * 10
-
-
-@in_loop
-async def test_a_row_that_is_a_pickle_is_refused(engine, monkeypatch, tmp_path):
-    monkeypatch.setattr(worker_module, "ABANDONED_SECONDS", 0.05)
-
-    class Bomb:
-        def __reduce__(self):
-            return Path.touch, (tmp_path / "exploded",)
-
-    store = DurableStore(engine.database, engine.enqueue)
+    monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
+    store, attempts = DurableStore(engine.database, engine.enqueue), []
     job = await store.create("test")
-    change_rows(engine, serialization="py_pickle")
-    text = base64.b64encode(pickle.dumps({"args": (Bomb(),), "kwargs": {}})).decode()
-    schema = "" if engine.database.is_sqlite else "dbos."
-    with engine.database.engine.begin() as connection:
-        connection.execute(sa.text(f"UPDATE {schema}workflow_input SET inputs = :text"), {"text": text})
-    runner = Runner()
-    async with Worker(engine, store, runner):
-        job = await wait_for_end(store, job)
-    assert runner.begun == []
-    assert (job.state, job.reason) == ("interrupted", "its row in the queue cannot be read")
-    assert not (tmp_path / "exploded").exists()
+
+    async def run(job_id, number, control):
+        attempts.append(number)
+        await store.claim(job_id, number, control.executor, lambda _: "it is for another" if len(attempts) < 10 else "")
+
+    async with Worker(engine, store, run):
+        await until(lambda: not read_rows(engine))
+    assert (attempts, (await store.get(job.id)).state) == ([1] * 10, "running")
 
 
 @in_loop
-async def test_rows_of_segments_that_are_long_over_are_removed(engine, monkeypatch):
+async def test_a_delayed_segment_waits_and_keeps_a_worker_until_it_is_due(engine):
     runner = Runner()
-    await enqueue(engine, make_job("a"), make_job("b"))
+    await engine.database.run(lambda connection: engine.enqueue(connection, make_job("a"), 0.3))
+    async with serve(engine, runner) as worker:
+        assert not await engine.is_idle()
+        await worker.run(until_idle=0.2)
+    assert runner.begun == ["a-1"]
+
+
+@in_loop
+async def test_a_segment_whose_lease_has_passed_is_taken_over(engine):
+    runner = Runner()
+    await enqueue(engine, make_job("a"), make_job("b", partition="p"), make_job("c", partition="p"))
+    with engine.database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE callboard_segments SET executor = 'dead', lease_until = 1 WHERE job < 'c'"))
     async with serve(engine, runner) as worker:
         await worker.run(until_idle=0.2)
-    await enqueue(engine, make_job("c"))
-    engine.remove_old()
-    assert len(read_rows(engine)) == 3
-    monkeypatch.setattr(engine_module, "KEEP_SECONDS", -1)
-    engine.remove_old()
-    assert [row["workflow_uuid"] for row in read_rows(engine)] == ["c-1"]
-
-
-async def claim_for(engine, executor, jobs):
-    """Rows as of an executor that claimed them and died."""
-    await enqueue(engine, *jobs)
-    change_rows(
-        engine, status="PENDING", executor_id=executor, owner_xid="x", started_at_epoch_ms=1, recovery_attempts=1
-    )
-
-
-@pytest.mark.parametrize("private", [True, False])
-@in_loop
-async def test_dbos_and_our_statement_hand_back_alike(engine, monkeypatch, private):
-    """The contract of the private function: if it changes or goes, this test tells."""
-    runner = Runner(hold=True)
-    async with serve(engine, runner) as worker:
-        engine.stop_taking()
-        await claim_for(engine, "dead", [make_job("a"), make_job("b", partition="p")])
-        before = read_rows(engine)
-        worker._reaper.close()
-        if private:
-            from dbos import DBOS
-
-            assert len(await asyncio.to_thread(DBOS._recover_pending_workflows, ["dead"])) == 2
-        else:
-            monkeypatch.delattr("dbos.DBOS._recover_pending_workflows")
-            assert await asyncio.to_thread(engine.hand_back, "dead") == 2
-        after = read_rows(engine)
-    expected = {"status": "ENQUEUED", "owner_xid": None, "started_at_epoch_ms": None}
-    for old, new in zip(before, after, strict=True):
-        assert new.pop("updated_at") >= old.pop("updated_at")
-        assert new == {**old, **expected}
+    assert sorted(runner.begun) == ["a-1", "b-1", "c-1"]
 
 
 @in_loop
-async def test_a_segment_of_an_older_version_is_handed_back_and_runs(engine):
+async def test_a_segment_with_a_lease_is_left_to_its_worker_and_so_is_its_partition(engine):
     runner = Runner()
-    await claim_for(engine, "dead", [make_job("a")])
-    change_rows(engine, application_version="0.9")
+    await enqueue(engine, make_job("a"), make_job("b", partition="p"), make_job("c", partition="p"))
+    with engine.database.engine.begin() as connection:
+        change = "UPDATE callboard_segments SET executor = 'alive', lease_until = 9e15 WHERE job = 'b'"
+        connection.execute(sa.text(change))
     async with serve(engine, runner):
-        await until(lambda: runner.begun == ["a-1"])
+        await until(lambda: runner.begun == ["a-1"] and len(read_rows(engine)) == 2)
+        await engine.stop_taking()
+    assert [(row["job"], row["executor"]) for row in read_rows(engine)] == [("b", "alive"), ("c", None)]
 
 
 @in_loop
@@ -370,7 +298,7 @@ async def test_a_worker_that_stops_hands_back_at_once_what_does_not_end(engine, 
     async with serve(engine, runner):
         await until(lambda: runner.at_once)
     [row] = read_rows(engine)
-    assert (row["status"], row["recovery_attempts"]) == ("ENQUEUED", 0)
+    assert (row["executor"], row["lease_until"]) == (None, None)
     runner.go.set()
     async with serve(engine, runner):
         await until(lambda: runner.begun == ["a-1", "a-1"])
@@ -389,7 +317,7 @@ async def test_a_worker_that_stops_lets_segments_come_to_an_end(engine):
     async with serve(engine, run):
         await until(lambda: ended)
     assert ended == ["begun", "ended"]
-    assert [row["status"] for row in read_rows(engine)] == ["SUCCESS"]
+    assert read_rows(engine) == []
 
 
 @in_loop
@@ -410,14 +338,3 @@ async def test_a_running_job_is_cancelled_within_a_second(engine):
         await until(lambda: seen)
         await store.request_cancel(job.id)
         await until(lambda: seen == ["begun", True])
-
-
-def test_dbos_reads_what_is_changed_in_it():
-    intervals = {
-        "_BACKGROUND_JOBS_INTERVAL_SEC": dbos._workflow_commands.background_jobs_thread,
-        "_STARTUP_FAST_POLL_DURATION_SEC": dbos._scheduler.dynamic_scheduler_loop,
-    }
-    assert all(name in function.__code__.co_names for name, function in intervals.items())
-    assert "background_job_lock" in dbos._workflow_commands._run_background_jobs.__code__.co_names
-    with SystemDatabase.background_job_lock(None, "any") as is_ours:
-        assert is_ours

@@ -41,20 +41,17 @@ def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
     with Database.open(url) as database:
         engine = Engine(database)
         store = DurableStore(database, engine.enqueue)
-        try:
-            jobs, codes = [], Counter()
-            while codes[-9] < KILLS:
-                number = len(jobs)
-                job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
-                jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
-                most = LINES * len(asyncio.run(find_unfinished(store)))
-                codes[run_worker(url, log, chance.randint(1, most), number)] += 1
-            while asyncio.run(find_unfinished(store)):
-                assert run_worker(url, log, 0, KILLS) == 0
-            lines = [line.split() for line in log.read_text().splitlines()]
-            unknown = [asyncio.run(check_job(store, job, f"job-{number}", lines)) for number, job in enumerate(jobs)]
-        finally:
-            engine.close()
+        jobs, codes = [], Counter()
+        while codes[-9] < KILLS:
+            number = len(jobs)
+            job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
+            jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
+            most = LINES * len(asyncio.run(find_unfinished(store)))
+            codes[run_worker(url, log, chance.randint(1, most), number)] += 1
+        while asyncio.run(find_unfinished(store)):
+            assert run_worker(url, log, 0, KILLS) == 0
+        lines = [line.split() for line in log.read_text().splitlines()]
+        unknown = [asyncio.run(check_job(store, job, f"job-{number}", lines)) for number, job in enumerate(jobs)]
     check_order(lines)
     assert any(word == "known" for word, *_ in lines)
     count = f"{len(jobs)} jobs, {codes[-9]} workers were killed, {sum(unknown)} calls have an unknown outcome"

@@ -1,27 +1,34 @@
-"""A lease is held by the process that took it alone, and whoever lost it is told."""
+"""A lease is renewed while its process lives, and a process that could not renew it is told."""
 
-import asyncio
-import os
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 
 from callboard.jobs import lease as lease_module
 from callboard.jobs.database import Database
-from callboard.jobs.lease import EXIT_STATUS, Lease, open_leases
+from callboard.jobs.engine import Engine
+from callboard.jobs.job import DurableJob
+from callboard.jobs.lease import EXIT_STATUS, Lease
+from callboard.jobs.tables import segments
 
 PATIENCE = 30
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def database(ready_url):
-    with Database.open(ready_url) as database:
+def database(url):
+    with Database.open(url) as database:
+        job = DurableJob(id="a", kind="test", created_at=NOW, updated_at=NOW)
+        database.run_blocking(lambda connection: Engine(database).enqueue(connection, job))
+        statement = update(segments).values(executor="me", lease_until=0)
+        database.run_blocking(lambda connection: connection.execute(statement))
         yield database
 
 
@@ -29,66 +36,64 @@ def database(ready_url):
 def take_lease(database, on_write=lambda: None):
     """A lease, and what was said when it was lost."""
     losses, lost = [], threading.Event()
-    lease = Lease(open_leases(database), on_write, lambda why: (losses.append(why), lost.set()))
+    lease = Lease(database, "me", on_write, lambda why: (losses.append(why), lost.set()))
     try:
-        yield lease, losses, lost
+        yield losses, lost
     finally:
         lease.close()
 
 
-def is_dead(database, executor):
-    with open_leases(database).seize(executor) as dead:
-        return dead
+def read_end(database):
+    return database.read_blocking(lambda connection: connection.scalar(select(segments.c.lease_until)))
 
 
-def wait_for_death(database, executor):
-    """PostgreSQL ends a session some time after its client has."""
+def wait_for(condition):
     end = time.monotonic() + PATIENCE
-    while not is_dead(database, executor):
+    while not condition():
         assert time.monotonic() < end
 
 
-def test_the_holder_of_a_lease_lives_until_it_is_given_back(database):
-    with take_lease(database) as (first, losses, _), take_lease(database) as (second, _, _):
-        assert first.executor != second.executor
-        assert not is_dead(database, first.executor)
-        assert not is_dead(database, first.executor)
-    wait_for_death(database, first.executor)
-    wait_for_death(database, second.executor)
-    assert is_dead(database, "nobody/../never")
-    assert losses == []
+def end_sessions(database):
+    with psycopg.connect(url_of(database), autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'callboard lease' AND datname = current_database()"
+        )
 
 
-def test_one_process_at_a_time_finds_that_a_holder_is_dead(database, monkeypatch):
-    """On SQLite the file of a process that was killed is still there."""
-    with take_lease(database) as (lease, _, _):
-        monkeypatch.setattr("pathlib.Path.unlink", lambda *_, **__: None)
-    wait_for_death(database, lease.executor)
-    leases = open_leases(database)
-    with leases.seize(lease.executor) as first, leases.seize(lease.executor) as second:
-        assert (first, second) == (True, False)
+def test_a_lease_is_renewed_until_it_is_closed(database, monkeypatch):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 1)
+    with take_lease(database) as (losses, _):
+        wait_for(lambda: (first := read_end(database)) and read_end(database) > first)
+    end = read_end(database)
+    assert (read_end(database), losses) == (end, [])
 
 
-def test_a_lease_that_is_lost_is_told_within_seconds(database):
-    with take_lease(database) as (lease, losses, lost):
-        if database.is_sqlite:
-            [path] = open_leases(database)._directory.iterdir()
-            path.unlink()
-        else:
-            with psycopg.connect(database.engine.url.set(drivername="postgresql").render_as_string(False)) as other:
-                other.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE application_name = 'callboard lease' AND datname = current_database()"
-                )
+def test_a_connection_that_breaks_is_made_again(empty_postgresql, monkeypatch):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 5)
+    with Database.open(empty_postgresql) as database:
+        wrote = threading.Event()
+        with take_lease(database, wrote.set) as (losses, _):
+            assert wrote.wait(PATIENCE)
+            end_sessions(database)
+            wrote.clear()
+            assert wrote.wait(PATIENCE)
+        assert losses == []
+
+
+def test_a_lease_that_cannot_be_renewed_is_lost(database, monkeypatch):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", 1)
+    with take_lease(database) as (losses, lost):
+        database.run_blocking(lambda connection: connection.execute(text("DROP TABLE callboard_segments")))
         assert lost.wait(PATIENCE)
-        wait_for_death(database, lease.executor)
-    assert len(losses) == 1
+    assert "; the database was away for " in losses[0]
+    assert "callboard_segments" in losses[0]
 
 
-def test_whoever_stood_still_ends_before_it_asks_anybody(database, monkeypatch):
+def test_a_process_that_stood_still_ends_before_it_asks_anybody(database, monkeypatch):
     """It was stopped for so long that others may have its jobs, and its connection does not know yet."""
-    monkeypatch.setattr(lease_module, "SILENCE_SECONDS", 0)
-    with take_lease(database) as (_, losses, lost):
+    monkeypatch.setattr(lease_module, "LEASE_SECONDS", -1)
+    with take_lease(database) as (losses, lost):
         assert lost.wait(PATIENCE)
     assert losses[0].startswith("it stood still for ")
 
@@ -113,32 +118,13 @@ def test_what_its_tools_have_started_ends_with_a_process_that_lost_its_lease():
     assert (ended.returncode, ended.stderr) == (EXIT_STATUS, "callboard: lost its lease: the connection broke\n")
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_that_was_forked_does_not_hold_the_lease(tmp_path):
-    """What a tool forks may outlive the worker."""
-    with Database.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database, take_lease(database) as (lease, _, _):
-        reading, writing = os.pipe()
-        begun, begins = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(writing)
-            os.write(begins, b".")
-            os.read(reading, 1)
-            os._exit(0)
-        assert os.read(begun, 1) == b"."
-        lease._hold._close_descriptor()  # as the system does it when we die
-        assert is_dead(database, lease.executor)
-        for each in (reading, writing, begun, begins):
-            os.close(each)
-        os.waitpid(child, 0)
-
-
 def test_what_another_process_writes_is_told(database):
     told = threading.Event()
     with take_lease(database, told.set), Database.open(url_of(database)) as other:
+        assert told.wait(PATIENCE)
         told.clear()
         statement = "CREATE TABLE written (x INTEGER)" if database.is_sqlite else "NOTIFY callboard_jobs"
-        asyncio.run(other.run(lambda connection: connection.execute(text(statement))))
+        other.run_blocking(lambda connection: connection.execute(text(statement)))
         assert told.wait(PATIENCE)
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 
 from callboard.core import InvocationCanister, ResultCanister
+from callboard.jobs import lease
 from callboard.jobs.claim import Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.engine import Engine
@@ -51,17 +52,15 @@ async def work(url, effects, seconds, concurrency, ready):
             except Superseded:
                 return
 
-        try:
-            async with Worker(engine, store, run, concurrency=concurrency) as worker:
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-                ready.send(worker.executor)
-                await worker.run()
-        finally:
-            engine.close()
+        async with Worker(engine, store, run, concurrency=concurrency) as worker:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+            ready.send(worker.executor)
+            await worker.run()
 
 
 def main(*arguments):
     """Work until it is told to stop: the database, the file of effects, seconds of a call, jobs at once, and who is told
     that it works, under which id.
     """
+    lease.LEASE_SECONDS = 2  # tests wait less
     asyncio.run(work(*arguments))

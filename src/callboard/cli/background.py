@@ -108,11 +108,7 @@ def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], di
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 
     with Database.open() as database:
-        engine = Engine(database)
-        try:
-            job = asyncio.run(create(DurableStore(database, engine.enqueue)))
-        finally:
-            engine.close()
+        job = asyncio.run(create(DurableStore(database, Engine(database).enqueue)))
         log = ensure_worker(database, job)
         if not database.is_sqlite:
             display.tell(f"a worker of this host runs it: callboard worker --queue {job.queue}", "2")

@@ -1,6 +1,6 @@
 """Open the store of durable jobs for a command, and find a job among these and the records of direct runs.
 
-SQLAlchemy and DBOS are imported when a command needs them: half a second that `--help` and a direct run do not pay.
+SQLAlchemy is imported when a command needs it: a quarter of a second that `--help` and a direct run do not pay.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ def open_store() -> Iterator[DurableStore]:
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 
     with Database.open() as database:
-        engine = Engine(database)
-        try:
-            yield DurableStore(database, engine.enqueue)
-        finally:
-            engine.close()
+        yield DurableStore(database, Engine(database).enqueue)
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with all that was recorded of them. Branches and files that they made stay."""
-    from callboard.jobs.job import END_STATES  # noqa: PLC0415  # not for --help
+    from callboard.jobs.job import END_STATES, DurableJob  # noqa: PLC0415  # not for --help
 
     if bool(names) == bool(older_than):
         raise CallerError("say which: their names, or --older-than", path="rm")
@@ -151,7 +151,8 @@ def remove(
         return
     targets = [find_job(name) for name in names or ()]
     for job in targets:
-        if job.state not in END_STATES:
+        # Of a running job it is found out below whether its worker lives.
+        if job.state not in END_STATES and not (isinstance(job, DurableJob) and job.state == "running"):
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
     _confirm(f"delete {', '.join([each.id for each in targets])}?", yes=yes)
     for job in targets:

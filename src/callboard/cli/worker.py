@@ -127,25 +127,22 @@ async def _work(
         if limit:
             queues[name] = replace(queues[name], starts_per_minute=limit)
     tell = partial(typer.echo, err=True)
-    engine = await asyncio.to_thread(Engine, database)
-    try:
-        store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-        coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
-        runner = SegmentRunner(
-            store,
-            [AgentKind(agents), RunKind(database, tell), *coding],
-            limits=model_limits(settings, database),
-            on_segment=on_segment,
-        )
-        async with (
-            open_services(store, settings, queues, tell),
-            Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
-        ):
-            _stop_at_signals(running)
-            tell(f"callboard works on {', '.join(dict.fromkeys(named))} of {database.place} (Ctrl-C stops it)")
-            await running.run(options.until_idle)
-    finally:
-        await asyncio.to_thread(engine.close)
+    engine = Engine(database)
+    store = DurableStore(database, engine.enqueue)
+    coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
+    runner = SegmentRunner(
+        store,
+        [AgentKind(agents), RunKind(database, tell), *coding],
+        limits=model_limits(settings, database),
+        on_segment=on_segment,
+    )
+    async with (
+        open_services(store, settings, queues, tell),
+        Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
+    ):
+        _stop_at_signals(running)
+        tell(f"callboard works on {', '.join(dict.fromkeys(named))} of {database.place} (Ctrl-C stops it)")
+        await running.run(options.until_idle)
 
 
 def _stop_at_signals(running: Worker) -> None:

@@ -1,36 +1,36 @@
 """Jobs whose worker died, as a process sees them that runs no jobs itself.
 
-A worker that lives hands back what a dead one had claimed. If no worker lives, the row of a job says "running" forever.
-A process that can take the lease of the job's executor knows that the executor is gone.
+A worker that lives takes over what a dead one had claimed. If no worker lives, the row of a job says "running" forever.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final, Literal, TypeVar
 
 from msgspec.structs import replace
+from sqlalchemy import Connection, delete, select
 
 from callboard.jobs.database import Database
 from callboard.jobs.job import DurableJob, JobSummary
-from callboard.jobs.lease import open_leases
 from callboard.jobs.store import DurableStore
+from callboard.jobs.tables import clock, lock_claims, segments
 
 REASON: Final = "its worker died"
+_LOOK_SECONDS: Final = 0.2
 
 SomeJob = TypeVar("SomeJob", bound=JobSummary)
 
 
 def mark_abandoned(database: Database, jobs: Sequence[SomeJob]) -> list[SomeJob]:
-    """Return the jobs as they are: a running job whose executor is dead is interrupted. The rows stay as they are."""
-    leases = open_leases(database)
-    dead: set[str] = set()
-    for executor in {each.executor for each in jobs if each.state == "running"}:
-        with leases.seize(executor) as is_dead:
-            if is_dead:
-                dead.add(executor)
+    """Return the jobs as they are: a running job without a lease is interrupted. The rows stay as they are."""
+    if not any(each.state == "running" for each in jobs):
+        return list(jobs)
+    query = select(segments.c.job).where(segments.c.lease_until >= clock(database.engine.dialect.name))
+    alive = database.read_blocking(lambda connection: set(connection.scalars(query)))
     return [
-        replace(each, state="interrupted", reason=REASON) if each.state == "running" and each.executor in dead else each
+        replace(each, state="interrupted", reason=REASON) if each.state == "running" and each.id not in alive else each
         for each in jobs
     ]
 
@@ -41,16 +41,33 @@ async def end_abandoned(
     state: Literal["interrupted", "cancelled"] = "interrupted",
     reason: str = REASON,
 ) -> DurableJob:
-    """End a running job whose executor is dead; every other job stays as it is. Return the job.
+    """End a running job whose worker is dead; every other job stays as it is. Return the job.
+
+    A worker that was just killed still has its lease. So this waits until the lease has passed, or was renewed: a few
+    seconds at most.
 
     Raises:
         CallerError: The job does not exist.
     """
-    job = await store.get(identifier)
-    if job.state != "running":
-        return job
-    # Another process cannot find the executor dead and run the segment meanwhile.
-    with open_leases(store.database).seize(job.executor) as is_dead:
-        if not is_dead:
+    first = 0
+    while (job := await store.get(identifier)).state == "running":
+        number = job.segment
+
+        def take(connection: Connection, number: int = number) -> int:
+            """Return the end of the lease, or take the segment away from whoever could claim it."""
+            lock_claims(connection)
+            its = (segments.c.job == identifier, segments.c.segment == number)
+            now = clock(connection.dialect.name)
+            end = connection.scalar(select(segments.c.lease_until).where(*its, segments.c.lease_until >= now))
+            if end is None:
+                connection.execute(delete(segments).where(*its))
+            return end or 0
+
+        end = await store.database.run(take)
+        if not end:
+            return await store.interrupt(identifier, number, reason, state=state, executor=job.executor)
+        if first and end != first:
             return job
-        return await store.interrupt(identifier, job.segment, reason, state=state, executor=job.executor)
+        first = end
+        await asyncio.sleep(_LOOK_SECONDS)
+    return job

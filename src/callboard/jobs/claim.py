@@ -39,8 +39,6 @@ FindObstacle = Callable[[DurableJob], str]
 """Why this process cannot run a job; empty where it can."""
 FindModel = Callable[[DurableJob], str]
 """The name of a job's model; empty if it is not known."""
-CountAnew = Callable[[Connection, DurableJob], None]
-"""Counts the attempts at the job's present segment from one again, in the transaction of the connection."""
 
 _PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister, MeasuredReply)
 
@@ -75,8 +73,8 @@ class Claim:
     """A claimed job, made by `DurableStore.claim`.
 
     `open_calls` are the calls that an earlier runner began and did not end, `answers` the approvals and questions that
-    were answered. `count_anew` is called with the first reply or result: a segment whose runners die is given up
-    only when one after another came no further.
+    were answered. The first reply or result sets the failures of the segment to zero: it is given up only when its
+    runners die one after another and come no further.
     """
 
     def __init__(
@@ -87,14 +85,12 @@ class Claim:
         *,
         open_calls: Sequence[CallIntent] = (),
         answers: Sequence[Approval] = (),
-        count_anew: CountAnew | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self.open_calls = tuple(open_calls)
         self.answers = tuple(answers)
         self._database = database
         self._enqueue = enqueue
-        self._count_anew = count_anew
         self._stored = stored
         self._clock = clock
         self._next = stored.job
@@ -234,9 +230,8 @@ class Claim:
                     write.written.exception()  # whoever was cancelled does not look at it
                 self._waiting = []
                 return
-            if any(write.comes_further for write in batch):
-                self._count_anew = None
-            self._stored = self._stored._replace(job=batch[-1].job)
+            failures = 0 if any(write.comes_further for write in batch) else self._stored.failures
+            self._stored = self._stored._replace(job=batch[-1].job, failures=failures)
             for write in batch:
                 write.written.set_result(None)
 
@@ -248,7 +243,7 @@ class Claim:
         queries.begin_calls(connection, [row for write in batch for row in write.begins])
         queries.end_calls(connection, key, [write.ends for write in batch if write.ends])
         queries.ask(connection, key, batch[-1].asks, last.updated_at)
-        if self._count_anew is not None and any(write.comes_further for write in batch):
-            self._count_anew(connection, self._stored.job)
+        if self._stored.failures and any(write.comes_further for write in batch):
+            queries.set_failures(connection, key, 0)
         if batch[-1].delay is not None and self._enqueue is not None:
             self._enqueue(connection, last, batch[-1].delay)

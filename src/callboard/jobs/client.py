@@ -64,13 +64,8 @@ class JobClient:
     async def __aenter__(self) -> Self:
         self._database = await asyncio.to_thread(Database.open, self._url)
         self._open.push_async_callback(asyncio.to_thread, self._database.close)
-        try:
-            self._engine = await asyncio.to_thread(Engine, self._database)
-        except BaseException:
-            await self._open.aclose()
-            raise
-        self._open.push_async_callback(asyncio.to_thread, self._engine.close)
-        self.store = DurableStore(self._database, self._engine.enqueue, count_anew=self._engine.count_anew)
+        self._engine = Engine(self._database)
+        self.store = DurableStore(self._database, self._engine.enqueue)
         return self
 
     async def __aexit__(

@@ -1,6 +1,6 @@
 """Lines of cron: minute, hour, day of the month, month and day of the week, such as `30 3 * * mon-fri`.
 
-`croniter`, which DBOS brings, reads them. What it also reads and cron does not is refused: seconds, years, and values
+`croniter` reads them. What it also reads and cron does not is refused: seconds, years, and values
 that it would draw by lot.
 """
 

@@ -3,8 +3,7 @@
 Laws: a database of SQLite is readable by its owner alone from its first byte on; a transaction that was lost with its
 connection is run again for at most 60 seconds in all; what a user reads of a failure is one sentence without a password.
 
-The engine is DBOS's as well, so its connections are set up as DBOS sets them up: SQLite's transactions begin with the
-first write, unless they are begun here.
+SQLite's transactions begin with the first write, unless they are begun here.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PATIENCE: Final = 60.0
 """Seconds for which a transaction is tried again while the database cannot be reached."""
 CONNECT_TIMEOUT: Final = 10
 BUSY_TIMEOUT: Final = 30_000
-"""Milliseconds that SQLite waits for another process's transaction; DBOS's own figure."""
+"""Milliseconds that SQLite waits for another process's transaction."""
 SYNCHRONOUS: Final = "FULL"
 """What was committed is on the disk: after a loss of power no call that had its result runs again."""
 JOURNAL_SIZE: Final = 4 * 1024 * 1024

@@ -1,6 +1,6 @@
 """Which database the durable jobs are in, without what opens one.
 
-A command that only asks whether there are jobs imports this, and neither SQLAlchemy nor DBOS.
+A command that only asks whether there are jobs imports this, and not SQLAlchemy.
 """
 
 from __future__ import annotations

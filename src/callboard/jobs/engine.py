@@ -1,420 +1,266 @@
-"""The engine of durable jobs: DBOS queues the segments of jobs, claims them and counts their attempts.
+"""The engine of durable jobs: one table beside the entries says which segments are due, and who runs them.
 
-DBOS knows a job's id and the number of its segment, nothing else. Its tables stand in the database of ours, so a segment
-is queued in the transaction that makes it due. `JOB-SEGMENT` is the workflow's id: queueing a segment twice is no error.
+A segment is queued in the transaction that makes it due. A worker claims due segments under an id of its own, until a
+time of the database's clock that it moves on while it lives (`lease`). A segment whose time has passed is due again.
 
-Laws: the application's version is a constant, so that an update of Callboard strands no job; rows are JSON, and one
-that says it is a pickle is refused, because whoever can write such a row could run code here; a segment that raises is
-handed back to its queue, not noted as an error.
+Laws: queueing a segment twice is as queueing it once; a segment that raises is handed back to its queue; one job of a
+partition runs at a time, and no more segments of a queue start a minute than its limit says, in all workers together.
 
-A queue of ours is two of DBOS's. Jobs with a partition go to the second, where one of each partition runs at a time. DBOS
-takes partitions in no order, so jobs without one, each in a partition of its own, would lose their priorities there.
+On PostgreSQL one worker claims at a time, since a partition and a limit count what all of them claim. A claim takes about
+three milliseconds and gives a worker as much as it has room for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-import threading
-import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from functools import cache
+from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
-import dbos._scheduler
-import dbos._workflow_commands
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions
-from dbos._serialization import DBOSPortableJSONSerializer, DefaultSerializer
-from dbos._sys_db import SystemDatabase
-from dbos._sys_db_postgres import PostgresSystemDatabase
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from callboard.configuration.jobs import QueueSettings
+from callboard.jobs import lease
 from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
-from callboard.jobs.dispatch import Dispatch
 from callboard.jobs.job import DurableJob
-from callboard.jobs.tables import jobs
+from callboard.jobs.lease import CHANNEL, Lease
+from callboard.jobs.tables import clock, insert_once, jobs, lock_claims, queue_limits, segments
 
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
 """Runs a job's segment of a number to its end, or raises."""
-
-APPLICATION: Final = "callboard"
-VERSION: Final = "1"
-"""Of the application, as DBOS sees it. It never changes: DBOS gives no worker the jobs of another version."""
-ATTEMPTS: Final = 5
-"""How often a segment whose worker died, or that raised, is begun again without coming further."""
-CHANNEL: Final = "callboard_jobs"
-"""On which PostgreSQL tells workers that something was queued."""
-FALLBACK_SECONDS: Final = 30.0
-"""How often DBOS looks at a queue by itself. `wake` rings for what is due, and is called once a second at least."""
-DELAY_SECONDS: Final = 2.0
-"""How often DBOS looks whether a delay is over."""
-PRIORITY: Final = 2**30
-"""DBOS has priorities from 1 to 2**31 - 1, the lowest first; ours begin in the middle."""
-RETRY_SECONDS: Final = 1.0
-"""Seconds before a statement is tried again while the database is away."""
-PAUSE_SECONDS: Final = 2.0
-"""Before a segment that raised is begun again; doubled with each attempt."""
-LEFT_SECONDS: Final = 5.0
-"""Before a segment that the worker which took it cannot run is begun by another, or looked at again."""
-THREADS: Final = 8
-OUTCOME_SECONDS: Final = 2.0
-"""What DBOS has, when it ends, to note down which segments are over. One that it does not note is begun once more, and
-ends at once, for its job is beyond it."""
-
-KEEP_SECONDS: Final = 3600
-"""For which the row of a segment that is over is kept. What the segment did stands in our tables."""
-REMOVED_AT_ONCE: Final = 500
+PAUSE_SECONDS: Final = 5.0
+"""Seconds before a segment that raised, or that this worker cannot run, is begun again."""
 SOON_SECONDS: Final = 3600
-"""A worker that ends when it is idle waits for what is due so soon: nobody else might be there to begin it."""
-
-_WORKFLOW: Final = "callboard_segment"
-_STATUS: Final = "workflow_status"
-_TEXTS: Final = "workflow_uuid status executor_id queue_name application_name application_version owner_xid"
-_NUMBERS: Final = "updated_at started_at_epoch_ms completed_at recovery_attempts delay_until_epoch_ms"
-_ABANDONED: Final = {
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": f"its worker died or failed {ATTEMPTS + 1} times at the same place",
-    "ERROR": "its row in the queue cannot be read",
-    "CANCELLED": "it was taken out of the queue",
-}
-"""The ends that DBOS puts to a segment without asking us."""
+"""A worker that ends when it is idle waits for what is due within so many seconds: nobody else might be there."""
+_MINUTE: Final = 60_000
+"""In milliseconds, as all times of the table are."""
 
 _log = logging.getLogger("callboard.jobs")
-logging.getLogger("dbos").setLevel(logging.CRITICAL)  # it prints tracebacks of what we handle
 
 
 class Engine:
-    """Queues segments, and serves queues in one process. DBOS allows one that serves in a process at a time."""
+    """Queues segments, and runs those of some queues in this process."""
 
     def __init__(self, database: Database) -> None:
-        """Makes DBOS's tables where they are missing; it blocks for some milliseconds, the first time for a second."""
-        url = database.engine.url.render_as_string(hide_password=False)
-        DBOS.migrate(url)
         self.database = database
-        self.served: tuple[str, ...] = ()
-        """Our queues that this process serves."""
-        status = self._status = _describe_status(database)
-        self._is_ours = sa.func.coalesce(status.c.application_name, APPLICATION) == APPLICATION
-        # To make a statement costs more than to execute it, and these are asked each second.
-        self._owners = sa.select(status.c.executor_id).where(status.c.status == "PENDING", self._is_ours).distinct()
-        self._due = sa.select(sa.literal(1)).where(sa.false())
-        self._client = DBOSClient(
-            system_database_engine=database.engine,
-            serializer=DBOSPortableJSONSerializer(),
-            application_name=APPLICATION,
-            lazy=True,
+        self.executor = ""
+        """The id under which this process claims; "" if it does not serve."""
+        self._now = clock(database.engine.dialect.name)
+        self._queues: Mapping[str, QueueSettings] = {}
+        self._running: dict[asyncio.Task[None], str] = {}
+        """The queues of the segments that run here, by their tasks."""
+        self._is_closed = True
+        self._lease: Lease | None = None
+        self._taking: asyncio.Task[None] | None = None
+        due, busy = segments.c, segments.alias().c
+        is_free = due.executor.is_(None) & (due.due_at <= self._now) | (due.lease_until < self._now)
+        is_alone = (due.partition == "") | ~sa.exists().where(
+            busy.queue == due.queue, busy.partition == due.partition, busy.lease_until >= self._now
         )
-        self._instance: DBOS | None = None
-        self._dispatch: Dispatch | None = None
-        self._stopping = threading.Event()
-
-    def close(self) -> None:
-        """Stops serving, and forgets the client; the database stays open."""
-        self.stop_serving()
-        self._client.destroy()
+        self._due = (
+            sa.select(segments)
+            .where(due.queue.in_(sa.bindparam("queues", expanding=True)), is_free, is_alone)
+            .order_by(due.priority, due.due_at, due.job)
+            .limit(sa.bindparam("room"))
+        )
+        self._soon = sa.select(sa.literal(1)).where(
+            due.queue.in_(sa.bindparam("queues", expanding=True)),
+            due.due_at < self._now + SOON_SECONDS * 1000,
+        )
 
     def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
         """Queue the job's present segment in the transaction of this connection, to begin after `delay` seconds."""
-        options: EnqueueOptions = {
-            "workflow_name": _WORKFLOW,
-            "queue_name": _lane(job),
-            "workflow_id": f"{job.id}-{job.segment}",
-            "app_version": VERSION,
-            "priority": min(max(PRIORITY + job.priority, 1), 2**31 - 1),
-        }
-        if job.partition:
-            options["queue_partition_key"] = job.partition
-        if delay > 0:
-            options["delay_seconds"] = delay
-        self._client.enqueue_in_transaction(connection, options, job.id, job.segment)
+        row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
+        statement = insert_once(segments, connection).values(due_at=self._now + int(delay * 1000))
+        connection.execute(statement, {**row, "priority": job.priority})
         self._announce(connection)
 
-    def cancel(self, connection: Connection, job: DurableJob) -> None:
-        """Take the job's present segment out of its queue, if it has not begun, in the transaction of this connection."""
-        status = self._status
-        connection.execute(
-            sa.update(status)
-            .where(status.c.workflow_uuid == f"{job.id}-{job.segment}", status.c.status.in_(("ENQUEUED", "DELAYED")))
-            .values(status="CANCELLED", queue_name=None, completed_at=_now(), updated_at=_now())
-        )
-
-    def count_anew(self, connection: Connection, job: DurableJob) -> None:
-        """Let the attempt that runs be the first of the job's present segment, in the transaction of this connection."""
-        status = self._status
-        connection.execute(
-            sa.update(status)
-            .where(status.c.workflow_uuid == f"{job.id}-{job.segment}", status.c.status == "PENDING")
-            .values(recovery_attempts=1)
-        )
-
-    def serve(
+    async def serve(
         self,
         run_segment: RunSegment,
-        loop: asyncio.AbstractEventLoop,
         *,
-        executor: str,
         queues: Mapping[str, QueueSettings],
         concurrency: int,
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        """Begin to run the segments of some queues; it blocks for about a tenth of a second.
+        """Begin to run the segments of some queues, as tasks of this loop.
 
         Args:
-            run_segment: Runs on `loop`, never on DBOS's own. What it raises hands the segment back.
-            loop: The loop of the caller.
-            executor: The id that nobody else has, under which segments are claimed; its lease is held already.
-            queues: Our queues, and what holds for each of them.
+            run_segment: Runs a segment. What it raises hands the segment back.
+            queues: The queues, and what holds for each of them.
             concurrency: How many segments this process runs at once.
+            on_loss: As of Lease.
+
+        Raises:
+            DatabaseUnavailable: The limits of the queues could not be written.
         """
-        global _serving  # DBOS's registry of workflows is the process's as well
-        _register_workflow()
-        _prepare_dbos()
-        config: DBOSConfig = {
-            "name": APPLICATION,
-            "system_database_engine": self.database.engine,
-            "application_version": VERSION,
-            "executor_id": executor,
-            "serializer": DBOSPortableJSONSerializer(),
-            "log_level": "CRITICAL",
-            "run_migrations": False,
-            "max_executor_threads": THREADS,
-            "notification_coalesce_sec": 0.25,  # of what we do not use: by default 100 wakes a second; stopping waits for one
-        }
-        self._stopping.clear()
-        lanes = self._register_queues(queues)
-        instance = DBOS(config=config)
-        DBOS.listen_queues(lanes)
-        limits = {name: each.concurrency for name, each in queues.items() if each.concurrency}
-        own = {lane: (limit, _lanes(name)) for name, limit in limits.items() for lane in _lanes(name)}
-        dispatch = Dispatch(instance, lanes, concurrency, self._is_due, own)
-        self._run_segment, self._loop = run_segment, loop
-        self._instance, self._dispatch, _serving = instance, dispatch, self
-        self.served = tuple(queues)
-        status = self._status
-        due = status.c.queue_name.in_(lanes) & (status.c.status == "ENQUEUED")
-        self._due = sa.select(sa.literal(1)).where(due).limit(1)
-        with dispatch.install():
-            DBOS.launch()
+        self._run_segment, self._queues, self._places = run_segment, dict(queues), concurrency
+        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        await self.database.run(self._set_limits)
+        self.database.check_health(forget=True)
+        self.executor = str(uuid4())
+        self._is_closed = False
+        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
+        self._taking = self._loop.create_task(self._take_always())
 
     def wake(self) -> None:
-        """Look for due segments now, because something was written."""
-        if self._dispatch is not None:
-            self._dispatch.ring()
+        """Look for due segments now, because something was written. Any thread may call it."""
+        if not self._is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._bell.set)
 
-    def stop_taking(self) -> None:
-        """Claim no more segments, also none that a poll is about to claim. Those that run go on."""
-        self._stopping.set()
-        if self._dispatch is not None:
-            self._dispatch.close()
+    async def stop_taking(self) -> None:
+        """Claim no more segments. Those that run go on."""
+        self._is_closed = True
+        if self._taking is not None:
+            self._bell.set()
+            await self._taking
 
     def count_segments(self) -> int:
         """How many segments run here."""
-        return 0 if self._dispatch is None else self._dispatch.count_segments()
+        return len(self._running)
 
-    def stop_serving(self) -> None:
-        """End DBOS in this process. A segment that runs is cancelled, and stays claimed."""
-        global _serving  # as above
-        if self._instance is None or self._dispatch is None:
+    async def hand_back(self) -> None:
+        """Stop serving: what was claimed is due again at once. If the database is away, it is when the lease ends."""
+        await self.stop_taking()
+        if self._lease is None:
             return
-        self.stop_taking()
-        self._dispatch.wait_for_outcomes(OUTCOME_SECONDS)
-        DBOS.destroy()
-        _serving, self._instance, self._dispatch = None, None, None
+        await asyncio.to_thread(self._lease.close)
+        self._lease = None
+        mine = segments.c.executor == self.executor
 
-    def find_owners(self) -> set[str]:
-        """The ids of executors that own segments which have begun and not ended."""
-        with self.database.engine.connect() as connection:
-            return {each for each in connection.scalars(self._owners) if each}
-
-    def hand_back(self, executor: str) -> int:
-        """Queue the segments of an executor that is dead again. Returns how many were left to the statement of ours.
-
-        DBOS's own function comes first. It is private and may go, passes over rows of other versions, and logs the
-        error of a row to go on with the next; so the rows that it leaves are handed back by one statement.
-        """
-        recover = getattr(DBOS, "_recover_pending_workflows", None)
-        if recover is not None and self._instance is not None:
-            recover([executor])
-        with self.database.engine.begin() as connection:
-            count = connection.execute(self.hand_back_statement(executor)).rowcount
-            self._announce(connection)
-        return count
-
-    def hand_back_statement(self, executor: str) -> sa.Update:
-        """What DBOS's private function does to each row of the executor; also to those of another version."""
-        status = self._status
-        return (
-            sa.update(status)
-            .where(status.c.executor_id == executor, status.c.status == "PENDING", self._is_ours)
-            .values(
-                status="ENQUEUED",
-                owner_xid=None,
-                started_at_epoch_ms=None,
-                application_version=VERSION,
-                updated_at=_now(),
-                queue_name=sa.func.coalesce(status.c.queue_name, "_dbos_internal_queue"),
-            )
-        )
-
-    def release(self, executor: str) -> None:
-        """Queue the segments of this process again, which stops in good order: that is no attempt of theirs."""
-        status = self._status
-        statement = self.hand_back_statement(executor).values(recovery_attempts=status.c.recovery_attempts - 1)
-        with self.database.engine.begin() as connection:
-            connection.execute(statement)
+        def free(connection: Connection) -> None:
+            # To be stopped in good order is no failure of theirs; the next runner counts one.
+            stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
+            connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
+            connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
             self._announce(connection)
 
-    def is_idle(self) -> bool:
-        """Whether no segment waits in the queues that this process serves, also for a time that is near, or runs."""
-        status = self._status
-        lanes = [lane for queue in self.served for lane in _lanes(queue)]
-        soon = (status.c.status == "DELAYED") & (status.c.delay_until_epoch_ms < _now() + SOON_SECONDS * 1000)
-        query = sa.select(sa.literal(1)).where(
-            status.c.queue_name.in_(lanes), status.c.status.in_(("ENQUEUED", "PENDING")) | soon
-        )
-        with self.database.engine.connect() as connection:
-            return connection.scalar(query.limit(1)) is None
+        with suppress(DatabaseUnavailable):
+            await asyncio.to_thread(self.database.run_blocking, free, patience=0)
+        self.executor = ""
 
-    def find_abandoned(self) -> list[tuple[str, int, str]]:
-        """Jobs whose present segment DBOS will not begin again: their ids, the segments, and why."""
-        status = self._status
-        workflow = jobs.c.id + "-" + sa.cast(jobs.c.segment, sa.Text)
-        query = sa.select(jobs.c.id, jobs.c.segment, status.c.status).where(
-            jobs.c.state.in_(("pending", "running")),
-            status.c.workflow_uuid == workflow,
-            status.c.status.in_(tuple(_ABANDONED)),
-        )
-        with self.database.engine.connect() as connection:
-            return [(row.id, row.segment, _ABANDONED[row.status]) for row in connection.execute(query)]
-
-    def remove_old(self) -> None:
-        """Delete the rows of segments that are over for so long that nobody will queue them again by mistake."""
-        status = self._status
-        query = sa.select(status.c.workflow_uuid).where(
-            status.c.status.in_(("SUCCESS", "CANCELLED")),
-            status.c.updated_at < _now() - KEEP_SECONDS * 1000,
-            self._is_ours,
-        )
-        with self.database.engine.connect() as connection:
-            workflows = list(connection.scalars(query.limit(REMOVED_AT_ONCE)))
-        if workflows:
-            self._client.delete_workflows(workflows)
-
-    def _is_due(self) -> bool:
+    async def is_idle(self) -> bool:
+        """Whether no segment of the served queues runs, or waits for a time that is near."""
         try:
-            with self.database.engine.connect() as connection:
-                return connection.scalar(self._due) is not None
-        except SQLAlchemyError:
-            return True
+            query = self._soon.limit(1)
+            soon = await self.database.read(lambda connection: connection.scalar(query, {"queues": [*self._queues]}))
+        except DatabaseUnavailable:
+            return False
+        return soon is None and not self._running
+
+    async def _take_always(self) -> None:
+        while not self._is_closed:
+            self._bell.clear()
+            taken = []
+            with suppress(DatabaseUnavailable):
+                if self._count_room():
+                    taken = await self.database.run(self._take) if await self.database.read(self._is_due) else []
+            for job, segment, queue in taken:
+                task = self._loop.create_task(self._run(job, segment))
+                self._running[task] = queue
+                task.add_done_callback(self._end)
+            if not taken:
+                await self._bell.wait()
+
+    def _count_room(self) -> dict[str, int]:
+        """How many more segments of each queue may run here."""
+        room, counts = self._places - len(self._running), Counter(self._running.values())
+        limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
+        return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
+
+    def _is_due(self, connection: Connection) -> bool:
+        return connection.execute(self._due, {"queues": [*self._count_room()], "room": 1}).first() is not None
+
+    def _take(self, connection: Connection) -> list[tuple[str, int, str]]:
+        """Claim as many due segments as there is room for, in one transaction."""
+        lock_claims(connection)
+        room = self._count_room()
+        starts = self._read_starts(connection, room)
+        room = {name: min(count, starts.get(name, (count, []))[0]) for name, count in room.items()}
+        places = {name: count for name, count in room.items() if count > 0}
+        most = self._places - len(self._running)
+        taken: list[tuple[str, int, str]] = []
+        partitions = set()
+        # A partition may hide others behind it, so more rows are read than there is room for.
+        for row in connection.execute(self._due, {"queues": [*places], "room": 8 * most}).all():
+            place = (row.queue, row.partition)
+            if len(taken) == most or places[row.queue] == 0 or (row.partition and place in partitions):
+                continue
+            partitions.add(place)
+            places[row.queue] -= 1
+            held = {"executor": self.executor, "lease_until": self._now + int(lease.LEASE_SECONDS * 1000)}
+            connection.execute(sa.update(segments).where(*_is(row.job, row.segment)).values(held))
+            taken.append((row.job, row.segment, row.queue))
+        self._note_starts(connection, starts, Counter(queue for _, _, queue in taken))
+        return taken
+
+    def _set_limits(self, connection: Connection) -> None:
+        for name, settings in self._queues.items():
+            if settings.starts_per_minute is not None:
+                row = queue_limits.c.queue == name
+                connection.execute(insert_once(queue_limits, connection), {"queue": name, "starts": 0})
+                connection.execute(sa.update(queue_limits).where(row).values(starts=settings.starts_per_minute))
+
+    def _read_starts(self, connection: Connection, queues: Mapping[str, int]) -> dict[str, tuple[int, list[int]]]:
+        """How many segments of each limited queue may start now, and when those of the last minute started."""
+        limited = sa.select(queue_limits, self._now.label("now")).where(
+            queue_limits.c.queue.in_([*queues]), queue_limits.c.starts > 0
+        )
+        starts = {}
+        for row in connection.execute(limited).all():
+            recent = [each for each in json.loads(row.started) if each > row.now - _MINUTE]
+            starts[row.queue] = (row.starts - len(recent), recent)
+        return starts
+
+    def _note_starts(
+        self, connection: Connection, starts: Mapping[str, tuple[int, list[int]]], taken: Mapping[str, int]
+    ) -> None:
+        for name, (_, recent) in starts.items():
+            if taken.get(name):
+                now = connection.scalar(sa.select(self._now)) or 0
+                started = json.dumps([*recent, *[now] * taken[name]])
+                row = queue_limits.c.queue == name
+                connection.execute(sa.update(queue_limits).where(row).values(started=started))
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._bell.set()
+
+    async def _run(self, job: str, segment: int) -> None:
+        """Run a claimed segment, and say that it is over. If the process ends it, its row stays as it is."""
+        mine = (*_is(job, segment), segments.c.executor == self.executor)
+        later = sa.update(segments).where(*mine)
+        later = later.values(executor=None, lease_until=None, due_at=self._now + int(PAUSE_SECONDS * 1000))
+        statement: sa.Delete | sa.Update = sa.delete(segments).where(*mine)
+        try:
+            await self._run_segment(job, segment)
+        except LeftToOthers as error:
+            _log.info("%s", error)
+            statement = later
+        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
+            _log.warning("segment %d of job %s begins again later: %s: %s", segment, job, type(error).__name__, error)
+            statement = later
+        while True:
+            try:
+                await self.database.run(lambda connection: connection.execute(statement))
+            except DatabaseUnavailable:
+                if self._is_closed:
+                    return
+                await asyncio.sleep(1)
+            else:
+                return
 
     def _announce(self, connection: Connection) -> None:
         if not self.database.is_sqlite:
             connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
 
-    def _register_queues(self, queues: Mapping[str, QueueSettings]) -> list[str]:
-        for queue, settings in queues.items():
-            starts = settings.starts_per_minute
-            for lane, partitions in zip(_lanes(queue), (None, 1), strict=True):
-                self._client.register_queue(
-                    lane,
-                    partition_concurrency=partitions,
-                    limiter={"limit": starts, "period": 60.0} if starts else None,
-                    polling_interval_sec=FALLBACK_SECONDS,
-                    on_conflict="never_update" if starts is None else "always_update",
-                )
-        return [lane for queue in queues for lane in _lanes(queue)]
 
-    async def run_here(self, job_id: str, number: int) -> None:
-        """Run a segment on the caller's loop, while DBOS's own waits. Raises CancelledError for DBOS to write nothing."""
-        try:
-            future = asyncio.run_coroutine_threadsafe(self._run_segment(job_id, number), self._loop)
-            await asyncio.wrap_future(future)
-        except LeftToOthers as error:
-            _log.info("%s", error)
-            await asyncio.to_thread(self._leave_to_others, f"{job_id}-{number}")
-            raise asyncio.CancelledError from None
-        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
-            _log.warning("segment %d of job %s begins again later: %s: %s", number, job_id, type(error).__name__, error)
-            await asyncio.to_thread(self._postpone, f"{job_id}-{number}")
-            raise asyncio.CancelledError from None
-        finally:
-            if self._dispatch is not None:
-                self._dispatch.end_segment()
-
-    def _postpone(self, workflow: str) -> None:
-        """Queue a segment that raised again, a while later; as long as the database is away, that is tried again."""
-        status = self._status
-        least = sa.func.min if self.database.is_sqlite else sa.func.least
-        pause = least(status.c.recovery_attempts, 10, type_=sa.BigInteger) * int(PAUSE_SECONDS * 1000)
-        self._delay(workflow, delay_until_epoch_ms=pause + _now())
-
-    def _leave_to_others(self, workflow: str) -> None:
-        """Queue a segment that this process cannot run again, a while later; that was no attempt at it."""
-        attempts = self._status.c.recovery_attempts - 1
-        self._delay(workflow, delay_until_epoch_ms=_now() + int(LEFT_SECONDS * 1000), recovery_attempts=attempts)
-
-    def _delay(self, workflow: str, **values: Any) -> None:
-        status = self._status
-        statement = (
-            sa.update(status)
-            .where(status.c.workflow_uuid == workflow, status.c.status == "PENDING")
-            .values(status="DELAYED", owner_xid=None, started_at_epoch_ms=None, **values)
-        )
-        while True:
-            try:
-                self.database.run_blocking(lambda connection: connection.execute(statement), patience=0)
-            except DatabaseUnavailable:
-                if not self._stopping.wait(RETRY_SECONDS):
-                    continue
-                # What a worker has when it ends is handed back, by itself or by the reaper of another worker.
-            return
-
-
-_serving: Engine | None = None
-"""The engine that serves in this process."""
-
-
-async def _run_workflow(job_id: str, number: int) -> None:
-    if _serving is None:
-        raise asyncio.CancelledError
-    await _serving.run_here(job_id, number)
-
-
-@cache
-def _register_workflow() -> None:
-    DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=ATTEMPTS)(_run_workflow)
-
-
-def _prepare_dbos() -> None:
-    """Change what DBOS has no setting for, in the whole process; a test holds that it is there."""
-    pickles: Any = DefaultSerializer
-    pickles.deserialize = _refuse_pickle
-    dbos._workflow_commands._BACKGROUND_JOBS_INTERVAL_SEC = DELAY_SECONDS  # noqa: SLF001  # a second by default
-    # On PostgreSQL one process at a time looks, in a transaction that stays open between two looks. As long as it does, no
-    # old version of any row may go, and each round leaves several. So each process looks, as DBOS has it elsewhere.
-    PostgresSystemDatabase.background_job_lock = SystemDatabase.background_job_lock  # type: ignore[method-assign]
-    dbos._scheduler._STARTUP_FAST_POLL_DURATION_SEC = 0  # noqa: SLF001  # of schedules of its own, which we have not
-
-
-def _refuse_pickle(_serializer: Any, _text: str) -> Any:
-    raise TypeError("the row is a pickle; such rows are refused")
-
-
-def _lanes(queue: str) -> tuple[str, str]:
-    return queue, f"{queue}/partitions"
-
-
-def _lane(job: DurableJob) -> str:
-    return _lanes(job.queue)[bool(job.partition)]
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _describe_status(database: Database) -> sa.TableClause:
-    columns: list[sa.ColumnClause[Any]] = [sa.column(name, sa.Text) for name in _TEXTS.split()]
-    columns += [sa.column(name, sa.BigInteger) for name in _NUMBERS.split()]
-    return sa.table(_STATUS, *columns, schema=None if database.is_sqlite else "dbos")
+def _is(job: str, segment: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return segments.c.job == job, segments.c.segment == segment

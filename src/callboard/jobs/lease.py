@@ -1,97 +1,80 @@
-"""The lease of a process: what others see that it lives by, and what it ends itself without.
+"""The lease of a process: it renews its claims in a thread, and ends itself if it cannot.
 
-A process claims segments under an id that is its own and never used again. While it lives, it holds the lock of that id:
-an advisory lock of one PostgreSQL session, or a locked file beside SQLite. Who gets the lock of another id knows that its
-holder is gone, because it died or because the server ended its session.
+A segment is claimed until a time of the database's clock. The thread moves that time on every few seconds. Once it has
+passed, another worker may claim the segment. So a process that stood still, or that lost the database, ends itself
+before it does anything else: what it does could be done a second time. The fence of a job keeps it from writing.
 
-A process that lost its lock while it lives may have been taken for dead, and what it does is done a second time. The fence
-of a job keeps such a process from writing; ending it at once keeps it from doing anything else.
-
-Laws: an id is a UUID, so that no process takes over another's by accident; the lock is taken before the first claim;
-it is checked every second, and by whoever was stopped for longer before anything else.
+The same thread listens for writes of other processes, which may have queued a segment.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, NoReturn, Protocol
-from uuid import uuid4
-
-from sqlalchemy import text
 
 from callboard.jobs.database import Database
+from callboard.jobs.tables import lease_renewal
 from callboard.sandbox.process_tree import kill_descendants
 
-CHECK_SECONDS: Final = 1.0
-SILENCE_SECONDS: Final = 8.0
-"""After so long without a word of the holder, PostgreSQL ends its session: it was stopped, or its host is gone."""
-LOOK_SECONDS: Final = 0.1
-"""How often SQLite's file is asked whether another connection wrote to it; that reads a counter in shared memory."""
+LEASE_SECONDS: Final = 8.0
+"""Seconds after which the segments of a silent process are taken over."""
+CHANNEL: Final = "callboard_jobs"
+"""The channel on which PostgreSQL tells workers that something was queued."""
 EXIT_STATUS: Final = 75
-"""Of a process that lost its lease: EX_TEMPFAIL, start it again."""
+"""Exit status of a process that lost its lease: EX_TEMPFAIL, start it again."""
+_WAIT_SECONDS: Final = 0.5
+"""Seconds that one wait for writes takes."""
+_LOOK_SECONDS: Final = 0.1
+"""Seconds between two looks at SQLite's counter of writes, which is in shared memory."""
 
 _SETTINGS: Final = {
-    "connect_timeout": 10,
+    "connect_timeout": 4,
     "keepalives_idle": 2,
     "keepalives_interval": 1,
     "keepalives_count": 3,
-    "tcp_user_timeout": 5000,
+    "tcp_user_timeout": 4000,
     "application_name": "callboard lease",
 }
-"""So that a server that went silent is noticed within seconds."""
+"""Settings with which a server that went silent is noticed within seconds."""
 
 
-class LeaseLost(Exception):
-    """The lock is not ours any more, or nobody can say so."""
-
-
-class Hold(Protocol):
-    """A lock that is held, for the thread that watches over it."""
+class _Line(Protocol):
+    """A connection of the lease's own, so that no other work of the process delays it."""
 
     def wait(self) -> bool:
-        """Wait for at most a second. Returns whether something was written meanwhile. May raise anything when lost."""
+        """Wait for a moment. Returns whether something was written meanwhile."""
 
-    def check(self) -> None:
-        """Raise, if the lock is not held any more."""
+    def renew(self) -> None:
+        """Move the lease of all segments of the executor on."""
 
-    def close(self) -> None:
-        """Give it back."""
-
-
-class Leases(Protocol):
-    """The locks of a database."""
-
-    def hold(self, executor: str) -> Hold:
-        """Take the lock of an id that is new."""
-
-    def seize(self, executor: str) -> AbstractContextManager[bool]:
-        """Whether the holder of an id is gone. Within, no other process finds so."""
+    def close(self) -> None: ...
 
 
 class Lease:
-    """The lease of this process and the thread that watches over it."""
+    """The lease of one executor and the thread that renews it.
+
+    Args:
+        database: The jobs'.
+        executor: The id under which this process claims.
+        on_write: Called in the thread when something was written, and once a second.
+        on_loss: Called in the thread with the reason if the lease was lost. By default the process ends there.
+    """
 
     def __init__(
-        self, leases: Leases, on_write: Callable[[], None], on_loss: Callable[[str], None] | None = None
+        self,
+        database: Database,
+        executor: str,
+        on_write: Callable[[], None],
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        """Take a lease under a new id.
-
-        Args:
-            leases: Of the database.
-            on_write: Called in the thread when something was written, perhaps a segment that is due.
-            on_loss: Called in the thread when the lock was lost; by default the process ends there, without a farewell.
-        """
-        self.executor = str(uuid4())
-        self._hold = leases.hold(self.executor)
+        self._database = database
+        self._executor = executor
         self._on_write = on_write
         self._on_loss = on_loss or _end_process
         self._closing = threading.Event()
@@ -99,155 +82,95 @@ class Lease:
         self._thread.start()
 
     def close(self) -> None:
-        """Give the lock back; others may take it from now on."""
+        """End the thread; the segments stay claimed until their time has passed, or they are handed back."""
         self._closing.set()
-        self._thread.join()
-        self._hold.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _watch(self) -> None:
-        checked = time.monotonic()
-        try:
-            while not self._closing.is_set():
-                wrote = self._hold.wait()
-                now = time.monotonic()
-                if now - checked > SILENCE_SECONDS:
-                    raise LeaseLost(f"it stood still for {now - checked:.0f} s")  # noqa: TRY301  # as others that are lost
-                if now - checked >= CHECK_SECONDS:
-                    self._hold.check()
-                    checked = time.monotonic()
-                    wrote = True  # what becomes due by itself, such as a delayed segment, is told by nobody
-                if wrote:
-                    self._on_write()
-        except Exception as error:  # noqa: BLE001  # whatever it is, nobody watches any more
-            self._on_loss(str(error).strip().partition("\n")[0])
-
-
-def open_leases(database: Database) -> Leases:
-    """The locks that go with a database."""
-    return FileLeases(database) if database.is_sqlite else SessionLeases(database)
-
-
-class FileLeases:
-    """Locked files beside a database of SQLite, one for each process that lives."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._directory = Path(f"{database.place}.leases")
-
-    def hold(self, executor: str) -> Hold:
-        self._database.check_health(forget=True)
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        return _FileHold(self._directory / executor, self._database)
-
-    @contextmanager
-    def seize(self, executor: str) -> Iterator[bool]:
-        path = self._directory / Path(executor).name
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:  # its holder gave it back
-            yield True
-            return
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
+        line: _Line | None = None
+        renewed = looked = time.monotonic()
+        why = "it stood still"
+        while not self._closing.is_set():
+            now = time.monotonic()
+            if now - renewed > LEASE_SECONDS:
+                self._on_loss(f"{why} for {now - renewed:.0f} s")
                 return
-            yield True
-        finally:
-            os.close(descriptor)
+            try:
+                self._database.check_health()
+                if line is None:
+                    line = _open_line(self._database, self._executor)
+                if now - renewed > LEASE_SECONDS / 4:
+                    line.renew()
+                    renewed, why = now, "it stood still"
+                wrote = line.wait()
+            except Exception as error:  # noqa: BLE001  # the database is away; it is tried again until the time has passed
+                why = f"{str(error).strip().partition(chr(10))[0]}; the database was away"
+                if line is not None:
+                    with suppress(Exception):
+                        line.close()
+                line = None
+                self._closing.wait(_WAIT_SECONDS)
+                continue
+            if wrote or now - looked >= 1:  # what becomes due by itself is told by nobody
+                looked = now
+                self._on_write()
+        if line is not None:
+            with suppress(Exception):
+                line.close()
 
 
-class _FileHold:
-    def __init__(self, path: Path, database: Database) -> None:
-        self._path = path
-        self._database = database
-        self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        # A lock goes along when the process forks; what was forked may outlive us, and must not hold it.
-        os.register_at_fork(after_in_child=self._close_descriptor)
-        self._connection = sqlite3.connect(f"file:{database.place}?mode=ro", uri=True, check_same_thread=False)
+def _open_line(database: Database, executor: str) -> _Line:
+    renewal = lease_renewal(database.engine.dialect, executor, LEASE_SECONDS)
+    return _FileLine(database, renewal) if database.is_sqlite else _SessionLine(database, renewal)
+
+
+class _FileLine:
+    def __init__(self, database: Database, renewal: str) -> None:
+        self._renewal = renewal
+        self._connection = sqlite3.connect(
+            f"file:{database.place}?mode=rw", uri=True, timeout=LEASE_SECONDS / 4, isolation_level=None
+        )
         self._version = self._read_version()
 
     def wait(self) -> bool:
-        time.sleep(LOOK_SECONDS)
-        before, self._version = self._version, self._read_version()
-        return bool(before != self._version)
+        end = time.monotonic() + min(_WAIT_SECONDS, LEASE_SECONDS / 8)
+        while (version := self._read_version()) == self._version and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+        before, self._version = self._version, version
+        return bool(before != version)
 
-    def check(self) -> None:
-        self._database.check_health()
-        if os.fstat(self._descriptor).st_ino != self._path.stat().st_ino:
-            raise LeaseLost(f"{self._path} is another file now")
+    def renew(self) -> None:
+        self._connection.execute(self._renewal)
 
     def close(self) -> None:
         self._connection.close()
-        self._path.unlink(missing_ok=True)
-        self._close_descriptor()
-
-    def _close_descriptor(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
 
     def _read_version(self) -> Any:
         return self._connection.execute("PRAGMA data_version").fetchone()[0]
 
 
-class SessionLeases:
-    """Advisory locks of PostgreSQL, each held by a session on a connection of its own."""
-
-    def __init__(self, database: Database) -> None:
-        self._engine = database.engine
-
-    def hold(self, executor: str) -> Hold:
-        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
-        return _SessionHold({**arguments, **_SETTINGS}, _key(executor))
-
-    @contextmanager
-    def seize(self, executor: str) -> Iterator[bool]:
-        with self._engine.begin() as connection:
-            query = text("SELECT pg_try_advisory_xact_lock(:key)")
-            yield bool(connection.scalar(query, {"key": _key(executor)}))
-
-
-class _SessionHold:
-    def __init__(self, arguments: dict[str, Any], key: int) -> None:
+class _SessionLine:
+    def __init__(self, database: Database, renewal: str) -> None:
         from psycopg import connect  # noqa: PLC0415  # not for SQLite
 
-        from callboard.jobs.engine import CHANNEL  # noqa: PLC0415  # as above
-
-        self._connection = connect(**arguments, autocommit=True)
-        try:
-            self._connection.execute("SELECT pg_advisory_lock(%s)", [key])
-            self._connection.execute(f"LISTEN {CHANNEL}")
-            with suppress(Exception):  # PostgreSQL before 14 has it not; there the system's own keepalives decide
-                self._connection.execute(f"SET idle_session_timeout = '{SILENCE_SECONDS:g}s'")
-            self._session = self._read_session()
-        except BaseException:
-            self._connection.close()
-            raise
+        _, arguments = database.engine.dialect.create_connect_args(database.engine.url)
+        self._connection = connect(**{**arguments, **_SETTINGS}, autocommit=True)
+        self._renewal = renewal
+        self._connection.execute(f"LISTEN {CHANNEL}")
 
     def wait(self) -> bool:
-        return bool(list(self._connection.notifies(timeout=CHECK_SECONDS / 2, stop_after=1)))
+        return bool(list(self._connection.notifies(timeout=min(_WAIT_SECONDS, LEASE_SECONDS / 8), stop_after=1)))
 
-    def check(self) -> None:
-        if self._read_session() != self._session:
-            raise LeaseLost("a pooler gave the connection to another session; name the server itself")
+    def renew(self) -> None:
+        self._connection.execute(self._renewal)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _read_session(self) -> Any:
-        row = self._connection.execute("SELECT pg_backend_pid()").fetchone()
-        return row and row[0]
-
-
-def _key(executor: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"callboard {executor}".encode()).digest()[:8], signed=True)
-
 
 def _end_process(why: str) -> NoReturn:
-    """Without cleaning up: whatever that would write or call is another's to do now. What tools have started ends too."""
+    """End without cleaning up, because what that would write is another's to do now. What tools have started ends too."""
     with suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"callboard: lost its lease: {why}\n".encode())
     with suppress(OSError):

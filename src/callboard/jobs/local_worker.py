@@ -103,23 +103,20 @@ async def run_worker(
         with _lock(file) as is_free:
             if not is_free:
                 return
-            engine = await asyncio.to_thread(Engine, database)
-            try:
-                store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-                settings = load_job_settings()
-                runner = SegmentRunner(store, make_kinds(store), limits=model_limits(settings, database))
-                queues = queue_settings(settings, [queue])
-                async with (
-                    open_services(store, settings, queues, partial(print, file=sys.stderr, flush=True)),
-                    Worker(engine, store, runner, queues=queues) as worker,
-                ):
-                    loop = asyncio.get_running_loop()
-                    loop.add_signal_handler(signal.SIGTERM, worker.stop)
-                    await worker.run(idle_seconds)
-                    is_free.release()
-                    await worker.run(_LAST_LOOK)
-            finally:
-                await asyncio.to_thread(engine.close)
+            engine = Engine(database)
+            store = DurableStore(database, engine.enqueue)
+            settings = load_job_settings()
+            runner = SegmentRunner(store, make_kinds(store), limits=model_limits(settings, database))
+            queues = queue_settings(settings, [queue])
+            async with (
+                open_services(store, settings, queues, partial(print, file=sys.stderr, flush=True)),
+                Worker(engine, store, runner, queues=queues) as worker,
+            ):
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGTERM, worker.stop)
+                await worker.run(idle_seconds)
+                is_free.release()
+                await worker.run(_LAST_LOOK)
     finally:
         await asyncio.to_thread(database.close)
 

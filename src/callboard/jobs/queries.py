@@ -25,7 +25,11 @@ HINT: Final = "callboard jobs list shows them"
 
 _LIST = select(*[jobs.c[name] for name in SUMMARY]).order_by(jobs.c.id.desc())
 _WHOLE = select(
-    jobs.c.key, jobs.c.fence, *[jobs.c[name] for name in SUMMARY], *[documents.c[name] for name in DOCUMENT]
+    jobs.c.key,
+    jobs.c.fence,
+    jobs.c.failures,
+    *[jobs.c[name] for name in SUMMARY],
+    *[documents.c[name] for name in DOCUMENT],
 ).join(documents, documents.c.job == jobs.c.key)
 _BY_NAME = _WHOLE.where(jobs.c.id == bindparam("id"))
 _LOCKED = _BY_NAME.with_for_update(of=jobs)
@@ -73,6 +77,8 @@ class StoredJob(NamedTuple):
     key: int
     fence: int
     job: DurableJob
+    failures: int = 0
+    """How many runners of the segment, one after another, died or failed and came no further."""
 
 
 def find_job(connection: Connection, identifier: str) -> DurableJob:
@@ -98,7 +104,7 @@ def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
     """The job of this name, None where there is none; nobody else changes it until the transaction ends."""
     result = connection.execute(_LOCKED, {"id": identifier}).freeze()
     row = result().one_or_none()
-    return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)))
+    return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)), row.failures)
 
 
 def list_jobs(connection: Connection, states: Collection[DurableState], before: str, limit: int) -> list[JobSummary]:
@@ -118,6 +124,10 @@ def add_job(connection: Connection, job: DurableJob) -> int:
     key: int = connection.execute(added, to_row({**fields, "fence": 0})).scalar_one()
     connection.execute(insert(documents), to_row({"job": key, **{name: getattr(job, name) for name in DOCUMENT}}))
     return key
+
+
+def set_failures(connection: Connection, key: int, failures: int) -> None:
+    connection.execute(update(jobs).where(jobs.c.key == key).values(failures=failures))
 
 
 def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence: int) -> bool:

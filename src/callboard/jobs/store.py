@@ -19,9 +19,9 @@ from sqlalchemy import Connection, select, update
 
 from callboard.core import ApprovalAnswered, InvocationCanister
 from callboard.core.ports import Clock
-from callboard.errors import CallerError
+from callboard.errors import CallboardError, CallerError
 from callboard.jobs import queries
-from callboard.jobs.claim import Claim, CountAnew, Enqueue, FindModel, FindObstacle, LeftToOthers, Superseded
+from callboard.jobs.claim import Claim, Enqueue, FindModel, FindObstacle, LeftToOthers, Superseded
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
@@ -42,6 +42,9 @@ from callboard.jobs.tables import approvals
 _FORKED = ("kind", "title", "description", "directory", "model", "input", "queue", "partition", "priority")
 REMOVED_AT_ONCE = 100
 """Jobs that one transaction removes, so that others come between."""
+MAX_FAILURES = 5
+"""How often a segment whose runner died, or that raised, is begun again without coming further."""
+GIVEN_UP = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
 
 
 class DurableStore(JobReader):
@@ -50,7 +53,6 @@ class DurableStore(JobReader):
     Args:
         database: Where they are.
         enqueue: Queues a job's segment in the transaction that makes it go on.
-        count_anew: Told of a segment that another runner had begun before, in the transaction of its next reply or result.
         clock: The time in UTC.
     """
 
@@ -59,12 +61,10 @@ class DurableStore(JobReader):
         database: Database,
         enqueue: Enqueue | None = None,
         *,
-        count_anew: CountAnew | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(database)
         self._enqueue = enqueue
-        self._count_anew = count_anew
         self._clock = clock
 
     async def create(
@@ -127,7 +127,7 @@ class DurableStore(JobReader):
             LeftToOthers: There is an obstacle, which the job's reason is now.
         """
 
-        def take(connection: Connection) -> Claim | str:
+        def take(connection: Connection) -> Claim | CallboardError:
             stored = queries.lock_job(connection, identifier)
             if stored is None:
                 raise Superseded("the job was removed", path=identifier)
@@ -140,7 +140,13 @@ class DurableStore(JobReader):
             if obstacle:
                 if (job.state, job.reason) != ("pending", obstacle):
                     self._change(connection, stored, state="pending", reason=obstacle, waits_for="")
-                return obstacle
+                return LeftToOthers(obstacle, path=identifier)
+            failures = stored.failures + 1 if job.state == "running" else 0
+            if failures > MAX_FAILURES:
+                self._end(connection, stored, "interrupted", GIVEN_UP)
+                return Superseded(GIVEN_UP, path=identifier)
+            if failures != stored.failures:
+                queries.set_failures(connection, stored.key, failures)
             now = self._clock()
             claimed = self._change(
                 connection,
@@ -156,16 +162,15 @@ class DurableStore(JobReader):
             return Claim(
                 self.database,
                 self._enqueue,
-                StoredJob(stored.key, stored.fence + 1, claimed),
+                StoredJob(stored.key, stored.fence + 1, claimed, failures),
                 open_calls=queries.read_open_calls(connection, stored.key),
                 answers=[each for each in queries.read_approvals(connection, stored.key) if each.verdict],
-                count_anew=self._count_anew if job.state == "running" else None,
                 clock=self._clock,
             )
 
         taken = await self.database.run(take)
-        if isinstance(taken, str):
-            raise LeftToOthers(taken, path=identifier)
+        if isinstance(taken, CallboardError):
+            raise taken
         return taken
 
     async def answer(

@@ -7,6 +7,7 @@ back exactly what they were given. Entries are only ever added, and removed with
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -15,7 +16,9 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Connection,
+    Dialect,
     Double,
     Index,
     Integer,
@@ -26,6 +29,7 @@ from sqlalchemy import (
     func,
     insert,
     inspect,
+    literal_column,
     select,
     update,
 )
@@ -34,13 +38,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from callboard.errors import CallerError
 from callboard.jobs.database_url import HINT
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Increases when the tables change."""
-MIGRATIONS: Final[Mapping[int, tuple[str, ...]]] = {}
-"""The statements that make the next version out of one."""
 PREFIX: Final = "callboard_"
 _LOCK: Final = 0x63616C6C
 """The advisory lock under which PostgreSQL's tables are made."""
+
+_CLAIMS_LOCK: Final = 0x71756575
+"""The advisory lock under which PostgreSQL's workers claim segments."""
 
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite numbers rows by itself only where the column is INTEGER."""
@@ -56,6 +61,7 @@ jobs = Table(
     _tables,
     Column("key", _KEY, primary_key=True),
     Column("fence", BigInteger, nullable=False, default=0),
+    Column("failures", Integer, nullable=False, default=0),  # runners that died or failed and came no further
     # From here on as the fields of JobSummary.
     Column("id", Text, nullable=False, unique=True),
     _text("kind"),
@@ -175,6 +181,32 @@ model_starts = Table(
     Column("next_at", BigInteger, nullable=False),
 )
 
+segments = Table(
+    f"{PREFIX}segments",
+    _tables,
+    Column("job", Text, primary_key=True),
+    Column("segment", Integer, primary_key=True, autoincrement=False),
+    _text("queue"),
+    _text("partition"),
+    Column("priority", Integer, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("executor", Text),
+    Column("lease_until", BigInteger),
+    Index(f"{PREFIX}segments_due", "queue", "priority", "due_at"),
+    Index(f"{PREFIX}segments_partition", "queue", "partition"),
+    Index(f"{PREFIX}segments_executor", "executor"),
+)
+"""The queue: segments that are due, delayed or run. Its times are milliseconds of the database's clock."""
+
+queue_limits = Table(
+    f"{PREFIX}queue_limits",
+    _tables,
+    Column("queue", Text, primary_key=True),
+    Column("starts", Integer, nullable=False),
+    _text("started", default="[]"),
+)
+"""How many segments of a queue start a minute, and when those of the last minute started."""
+
 _schema = Table(f"{PREFIX}schema", _tables, Column("version", Integer, primary_key=True, autoincrement=False))
 
 PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals, notifications)
@@ -182,21 +214,22 @@ PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals, noti
 
 
 def has_tables(connection: Connection, place: str) -> bool:
-    """Whether the tables are there and of this version.
+    """Whether the tables are there.
 
     Raises:
-        CallerError: A newer Callboard made them, or the file is another program's.
+        CallerError: Another version of Callboard made them, or the file is another program's.
     """
     names = set(inspect(connection).get_table_names())
     if _schema.name in names:
-        return _stored_version(connection, place) == VERSION
+        _check_version(connection, place)
+        return True
     if connection.dialect.name == "sqlite" and names and not any(name.startswith(PREFIX) for name in names):
         raise CallerError("the file is the database of another program", path=place, hint=HINT)
     return False
 
 
 def create_tables(connection: Connection, place: str) -> None:
-    """Make the tables, or bring older ones up to `VERSION`, in one transaction.
+    """Make the tables where they are missing, in one transaction.
 
     Args:
         connection: In a transaction that writes.
@@ -206,16 +239,9 @@ def create_tables(connection: Connection, place: str) -> None:
         CallerError: As `has_tables`.
     """
     lock_tables(connection)
-    if has_tables(connection, place):
-        return
-    if _schema.name not in inspect(connection).get_table_names():
+    if not has_tables(connection, place):
         _tables.create_all(connection)
         connection.execute(insert(_schema), {"version": VERSION})
-        return
-    for version in range(_stored_version(connection, place), VERSION):
-        for statement in MIGRATIONS[version]:
-            connection.exec_driver_sql(statement)
-        connection.execute(update(_schema), {"version": version + 1})
 
 
 def lock_tables(connection: Connection) -> None:
@@ -224,12 +250,37 @@ def lock_tables(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
-def _stored_version(connection: Connection, place: str) -> int:
+def lock_claims(connection: Connection) -> None:
+    """Hold off whoever else claims segments, until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # as above
+        connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS_LOCK)))
+
+
+def _check_version(connection: Connection, place: str) -> None:
     version = connection.scalar(select(func.max(_schema.c.version))) or 0
-    if version > VERSION:
-        message = f"the jobs in it are of version {version}, and this Callboard knows {VERSION} at most"
-        raise CallerError(message, path=place, hint="update Callboard, or name another database")
-    return version
+    if version != VERSION:
+        message = f"the jobs in it are of version {version}, and this Callboard knows version {VERSION} alone"
+        remove = f"rm {shlex.quote(place)}*" if connection.dialect.name == "sqlite" else "drop the database"
+        older = f"{remove} removes them, or name another database"
+        raise CallerError(message, path=place, hint=older if version < VERSION else "update Callboard")
+
+
+_CLOCKS: Final = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+
+
+def clock(dialect: str) -> ColumnElement[int]:
+    """The time of the database, in milliseconds: the one clock that all workers have."""
+    return literal_column(_CLOCKS[dialect], BigInteger)
+
+
+def lease_renewal(dialect: Dialect, executor: str, seconds: float) -> str:
+    """The statement that lets the leases of an executor end so many seconds from now."""
+    statement = update(segments).where(segments.c.executor == executor)
+    renewed = statement.values(lease_until=clock(dialect.name) + int(seconds * 1000))
+    return str(renewed.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def insert_once(table: Table, connection: Connection) -> Any:

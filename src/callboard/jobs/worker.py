@@ -1,11 +1,10 @@
 """The worker: runs the segments of some queues in this process, until it is told to stop.
 
-It joins what keeps jobs safe: the lease (nobody else works under this id), the engine (which claims segments), the reaper
-(which hands back what dead processes claimed), the schedules (each worker submits what is due), and a look, three times a
+It joins the engine (which claims segments), the schedules (each worker submits what is due), and a look, three times a
 second, for running jobs that are to be cancelled.
 
 Laws: all segments run on the event loop that entered the worker, one task each; a worker that stops claims nothing more,
-lets each segment come to a safe point, and hands the rest back at once, not when its lease is found free.
+lets each segment come to a safe point, and hands the rest back at once, not when its lease has passed.
 """
 
 from __future__ import annotations
@@ -17,21 +16,16 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallboardError
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import QUEUE
-from callboard.jobs.lease import Lease, open_leases
-from callboard.jobs.reaper import Reaper
 from callboard.jobs.schedules import ScheduleStore
 
 if TYPE_CHECKING:
     from callboard.jobs.store import DurableStore
 
 CANCEL_SECONDS: Final = 0.3
-ABANDONED_SECONDS: Final = 15.0
 SCHEDULE_SECONDS: Final = 5.0
 """Between two looks for schedules that are due, and so the most that a job of one is late."""
 GRACE_SECONDS: Final = 10.0
@@ -93,19 +87,15 @@ class Worker:
         self._has_begun = asyncio.Event()
         """Whether a segment began since none ran: then it is looked for those that are to be cancelled."""
         self._looks: list[asyncio.Task[None]] = []
-        self._lease: Lease | None = None
-        self._reaper: Reaper | None = None
 
     @property
     def executor(self) -> str:
         """The id under which it claims; "" where it does not serve."""
-        return self._lease.executor if self._lease else ""
+        return self._engine.executor
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._begin, loop)
-        looks = (self._look_for_cancelled, self._look_for_abandoned, self._look_for_due)
-        self._looks = [loop.create_task(look()) for look in looks]
+        await self._engine.serve(self._run, queues=self._queues, concurrency=self._concurrency, on_loss=self._on_loss)
+        self._looks = [asyncio.create_task(look()) for look in (self._look_for_cancelled, self._look_for_due)]
         return self
 
     async def __aexit__(
@@ -134,25 +124,8 @@ class Worker:
         while not self._stopping.is_set() and loop.time() - since < until_idle:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), min(IDLE_SECONDS, until_idle))
-            if self._running or not await asyncio.to_thread(self._is_idle):
+            if self._running or not await self._engine.is_idle():
                 since = loop.time()
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        leases = open_leases(self._engine.database)
-        self._lease = Lease(leases, self._engine.wake, self._on_loss)
-        try:
-            self._engine.serve(
-                self._run,
-                loop,
-                executor=self.executor,
-                queues=self._queues,
-                concurrency=self._concurrency,
-            )
-            self._reaper = Reaper(self._engine, leases, self.executor)
-        except BaseException:
-            self._engine.stop_serving()
-            self._lease.close()
-            raise
 
     async def _run(self, job_id: str, number: int) -> None:
         task = asyncio.current_task()
@@ -185,14 +158,6 @@ class Worker:
                         control.cancel_requested = True
                         task.cancel()
 
-    async def _look_for_abandoned(self) -> None:
-        while True:
-            await asyncio.sleep(ABANDONED_SECONDS)
-            with suppress(CallboardError, SQLAlchemyError):  # as above
-                for job_id, segment, reason in await asyncio.to_thread(self._engine.find_abandoned):
-                    await self._store.interrupt(job_id, segment, reason)
-                await asyncio.to_thread(self._engine.remove_old)
-
     async def _look_for_due(self) -> None:
         schedules = ScheduleStore(self._engine.database, self._engine.enqueue)
         while True:
@@ -200,15 +165,9 @@ class Worker:
                 await schedules.submit_due()
             await asyncio.sleep(SCHEDULE_SECONDS)
 
-    def _is_idle(self) -> bool:
-        try:
-            return self._engine.is_idle()
-        except SQLAlchemyError:
-            return False
-
     async def _end(self) -> None:
         self._stopping.set()
-        await asyncio.to_thread(self._engine.stop_taking)
+        await self._engine.stop_taking()
         loop = asyncio.get_running_loop()
         end = loop.time() + (0 if self._is_abandoned else GRACE_SECONDS)
         while self._engine.count_segments():  # one that was claimed may be about to begin
@@ -225,15 +184,4 @@ class Worker:
         for look in self._looks:
             look.cancel()
         await asyncio.gather(*self._looks, return_exceptions=True)
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        if self._reaper is not None:
-            self._reaper.close()
-        self._engine.stop_serving()
-        if self._lease is None:
-            return
-        with suppress(SQLAlchemyError):  # else others find the lease free
-            self._engine.release(self.executor)
-        self._lease.close()
-        self._lease = None
+        await self._engine.hand_back()

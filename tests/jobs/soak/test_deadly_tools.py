@@ -49,13 +49,10 @@ processes = get_context("forkserver")
 async def work(url):
     with Database.open(url) as database:
         engine = Engine(database)
-        try:
-            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
-            runner = SegmentRunner(store, [AgentKind(agents)])
-            async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}, concurrency=1) as worker:
-                await worker.run(until_idle=ABANDONED_SECONDS + 2)
-        finally:
-            engine.close()
+        store = DurableStore(database, engine.enqueue)
+        runner = SegmentRunner(store, [AgentKind(agents)])
+        async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}, concurrency=1) as worker:
+            await worker.run(until_idle=ABANDONED_SECONDS + 2)
 
 
 def run(url):
@@ -63,23 +60,20 @@ def run(url):
 
 
 @pytest.mark.parametrize(("name", "state", "deaths"), [("look", "interrupted", 6), ("change", "completed", 1)])
-def test_a_job_that_kills_its_workers_is_given_up_and_one_that_comes_further_is_not(ready_url, name, state, deaths):
-    with Database.open(ready_url) as database:
+def test_a_job_that_kills_its_workers_is_given_up_and_one_that_comes_further_is_not(url, name, state, deaths):
+    with Database.open(url) as database:
         engine = Engine(database)
-        try:
-            store = DurableStore(database, engine.enqueue)
-            job_input = AgentInput(agent="deadly", prompt=UserCanister(name)).to_json()
-            job = asyncio.run(store.create(KIND, input=job_input, queue=QUEUE))
-            statuses = []
-            while not statuses or statuses[-1]:
-                assert len(statuses) < MOST_WORKERS
-                process = processes.Process(target=run, args=(ready_url,))
-                process.start()
-                process.join()
-                statuses.append(process.exitcode)
-            job = asyncio.run(store.get(job.id))
-        finally:
-            engine.close()
+        store = DurableStore(database, engine.enqueue)
+        job_input = AgentInput(agent="deadly", prompt=UserCanister(name)).to_json()
+        job = asyncio.run(store.create(KIND, input=job_input, queue=QUEUE))
+        statuses = []
+        while not statuses or statuses[-1]:
+            assert len(statuses) < MOST_WORKERS
+            process = processes.Process(target=run, args=(url,))
+            process.start()
+            process.join()
+            statuses.append(process.exitcode)
+        job = asyncio.run(store.get(job.id))
     print(f"a tool {name!r} killed {len(statuses) - 1} workers, and its job is {job.state}: {job.reason}")
     assert statuses == [STATUS] * deaths + [0]
     assert (job.state, job.attempts) == (state, deaths + (state == "completed"))

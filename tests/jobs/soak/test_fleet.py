@@ -44,9 +44,9 @@ def test_the_database_is_away_for_30_seconds(server, tmp_path):
         print(f"{JOBS} jobs, the database away for {AWAY_SECONDS} s, workers ended with {dict(codes)}: none done twice")
 
 
-def test_workers_are_killed_at_any_moment(ready_url, tmp_path):
+def test_workers_are_killed_at_any_moment(url, tmp_path):
     chance = random.Random(7)
-    with open_fleet(ready_url, tmp_path, seconds=0.1, concurrency=4) as fleet:
+    with open_fleet(url, tmp_path, seconds=0.1, concurrency=4) as fleet:
         fleet.create(JOBS, rounds=ROUNDS)
         living = fleet.start(3)
         longest = 0.0

@@ -19,9 +19,9 @@ command, write_settings = test_mcp_agents.command, test_mcp_agents.write_setting
 
 
 @pytest.fixture
-def on_postgresql(ready_postgresql, monkeypatch):
+def on_postgresql(empty_postgresql, monkeypatch):
     """The jobs are on PostgreSQL."""
-    monkeypatch.setenv("CALLBOARD_DATABASE_URL", ready_postgresql)
+    monkeypatch.setenv("CALLBOARD_DATABASE_URL", empty_postgresql)
 
 
 @pytest.mark.parametrize("has_worker", [True, False])

@@ -87,9 +87,8 @@ class OwnJobs:
         async with AsyncExitStack() as resources:
             database = await asyncio.to_thread(Database.open, self._url)
             resources.push_async_callback(asyncio.to_thread, database.close)
-            engine = await asyncio.to_thread(Engine, database)
-            resources.push_async_callback(asyncio.to_thread, engine.close)
-            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
+            engine = Engine(database)
+            store = DurableStore(database, engine.enqueue)
             worker = open_worker(engine, store, self._kinds, self._queues, self.streams, concurrency=CONCURRENCY)
             await resources.enter_async_context(worker)
             self._resources = resources.pop_all()

@@ -47,17 +47,13 @@ async def open_agents(
     """
     database = await asyncio.to_thread(Database.open, url)
     try:
-        engine = await asyncio.to_thread(Engine, database)
-        try:
-            store = DurableStore(database, engine.enqueue, count_anew=engine.count_anew)
+        store = DurableStore(database, Engine(database).enqueue)
 
-            async def submit(kind: str, arguments: Mapping[str, Any]) -> DurableJob:
-                request = make_request(kind, arguments, directory, await asyncio.to_thread(read_settings))
-                return await submit_request(store, request, request.settings.model)
+        async def submit(kind: str, arguments: Mapping[str, Any]) -> DurableJob:
+            request = make_request(kind, arguments, directory, await asyncio.to_thread(read_settings))
+            return await submit_request(store, request, request.settings.model)
 
-            yield AgentJobs(store, str(directory), KINDS, submit, lambda: start_worker(database))
-        finally:
-            await asyncio.to_thread(engine.close)
+        yield AgentJobs(store, str(directory), KINDS, submit, lambda: start_worker(database))
     finally:
         await asyncio.to_thread(database.close)
 
