@@ -13,7 +13,6 @@ from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
 from tests.cli.test_background import stopped_worker
 from tests.coding import conftest as coding
-from tests.servers.mcp.conftest import TaskClient
 
 from callboard.errors import CallerError
 from callboard.testing import FakeBackend
@@ -83,28 +82,33 @@ async def over_http(command, *, kill):
         assert await process.wait() == (-signal.SIGKILL if kill else 0)
 
 
-def test_a_task_goes_on_after_its_server_and_its_worker_were_killed(command, write_settings, place):
-    knows = TaskClient()
+async def wait_for(client, job, state):
+    while True:
+        seen = (await client.call_tool("get_job", {"job": job, "wait_seconds": 60})).structured_content
+        if seen["state"] == state:
+            return seen
+
+
+def test_a_job_goes_on_after_its_server_and_its_worker_were_killed(command, write_settings, place):
     script = Script(None, ANSWER)
 
     async def scenario():
         async with asyncio.timeout(LIMIT), FakeBackend(script) as backend:
             write_settings(backend.url)
-            async with over_http(command, kill=True) as url, Client(url, extensions=[knows]) as client:
-                handle = await client.session.call_tool("triage", REPORT, allow_claimed=True)
+            async with over_http(command, kill=True) as url, Client(url) as client:
+                begun = (await client.call_tool("triage", REPORT)).structured_content
                 await script.is_silent.wait()
                 stop_worker(place, signal.SIGKILL)
-            async with over_http(command, kill=False) as url, Client(url, extensions=[knows]) as client:
-                return handle, await knows.follow(client.session, handle.task_id)
+            async with over_http(command, kill=False) as url, Client(url) as client:
+                return begun, await wait_for(client, begun["job"], "completed")
 
     with stopped_worker(place):
-        handle, result = asyncio.run(scenario())
-    assert handle.status == "working"
-    assert (result.is_error, result.structured_content["job"]) == (False, handle.task_id)
-    assert result.structured_content["result"]["summary"] == ANSWER
+        begun, ended = asyncio.run(scenario())
+    assert begun["state"] == "pending"
+    assert ended["result"]["summary"] == ANSWER
 
 
-def test_a_client_without_tasks_gets_the_job_and_answers_it_over_stdio(command, write_settings, place, calling):
+def test_a_client_gets_the_job_and_answers_it_over_stdio(command, write_settings, place, calling):
     """The second server answers what the first one's job asked."""
     asked = []
 
@@ -115,12 +119,6 @@ def test_a_client_without_tasks_gets_the_job_and_answers_it_over_stdio(command, 
     def connect():
         server = StdioServerParameters(command=command[0], args=command[1:], env={**os.environ})
         return Client(server, mode="legacy", elicitation_callback=allow)
-
-    async def wait_for(client, job, state):
-        while True:
-            seen = (await client.call_tool("get_job", {"job": job, "wait_seconds": 60})).structured_content
-            if seen["state"] == state:
-                return seen
 
     async def scenario():
         script = Script(calling(("read_file", {"path": "calc.py"})), ANSWER)

@@ -32,7 +32,6 @@ from callboard.tools import Ensemble
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
     from callboard.servers.mcp.server import ToolServer
-    from callboard.servers.mcp.tasks import TaskHandlers
 
 
 def find_repository(agents: bool, directory: Path | None) -> Path | None:
@@ -53,18 +52,15 @@ def find_repository(agents: bool, directory: Path | None) -> Path | None:
 
 
 @asynccontextmanager
-async def open_served_agents(
-    repository: Path | None, tell: Callable[[str], None]
-) -> AsyncIterator[tuple[list[Ensemble], TaskHandlers | None]]:
-    """The agents' tools and tasks; nothing without a repository. Raises CallerError and DatabaseUnavailable."""
+async def open_served_agents(repository: Path | None, tell: Callable[[str], None]) -> AsyncIterator[list[Ensemble]]:
+    """The agents' tools; nothing without a repository. Raises CallerError and DatabaseUnavailable."""
     if repository is None:
-        yield [], None
+        yield []
         return
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
     from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
     from callboard.servers.mcp.agent_job_tools import job_ensemble  # noqa: PLC0415
     from callboard.servers.mcp.open_agents import open_agents  # noqa: PLC0415
-    from callboard.servers.mcp.tasks import TaskHandlers  # noqa: PLC0415
 
     def read_settings() -> Settings:
         return settings_in(repository, {})
@@ -75,7 +71,7 @@ async def open_served_agents(
 
     await asyncio.to_thread(read_settings)  # what is wrong with them is said now, not at the first job
     async with open_agents(repository, read_settings, start) as jobs:
-        yield [job_ensemble(jobs)], TaskHandlers(jobs)
+        yield [job_ensemble(jobs)]
 
 
 MIN_KEY_CHARS = 8
@@ -165,11 +161,11 @@ def serve(
         agent_tools = [_load_agent(agent)] if agent else []
 
         async def serve_tools() -> None:
-            async with toolbox as prepared, open_served_agents(repository, tell) as (coding_agents, tasks):
+            async with toolbox as prepared, open_served_agents(repository, tell) as coding_agents:
                 served = [*prepared, *agent_tools, *coding_agents]
                 if not served:
                     raise CallerError("nothing to serve", hint="give --ensembles, --tools, --agent or --agents")
-                server = ToolServer(served, policy=settings.policy, upstream=upstream, tasks=tasks)
+                server = ToolServer(served, policy=settings.policy, upstream=upstream)
                 forwarding = asyncio.create_task(_forward_changes(changes, server))
                 try:
                     if wire is None:

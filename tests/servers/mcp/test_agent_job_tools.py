@@ -1,4 +1,4 @@
-"""The agents' tools for clients that do not know tasks."""
+"""The coding agents as tools whose calls are jobs."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import pytest
 
 from callboard.jobs.job import Approval
 from callboard.servers.mcp.agent_job_tools import AGENTS
+from callboard.servers.mcp.job_questions import encode_question
 
 BASH = Approval(call_id="c1", name="bash", arguments={"command": "make"}, why="bash asks", digest="d1")
 QUESTION = Approval(call_id="q1", name="ask", why="Which one?", is_question=True)
@@ -198,3 +199,27 @@ def test_wrong_arguments_begin_no_job(desk, talk, tool, arguments):
     result = talk(desk.serve(), lambda client: client.call_tool(tool, arguments))
     assert result.is_error
     assert desk.submitted == []
+
+
+def test_what_a_user_is_asked_hides_nothing():
+    """A model chooses these names and arguments; nothing of them turns the text round or overwrites it."""
+    sly = Approval(
+        call_id="c", name="ba\u202esh", arguments={"command": "rm \u202e\x1b[2K"}, why="it asks\r", digest="d"
+    )
+    asked = encode_question(sly).params
+    assert asked.message == 'it asks\\r: ba\\u202esh {"command": "rm \\u202e\\u001b[2K"}'
+    assert asked.requested_schema["properties"]["allow"]["title"] == "Run ba\\u202esh"
+
+
+def test_who_asks_for_a_job_that_should_run_has_a_worker_started_but_not_each_time(desk, talk):
+    async def scenario(client):
+        ended = await desk.store.create("build", directory="/repository")
+        await (await desk.claim_next()).end("completed")
+        left = await desk.store.create("build", directory="/repository")
+        starts = []
+        for each in (ended, left, left):
+            await client.call_tool("get_job", {"job": each.id, "wait_seconds": 0})
+            starts.append(desk.starts)
+        return starts
+
+    assert talk(desk.serve(), scenario) == [0, 1, 1]

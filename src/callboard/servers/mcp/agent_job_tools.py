@@ -1,7 +1,6 @@
 """The coding agents as tools whose calls are jobs, and the tools by which a client asks for them.
 
-A client that knows tasks gets a task for its call. Any other gets the job at once, as it is then, and these tools:
-`get_job`, `answer_job`, `cancel_job`.
+A client gets the job at once, as it is then, and asks for it with `get_job`, `answer_job` and `cancel_job`.
 
 Law: nothing is allowed by the model that calls these tools. An approval is asked of the client's user; where the client
 cannot ask, a person answers with `callboard jobs`.
@@ -18,7 +17,6 @@ from callboard.jobs.job import Approval, DurableJob
 from callboard.servers.mcp.agent_jobs import AgentJobs, describe_job, describe_progress
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
 from callboard.servers.mcp.job_questions import JobAnswer, decode_answer, encode_question, question_key
-from callboard.servers.mcp.tasks import encode_task
 from callboard.tools import Context, Ensemble, Invoker
 
 LOOK_SECONDS: Final = 0.25
@@ -150,12 +148,8 @@ def job_ensemble(jobs: AgentJobs) -> Ensemble:
 
 
 def _agent_invoker(jobs: AgentJobs, name: str, agent: AgentTool) -> Invoker:
-    async def begin(context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        peer: McpClientProxy = context.auxdata[KEY]
-        job = await jobs.submit(name, arguments)
-        if peer.knows_tasks:
-            peer.create_task(encode_task(job))
-        return describe_job(job)
+    async def begin(_: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return describe_job(await jobs.submit(name, arguments))
 
     schema = _schema(agent.properties, next(iter(agent.properties)))
     return Invoker(name, begin, schema, description=agent.description)

@@ -25,12 +25,6 @@ Questions: TypeAlias = Mapping[str, types.InputRequest]
 Answers: TypeAlias = Mapping[str, types.InputResponse]
 
 
-class CreatedTask(dict[str, Any]):
-    """The answer to a call that goes on as a task: see `tasks.py`."""
-
-
-ToolOutcome: TypeAlias = types.CallToolResult | CreatedTask
-
 MAX_WAITING: Final = 256
 """Calls that wait for their clients; the oldest are cancelled."""
 MAX_WAIT_SECONDS: Final = 600.0
@@ -52,16 +46,16 @@ class ToolCall:
         self.arguments: Mapping[str, Any] = params.arguments or {}
         self._answers = dict(params.input_responses or {})
         self._asking = asyncio.Lock()
-        self._task: asyncio.Task[ToolOutcome] | None = None
+        self._task: asyncio.Task[types.CallToolResult] | None = None
         self._question: asyncio.Future[Questions] = asyncio.get_running_loop().create_future()
         self._resumed = asyncio.Event()
 
-    def start(self, run: Coroutine[Any, Any, ToolOutcome]) -> asyncio.Task[ToolOutcome]:
+    def start(self, run: Coroutine[Any, Any, types.CallToolResult]) -> asyncio.Task[types.CallToolResult]:
         self._task = asyncio.create_task(run)
         return self._task
 
-    async def outcome(self) -> ToolOutcome | Questions:
-        """The result or the task, or what the client is asked before there is one. Cancelling it cancels the call.
+    async def outcome(self) -> types.CallToolResult | Questions:
+        """The result, or what the client is asked before there is one. Cancelling it cancels the call.
 
         Raises MCPError for a call that the server itself has cancelled.
         """

@@ -15,12 +15,11 @@ from typing import Any, Final, Literal
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.connection import allowed_log_levels
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from callboard.core import Allow, Answer, Deny, InvocationCanister
 from callboard.execution.approval import EarlierAnswers
 from callboard.mcp.ensemble import SERVED
-from callboard.servers.mcp.call import CreatedTask, Incoming, Questions, ToolCall
+from callboard.servers.mcp.call import Questions, ToolCall
 from callboard.servers.mcp.session import Session
 from callboard.tools.context import ReportProgress
 
@@ -34,37 +33,6 @@ _CAPABILITY: Mapping[str, Asked] = {
     "roots/list": "roots",
 }
 _YES: Final = "allow"
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension by which a client says that it knows tasks."""
-
-
-def find_askable(incoming: Incoming) -> frozenset[Asked]:
-    """What the client of a request can be asked."""
-    capabilities = incoming.session.client_capabilities
-    if capabilities is None:
-        return frozenset()
-    form = capabilities.elicitation is not None and (
-        capabilities.elicitation.form is not None or capabilities.elicitation.url is None
-    )
-    has: Mapping[Asked, Any] = {
-        "elicitation": form or None,
-        "sampling": capabilities.sampling,
-        "roots": capabilities.roots,
-    }
-    return frozenset([name for name, value in has.items() if value is not None])
-
-
-def knows_tasks(incoming: Incoming) -> bool:
-    """Whether the client says in this request that it knows tasks, of a protocol that has them."""
-    capabilities = incoming.session.client_capabilities
-    declared = (capabilities and capabilities.extensions) or {}
-    return incoming.protocol_version in MODERN_PROTOCOL_VERSIONS and TASKS in declared
-
-
-def name_client(incoming: Incoming) -> str:
-    """The name that the client of a request gives itself."""
-    parameters = incoming.session.client_params
-    return parameters.client_info.name if parameters is not None else "client"
 
 
 class McpClientProxy:
@@ -75,8 +43,6 @@ class McpClientProxy:
         self.session = session
         self.structured: Mapping[str, Any] | None = None
         """The structured content of another server's answer."""
-        self.task: CreatedTask | None = None
-        """That the call is answered with."""
         self._earlier = EarlierAnswers()
         self.lacked: MCPError | None = None
         """Why it could not be asked."""
@@ -84,21 +50,24 @@ class McpClientProxy:
     @property
     def can(self) -> frozenset[Asked]:
         """What the client can be asked."""
-        return find_askable(self._call.incoming)
+        capabilities = self._call.incoming.session.client_capabilities
+        if capabilities is None:
+            return frozenset()
+        form = capabilities.elicitation is not None and (
+            capabilities.elicitation.form is not None or capabilities.elicitation.url is None
+        )
+        has: Mapping[Asked, Any] = {
+            "elicitation": form or None,
+            "sampling": capabilities.sampling,
+            "roots": capabilities.roots,
+        }
+        return frozenset([name for name, value in has.items() if value is not None])
 
     @property
     def name(self) -> str:
         """The name that the client gives itself."""
-        return name_client(self._call.incoming)
-
-    @property
-    def knows_tasks(self) -> bool:
-        """Whether the call may be answered with a task."""
-        return knows_tasks(self._call.incoming)
-
-    def create_task(self, task: Mapping[str, Any]) -> None:
-        """Answer the call with this task in place of the tool's result."""
-        self.task = CreatedTask(resultType="task", **task)
+        parameters = self._call.incoming.session.client_params
+        return parameters.client_info.name if parameters is not None else "client"
 
     def mark_answered(self, result: types.CallToolResult) -> None:
         """The call was passed on to another server."""

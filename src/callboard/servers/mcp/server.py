@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import mcp_types as types
 from mcp import MCPError
@@ -22,7 +22,7 @@ from callboard import __version__
 from callboard.core import InvocationCanister, Request, error_result
 from callboard.execution import ask_approval, run_invoker
 from callboard.execution.parallel import DEFAULT_LIMIT
-from callboard.servers.mcp.call import CreatedTask, Incoming, ToolCall, ToolOutcome, WaitingCalls
+from callboard.servers.mcp.call import Incoming, ToolCall, WaitingCalls
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy, report_progress
 from callboard.servers.mcp.request_span import RequestSpans
 from callboard.servers.mcp.results import encode_result
@@ -32,9 +32,6 @@ from callboard.telemetry import names, record, switch
 from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, read_decision
 from callboard.wires.common.tool_declarations import ToolNames
-
-if TYPE_CHECKING:  # it needs another extra
-    from callboard.servers.mcp.tasks import TaskHandlers
 
 CLOSE_SECONDS: Final = 2.0
 """Seconds that calls have to end in when the server does."""
@@ -46,7 +43,7 @@ class ToolServer:
     `policy` says which calls may run; where it says ask, the client's user is asked by elicitation, and without
     that the answer is no. `limit` calls run at once. A tool finds its client in `context.auxdata["mcp"]`, a
     `peer.Peer`, beside what is in `auxdata`. Tools whose results come from outside are not served. `upstream` asks the
-    clients what other servers ask that these tools are of. `tasks` answers for the calls that go on as tasks.
+    clients what other servers ask that these tools are of.
 
     `protocol` is the SDK's server, for any of its transports.
     """
@@ -61,7 +58,6 @@ class ToolServer:
         auxdata: Mapping[str, Any] | None = None,
         limit: int = DEFAULT_LIMIT,
         upstream: Upstream | None = None,
-        tasks: TaskHandlers | None = None,
     ) -> None:
         self._ensembles = tuple(ensembles)
         self._policy = policy or Policy()
@@ -70,7 +66,7 @@ class ToolServer:
         self._gate = asyncio.Semaphore(limit)
         self._waiting = WaitingCalls()
         self._sessions = Sessions()
-        self._running: set[asyncio.Task[ToolOutcome]] = set()
+        self._running: set[asyncio.Task[types.CallToolResult]] = set()
         self._changes = InMemorySubscriptionBus()
         self._listed: tuple[Invoker, ...] = ()
         self._invokers: dict[str, Invoker] = {}
@@ -81,14 +77,12 @@ class ToolServer:
             version=__version__,
             instructions=instructions or instructions_of(self._ensembles) or None,
             on_list_tools=self._list,
-            on_call_tool=cast("Any", self._call),  # the SDK's types have no tasks
+            on_call_tool=self._call,
             on_subscriptions_listen=ListenHandler(self._changes),
             get_tool_input_schema=self._schema,
         )
         self.protocol.middleware[:] = [RequestSpans(self.protocol, lambda name: name in self._invokers)]
         self.protocol.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
-        if tasks is not None:
-            tasks.add_to(self.protocol)
 
     async def notify_changes(self) -> None:
         """Notify clients if the ensembles have other tools than before."""
@@ -133,14 +127,14 @@ class ToolServer:
 
     async def _call(
         self, incoming: Incoming, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult | CreatedTask:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         if params.request_state is None:
             call = self._begin(incoming, params)
         else:
             call = self._waiting.take(params.request_state, params)
             call.resume(incoming, params.input_responses)
         outcome = await call.outcome()
-        if isinstance(outcome, (types.CallToolResult, CreatedTask)):
+        if isinstance(outcome, types.CallToolResult):
             return outcome
         return types.InputRequiredResult(input_requests=dict(outcome), request_state=self._waiting.keep(call))
 
@@ -160,7 +154,7 @@ class ToolServer:
         task.add_done_callback(self._running.discard)
         return call
 
-    async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> ToolOutcome:
+    async def _run(self, call: ToolCall, invoker: Invoker, session: Session) -> types.CallToolResult:
         peer = McpClientProxy(call, session)
         permission, why = read_decision(self._policy, invoker, call.arguments)
         if permission == "ask":
@@ -178,10 +172,10 @@ class ToolServer:
                 result = await run_invoker(invoker, call.arguments, context, identifier=call.name, on_error="feedback")
         if peer.lacked is not None and result.error is not None and call.modern:
             raise peer.lacked  # 2026-07-28: what needs a capability that the client lacks is a protocol error
-        return peer.task or encode_result(result, peer.structured, invoker.output_schema)
+        return encode_result(result, peer.structured, invoker.output_schema)
 
 
-def _record_call(name: str, begun: float, task: asyncio.Task[ToolOutcome]) -> None:
+def _record_call(name: str, begun: float, task: asyncio.Task[types.CallToolResult]) -> None:
     """The metric of a call that is over, over all of its requests; each request has a span."""
     about = {names.MCP_METHOD: "tools/call", names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: name}
     error_type = ""
