@@ -6,8 +6,7 @@ import json
 import pytest
 
 from callboard.jobs.job import Approval
-from callboard.servers.mcp.agent_job_tools import AGENTS
-from callboard.servers.mcp.job_questions import encode_question
+from callboard.servers.mcp.agent_job_tools import AGENTS, encode_question
 
 BASH = Approval(call_id="c1", name="bash", arguments={"command": "make"}, why="bash asks", digest="d1")
 QUESTION = Approval(call_id="q1", name="ask", why="Which one?", is_question=True)

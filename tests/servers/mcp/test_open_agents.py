@@ -7,7 +7,7 @@ from callboard.configuration import load_settings
 from callboard.errors import CallerError
 from callboard.jobs.coding_kind import host_queue
 from callboard.servers.mcp.agent_job_tools import AGENTS
-from callboard.servers.mcp.open_agents import make_request, open_agents
+from callboard.servers.mcp.agent_jobs import make_request, open_agents
 
 GIVEN = {"description": "x", "symptoms": "it fails", "logs": "l" * MAX_LOGS + "end", "branch": "topic", "base": "main"}
 

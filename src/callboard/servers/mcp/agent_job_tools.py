@@ -2,22 +2,78 @@
 
 A client gets the job at once, as it is then, and asks for it with `get_job`, `answer_job` and `cancel_job`.
 
-Law: nothing is allowed by the model that calls these tools. An approval is asked of the client's user; where the client
-cannot ask, a person answers with `callboard jobs`.
+Laws: nothing is allowed by the model that calls these tools: an approval is asked of the client's user, by elicitation,
+and if the client cannot ask, a person answers with `callboard jobs`. The user sees all that will run, with escapes, so
+that nothing in it is hidden; an answer that is not a clear yes is a no. The key of an elicitation belongs to one question
+of one job with the digest of what will run, in every process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+import mcp_types as types
 
 from callboard.errors import CallerError
 from callboard.jobs.job import Approval, DurableJob
 from callboard.servers.mcp.agent_jobs import AgentJobs, describe_job, describe_progress
 from callboard.servers.mcp.client_proxy import KEY, McpClientProxy
-from callboard.servers.mcp.job_questions import JobAnswer, decode_answer, encode_question, question_key
+from callboard.text.display import escape
 from callboard.tools import Context, Ensemble, Invoker
+
+_ALLOW: Final = "allow"
+_REASON: Final = "reason"
+_ANSWER: Final = "answer"
+
+
+class JobAnswer(NamedTuple):
+    """What a person said; the arguments of `DurableStore.answer`."""
+
+    verdict: Literal["allow", "deny"]
+    reason: str = ""
+    text: str = ""
+
+
+def question_key(job_id: str, question: Approval) -> str:
+    """The key under which a client finds the question, and answers it. No other question ever has it."""
+    parts = (job_id, question.call_id, question.digest, f"{question.asked_at}")
+    return f"question-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
+
+
+def encode_question(question: Approval) -> types.ElicitRequest:
+    """The elicitation of a question: an approval is a yes or a no, with a reason for the model; else a text."""
+    if question.is_question:
+        properties: dict[str, Any] = {_ANSWER: {"type": "string", "title": "Your answer"}}
+        schema = {"type": "object", "properties": properties, "required": [_ANSWER]}
+        return _elicitation(escape(question.why or question.name, keep="\n"), schema)
+    properties = {
+        _ALLOW: {"type": "boolean", "title": f"Run {escape(question.name)}", "default": False},
+        _REASON: {"type": "string", "title": "Why not"},
+    }
+    why = escape(question.why, keep="\n")
+    message = f"{why}: {escape(question.name)} {json.dumps(question.arguments)}"
+    return _elicitation(message, {"type": "object", "properties": properties, "required": [_ALLOW]})
+
+
+def decode_answer(question: Approval, result: types.ElicitResult) -> JobAnswer:
+    """What the user's answer to the elicitation means."""
+    content = (result.content or {}) if result.action == "accept" else {}
+    if question.is_question:
+        text = content.get(_ANSWER)
+        return JobAnswer("allow", text=text) if isinstance(text, str) else JobAnswer("deny", "the user gave no answer")
+    if content.get(_ALLOW) is True:
+        return JobAnswer("allow")
+    reason = content.get(_REASON)
+    return JobAnswer("deny", reason if isinstance(reason, str) and reason else "the user said no")
+
+
+def _elicitation(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
+    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+
 
 LOOK_SECONDS: Final = 0.25
 """Between two looks at a job that is waited for."""
@@ -99,7 +155,7 @@ _GET: Final = _schema(
     },
     "job",
 )
-_ANSWER: Final = _schema(
+_ANSWER_SCHEMA: Final = _schema(
     {
         "job": _JOB,
         "call": {"type": "string", "description": "Which of those that it asks about"},
@@ -132,7 +188,7 @@ def job_ensemble(jobs: AgentJobs) -> Ensemble:
             Invoker(
                 "answer_job",
                 tools.answer,
-                _ANSWER,
+                _ANSWER_SCHEMA,
                 description="Answers what a job asks. The user is asked before a call is allowed.",
                 timeout=LONGEST_ANSWER,
             ),

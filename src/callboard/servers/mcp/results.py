@@ -37,12 +37,6 @@ def encode_result(
     return types.CallToolResult(content=content, structured_content=structured)
 
 
-def encode_json_result(value: dict[str, Any], *, is_error: bool) -> types.CallToolResult:
-    """The result that an object is: structured content, and the same as a text."""
-    text = types.TextContent(text=msgspec.json.encode(value).decode())
-    return types.CallToolResult(content=[text], structured_content=value, is_error=is_error)
-
-
 def _structured_content(content: tuple[Content, ...]) -> Mapping[str, Any] | None:
     match content:
         case (TextualContent(text=text),) if text.startswith("{"):
