@@ -73,7 +73,7 @@ def test_a_fault_is_told_with_what_helps(examine):
     assert "Qwen Code                  no        the model does not call its tools\n" in result.stdout
     assert "                                     helps: --mode validated\n" in result.stdout
     assert f"\ncallboard serve --backend {url} --mode validated\n" in result.stdout
-    assert "6/19 Qwen Code\n" in result.stderr
+    assert "6/14 Qwen Code\n" in result.stderr
 
 
 def test_with_what_helps_every_client_can_work(examine):

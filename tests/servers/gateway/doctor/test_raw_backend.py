@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.providers import Transport
 from callboard.servers.gateway.doctor import raw_bodies
 from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
@@ -14,13 +13,6 @@ from callboard.servers.gateway.doctor.raw_backend import MAX_BYTES, RawBackend
 from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 
 HELLO = {"choices": [{"message": {"content": "ready"}}], "usage": {"prompt_tokens": 3}}
-CALL = [
-    ReplyStarted(),
-    InvocationStarted(0, "c", "read_file"),
-    InvocationEnded(0, "c", "read_file", {"path": "a"}, '{"path": "a"}'),
-    Usage(input=5, output=1),
-    ReplyEnded("invocations"),
-]
 
 
 def ask(replies, body=raw_bodies.CONTROL, *, budget=None, renamed=None):
@@ -43,17 +35,6 @@ def test_a_reply_is_read_as_it_is():
     assert request.body == {"model": "m", "temperature": 0, **raw_bodies.CONTROL}
 
 
-def test_a_stream_is_read_as_it_is():
-    reply, _ = ask([CALL], raw_bodies.STREAM[0])
-    assert (reply.calls, reply.finish_reason, reply.is_done, reply.prompt_tokens) == (
-        ["read_file"],
-        "tool_calls",
-        True,
-        5,
-    )
-    assert "".join(reply.argument_pieces) == '{"path":"a"}'
-
-
 @pytest.mark.parametrize(
     ("answer", "fault", "refusal"),
     [
@@ -72,17 +53,9 @@ def test_what_is_no_reply_says_why(answer, fault, refusal):
     assert bool(reply.refusal) == refusal
 
 
-def test_a_stream_of_ten_megabytes_is_left():
-    frame = {"choices": [{"index": 0, "delta": {"content": "x" * 10_000}}]}
-    reply, _ = ask([Raw([frame] * 1000)], raw_bodies.STREAM[0])
-    assert reply.fault == f"more than {MAX_BYTES} bytes came"
-    assert not reply.is_done
-
-
-def test_so_are_a_body_and_a_frame_of_ten_megabytes():
+def test_a_body_of_ten_megabytes_is_left():
     content = "x" * 10_000_000
     assert ask([Raw([content])])[0].fault == f"the answer has more than {MAX_BYTES} bytes"
-    assert ask([Raw([content])], raw_bodies.STREAM[0])[0].fault
 
 
 def test_a_backend_that_hangs_is_waited_for_as_long_as_the_budget_says():

@@ -22,12 +22,10 @@ from callboard.servers.gateway.doctor.probe_reply import REFUSED
 from callboard.servers.gateway.doctor.probes import Body
 from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import collapse
-from callboard.text.sse import SSEDecoder
 
 MAX_BYTES: Final = 256 * 1024
 """Of one answer: hundreds of times what is asked for."""
 _EXCERPT: Final = 160
-_DONE: Final = "[DONE]"
 
 
 def dig(value: Any, *path: str | int) -> Any:
@@ -41,13 +39,10 @@ def dig(value: Any, *path: str | int) -> Any:
 
 
 class RawReply(msgspec.Struct, frozen=True):
-    """What came: a JSON object as `body`, or the `chunks` of a stream. `fault` says why it is no reply, if it is none."""
+    """What came: a JSON object as `body`. `fault` says why it is no reply, if it is none."""
 
     status: int = 0
     body: Mapping[str, Any] = {}
-    chunks: tuple[Any, ...] = ()
-    is_done: bool = False
-    """The stream ended with its marker."""
     fault: str = ""
 
     @property
@@ -76,31 +71,21 @@ class RawReply(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> list[str]:
-        """The names of the calls, in the wire's field; of a stream, too."""
-        whole = dig(self.body, "choices", 0, "message", "tool_calls")
-        pieces = [each for chunk in self.chunks for each in _list(dig(chunk, "choices", 0, "delta", "tool_calls"))]
-        names = [dig(each, "function", "name") for each in (*_list(whole), *pieces)]
+        """The names of the calls in the wire's field."""
+        calls = _list(dig(self.body, "choices", 0, "message", "tool_calls"))
+        names = [dig(each, "function", "name") for each in calls]
         return [name for name in names if isinstance(name, str) and name]
 
     @property
-    def argument_pieces(self) -> list[str]:
-        """The arguments of the first call, as they came in a stream."""
-        calls = [each for chunk in self.chunks for each in _list(dig(chunk, "choices", 0, "delta", "tool_calls"))]
-        pieces = [dig(each, "function", "arguments") for each in calls if dig(each, "index") in (0, None)]
-        return [piece for piece in pieces if isinstance(piece, str) and piece]
-
-    @property
     def finish_reason(self) -> str:
-        reasons = [dig(each, "choices", 0, "finish_reason") for each in (*self.chunks, self.body)]
-        return next((reason for reason in reasons if isinstance(reason, str)), "")
+        reason = dig(self.body, "choices", 0, "finish_reason")
+        return reason if isinstance(reason, str) else ""
 
     @property
     def prompt_tokens(self) -> int | None:
         """As the backend counts them; None where it does not."""
-        counts = [dig(each, "usage", "prompt_tokens") for each in (*self.chunks, self.body)]
-        return next(
-            (each for each in counts if isinstance(each, int) and not isinstance(each, bool) and each > 0), None
-        )
+        count = dig(self.body, "usage", "prompt_tokens")
+        return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
     @property
     def first_tokens(self) -> list[str]:
@@ -165,8 +150,6 @@ class RawBackend:
             return RawReply(fault=self._excerpt(error.message))
 
     async def _read(self, response: HttpResponse) -> RawReply:
-        if response.status < 400 and response.content_type == "text/event-stream":
-            return await _read_stream(response)
         content = await response.read(MAX_BYTES)
         body = _decode(content)
         if response.status >= 400:
@@ -178,23 +161,6 @@ class RawBackend:
 
     def _excerpt(self, words: str) -> str:
         return collapse(self._redactor.text(words), _EXCERPT)
-
-
-async def _read_stream(response: HttpResponse) -> RawReply:
-    decoder = SSEDecoder(limit=MAX_BYTES)
-    frames: list[str] = []
-    size = 0
-    while chunk := await response.next_chunk():
-        size += len(chunk)
-        if size > MAX_BYTES:
-            return RawReply(response.status, chunks=_chunks(frames), fault=f"more than {MAX_BYTES} bytes came")
-        frames += [frame.data for frame in decoder.feed(chunk)]
-    frames += [frame.data for frame in decoder.finish()]
-    return RawReply(response.status, chunks=_chunks(frames), is_done=_DONE in frames[-1:])
-
-
-def _chunks(frames: list[str]) -> tuple[Any, ...]:
-    return tuple([value for frame in frames if isinstance(value := _decode(frame.encode()), dict)])
 
 
 def _decode(content: bytes) -> Any:

@@ -53,16 +53,6 @@ FORCED = (
     ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice="required"),
     ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice=NAMED),
 )
-STREAM = (
-    ask(
-        user("Read the file /project/documents/letters/november/the-harbour-master.txt with the tool."),
-        most=MOST_TOKENS,
-        tools=[TOOL],
-        tool_choice=NAMED,
-        stream=True,
-        stream_options={"include_usage": True},
-    ),
-)
 _SCHEMA: Body = {
     "type": "object",
     "properties": {"animal": {"type": "string", "enum": [WORD]}},
@@ -105,21 +95,3 @@ SYSTEMS = (
 def control_tokens(tokens: Iterable[str]) -> tuple[Body, ...]:
     """A message without any, and one with `COPIES` of each."""
     return tuple([ask(user(f"Say: ready {token * COPIES}"), most=1) for token in ("", *tokens)])
-
-
-def past_call(arguments: str, **fields: Any) -> Body:
-    """A conversation with a call and its result behind it."""
-    function = {"name": "read_file", "arguments": arguments}
-    call = {"id": "call_1", "type": "function", "function": function}
-    return ask(
-        user("What is in the file notes.txt? Use the tool."),
-        {"role": "assistant", "content": None, "tool_calls": [call], **fields},
-        {"role": "tool", "tool_call_id": "call_1", "content": "Buy milk."},
-        most=1,
-        tools=[TOOL],
-    )
-
-
-_ARGUMENTS: Final = '{"path":"notes.txt"}'
-REASONING = (past_call(_ARGUMENTS), past_call(_ARGUMENTS, reasoning_content="I read it."))
-BROKEN_ARGUMENTS = (past_call('{"path": "notes.txt'),)

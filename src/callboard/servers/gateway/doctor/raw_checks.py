@@ -51,15 +51,14 @@ BodyMaker: TypeAlias = Callable[[Subject], Sequence[Body]]
 class RawCheck(msgspec.Struct, frozen=True):
     """One row. The replies to all `bodies` are read together; with `stops` no further body is sent once they say yes.
 
-    `facts` are all that can follow. A row without bodies of its own reads the replies to those of the row `of`.
+    `facts` are all that can follow.
     """
 
     name: str
     bodies: Sequence[Body] | BodyMaker
     read: Reader
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...]
     stops: bool = False
-    of: str = ""
 
     def requests(self, subject: Subject) -> Sequence[Body]:
         return self.bodies(subject) if callable(self.bodies) else self.bodies
@@ -149,33 +148,6 @@ def _read_forced(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     if forced or any(reply.open_reason for reply in replies):
         return Conclusion("partly", detail)
     return Conclusion("no", detail, {"supports_forced_calls": False})
-
-
-def _read_pieces(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    reply = replies[0]
-    pieces = len(reply.argument_pieces)
-    if reply.fault:
-        return Conclusion("no", reply.fault)
-    if not pieces:
-        return Conclusion("partly", "no arguments came in a stream")
-    return Conclusion("yes", f"in {pieces} pieces") if pieces > 1 else Conclusion("partly", "they come at once")
-
-
-def _read_end(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    reply = replies[0]
-    if reply.fault or not reply.chunks:
-        return Conclusion("no", reply.fault or "no chunks came in a stream")
-    missing = [name for name, has in (("finish_reason", reply.finish_reason), ("[DONE]", reply.is_done)) if not has]
-    if missing:
-        return Conclusion("partly", f"without {' and '.join(missing)}: a stream that is cut looks the same")
-    return Conclusion("yes", f"finish_reason ({collapse(reply.finish_reason, 40)}) and [DONE]: one that is cut shows")
-
-
-def _read_usage(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    tokens = replies[0].prompt_tokens
-    return (
-        Conclusion("yes", f"{tokens} tokens of a prompt") if tokens else Conclusion("partly", "no tokens are counted")
-    )
 
 
 # Constraints.
@@ -299,25 +271,6 @@ def _read_control_tokens(replies: Sequence[RawReply], subject: Subject) -> Concl
     return Conclusion("yes", f"{', '.join(counts)} in a message are several tokens each", facts)
 
 
-_REASONING_WORDS: Final = re.compile(r"reasoning|thinking|thought", re.IGNORECASE)
-
-
-def _read_reasoning(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    without, with_reasoning = replies
-    if not without.fault:
-        # No fact: an endpoint may want it only while it thinks.
-        return Conclusion("yes", "a past call is taken without")
-    if without.refusal and not with_reasoning.fault and _REASONING_WORDS.search(without.refusal):
-        facts = {"requires_reasoning_history": True, "reasoning_history": "tools"}
-        return Conclusion("partly", f"a past call is refused without it: {without.refusal}", facts)
-    return Conclusion("partly", f"a past call is refused: {without.fault}")
-
-
-def _read_broken_arguments(replies: Sequence[RawReply], _: Subject) -> Conclusion:
-    fault = replies[0].fault
-    return Conclusion("partly", f"{fault}; an object is always sent") if fault else Conclusion("yes", "taken")
-
-
 RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
     RawCheck("calls", raw_bodies.CALLS, _read_calls, ("supports_tools", "uses_tools", "watch")),
     RawCheck("schema held", raw_bodies.SCHEMA, _read_schema, ("supports_json_schema",)),
@@ -326,15 +279,5 @@ RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
     RawCheck("context length", _context_bodies, _read_context, ("context_tokens",)),
     RawCheck("system messages arrive", raw_bodies.SYSTEMS, _read_systems, _SYSTEM_FACTS),
     RawCheck("control tokens as text", _control_token_bodies, _read_control_tokens, ("parses_special_tokens",)),
-    RawCheck(
-        "reasoning may be left out",
-        raw_bodies.REASONING,
-        _read_reasoning,
-        ("requires_reasoning_history", "reasoning_history"),
-    ),
     RawCheck("prefill", raw_bodies.PREFILL, _read_prefill, ("prefill",), stops=True),
-    RawCheck("arguments piecewise", raw_bodies.STREAM, _read_pieces),
-    RawCheck("end of a stream", (), _read_end, of="arguments piecewise"),
-    RawCheck("usage of a stream", (), _read_usage, of="arguments piecewise"),
-    RawCheck("broken past arguments", raw_bodies.BROKEN_ARGUMENTS, _read_broken_arguments),
 )

@@ -229,10 +229,9 @@ class _Examination:
             raw = RawBackend(transport, model.base_url, headers, name, self._budget, redactor=self._redactor)
             if field := self._facts.get("max_tokens_field"):
                 raw.renamed_fields["max_tokens"] = field
-            replies: dict[str, Sequence[RawReply]] = {}
             subject = Subject(model.resolution.profile, info)
             for check in RAW_CHECKS:
-                await self._add(self._rows, check.name, partial(self._examine_itself, check, raw, subject, replies))
+                await self._add(self._rows, check.name, partial(self._examine_itself, check, raw, subject))
         finally:
             await transport.aclose()
 
@@ -241,17 +240,12 @@ class _Examination:
         self._version = embedded_version() if self._settings.local else info.version
         return info
 
-    async def _examine_itself(
-        self, check: RawCheck, raw: RawBackend, subject: Subject, earlier: dict[str, Sequence[RawReply]]
-    ) -> ReportRow:
-        if check.of and check.of not in earlier:
-            raise BudgetSpent
-        replies = list(earlier.get(check.of, ()))
+    async def _examine_itself(self, check: RawCheck, raw: RawBackend, subject: Subject) -> ReportRow:
+        replies: list[RawReply] = []
         for body in check.requests(subject):
             replies.append(await raw.ask(body))
             if check.stops and check.read(replies, subject).state == "yes":
                 break
-        earlier[check.name] = replies
         conclusion = check.read(replies, subject)
         if conclusion.facts and any(reply.status >= 500 for reply in replies):
             # A server that has broken down refuses everything, and that shows nothing.
