@@ -21,7 +21,8 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError, ProviderError, ToolExecutionFailure
-from callboard.loop import ContextWindow, HallucinatedResultFilter
+from callboard.loop import ContextWindow
+from callboard.modes import HallucinatedResultFilter
 from callboard.providers import FallbackModel
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 from callboard.tools import Ensemble, Invoker, Policy

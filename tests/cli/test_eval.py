@@ -228,13 +228,13 @@ def test_without_variants_all_presets_are_compared_and_thresholds_fitted(measure
     result, _ = measure("--count", "1", "--write-profile", "--json", via=via)
     variants = json.loads(result.stdout)["variants"]
     gated = {each["facts"]["gate"]: each["fits_threshold"] for each in variants if "gate" in each["facts"]}
-    assert gated == dict.fromkeys(("grounding", "confidence", "question"), fits)
+    assert gated == dict.fromkeys(("grounding", "confidence"), fits)
 
 
 @pytest.mark.parametrize(
     ("variant", "via", "message"),
     [
-        ("gate=question gate_threshold=fit", "gateway", "a client of a gateway sees no score of a call"),
+        ("gate=confidence gate_threshold=fit", "gateway", "a client of a gateway sees no score of a call"),
         ("gate_threshold=fit", None, "there is no gate whose threshold could be fitted"),
     ],
 )

@@ -14,7 +14,7 @@ from callboard.evaluation.threshold_fit import fit_threshold, fit_thresholds
 from callboard.evaluation.variants import FIT, Variant
 
 WEATHER = ToolDeclaration("weather", "The weather of a city.", {"properties": {"city": {"type": "string"}}})
-OPEN = Variant(f"gate=question {FIT}", {"gate": "question", "gate_threshold": float("-inf")}, fits_threshold=True)
+OPEN = Variant(f"gate=confidence {FIT}", {"gate": "confidence", "gate_threshold": float("-inf")}, fits_threshold=True)
 ROME = ExpectedCall("weather", {"city": ("Rome",)})
 
 
@@ -47,8 +47,8 @@ def test_the_outcomes_are_those_at_the_fitted_threshold():
     assert (stopped.record.attempts[0].calls, stopped.record.attempts[0].text) == ((), "")
     assert passed.record.attempts == given_outcomes[1].record.attempts
     assert same is other
-    assert stopped.variant.name == "gate=question gate_threshold=0 (fitted)"
-    assert stopped.variant.facts == {"gate": "question", "gate_threshold": 0.0}
+    assert stopped.variant.name == "gate=confidence gate_threshold=0 (fitted)"
+    assert stopped.variant.facts == {"gate": "confidence", "gate_threshold": 0.0}
 
 
 def test_one_of_two_calls_may_be_stopped():

@@ -14,11 +14,13 @@ from callboard.core import (
     Controls,
     InvocationEnded,
     InvocationStarted,
+    Logprobs,
     Note,
     ReplyEnded,
     ReplyStarted,
     Request,
     TextPiece,
+    Usage,
     UserCanister,
 )
 from callboard.modes import make_plan
@@ -27,9 +29,22 @@ from callboard.providers import HttpModel, Transport, registry
 from callboard.providers.deciding_model import DecidingModel
 from callboard.testing import Call, FakeBackend, ScriptedModel
 
-GATED = {"gate": "question", "uses_tools": True, "supports_logprobs": True}
+GATED = {"gate": "confidence", "uses_tools": True, "supports_logprobs": True}
 WRITTEN = '```json\n{"name": "weather", "arguments": {"city": "Oslo"}}\n```'
 
+
+def first_token(token):
+    """A reply of one token, of which the model is certain."""
+    return [
+        ReplyStarted("r"),
+        Logprobs(({"token": token, "logprob": -0.01},)),
+        TextPiece(token),
+        Usage(30, 1),
+        ReplyEnded("length"),
+    ]
+
+
+CALLS, SPEAKS = first_token("```"), first_token("To")
 READ_BY_SERVER = [
     ReplyStarted("r1"),
     InvocationStarted(0, "call_1", "weather", known=True),
@@ -57,23 +72,18 @@ def ask(replies, prompt="The weather in Oslo?", profile=GATED, strict=(), **opti
 
 
 @pytest.mark.parametrize("call", [WRITTEN, READ_BY_SERVER])
-def test_a_call_that_the_model_stands_by_is_made(call):
-    _, result, requests = ask([call, "Yes", "It is cold."])
+def test_a_call_that_the_model_is_sure_of_is_made(call):
+    _, result, requests = ask([call, CALLS, "It is cold."])
     assert result.output == "It is cold."
     draft, question, _ = [request.body for request in requests]
-    assert question["messages"][: len(draft["messages"])] == draft["messages"]
+    assert question["messages"] == draft["messages"]
     assert question["tools"] == draft["tools"]
     assert question["max_tokens"] == 1
     assert question["logprobs"] is True
 
 
-def test_the_question_stands_behind_what_the_model_wrote():
-    _, _, requests = ask([WRITTEN, "Yes", "It is cold."])
-    assert requests[1].body["messages"][-2] == {"role": "assistant", "content": WRITTEN}
-
-
 def test_a_call_that_is_stopped_is_an_answer_that_was_asked_for_without_tools():
-    events, result, requests = ask([WRITTEN, "No", "I do not know."], "Who wrote Faust, and where is Oslo?")
+    events, result, requests = ask([WRITTEN, SPEAKS, "I do not know."], "Who wrote Faust, and where is Oslo?")
     assert result.output == "I do not know."
     assert [each.code for each in events if isinstance(each, Note)] == ["stopped_call"]
     assert "".join([each.text for each in events if isinstance(each, TextPiece)]) == "I do not know."
@@ -83,14 +93,8 @@ def test_a_call_that_is_stopped_is_an_answer_that_was_asked_for_without_tools():
 
 def test_the_usage_is_that_of_all_that_was_asked():
     _, plain, _ = ask(["Hm."], profile={"uses_tools": True})
-    _, gated, _ = ask([WRITTEN, "No", "Hm."])
+    _, gated, _ = ask([WRITTEN, SPEAKS, "Hm."])
     assert gated.usage.input > 2 * plain.usage.input
-
-
-def test_an_endpoint_without_log_probabilities_is_asked_for_the_word():
-    _, result, requests = ask([WRITTEN, "No", "Hm."], profile={**GATED, "supports_logprobs": False})
-    assert result.output == "Hm."
-    assert "logprobs" not in requests[1].body
 
 
 def test_values_alone_cost_no_question():
@@ -104,34 +108,18 @@ def test_values_alone_cost_no_question():
 
 def test_a_question_is_asked_with_the_effort_of_the_request_and_an_answer_with_all_controls():
     controls = Controls(top_p=0.5, max_tokens=50, seed=7, stop=("END",), effort="none")
-    _, _, requests = ask([WRITTEN, "No", "Hm."], controls=controls)
+    _, _, requests = ask([WRITTEN, SPEAKS, "Hm."], controls=controls)
     draft, question, answer = [request.body for request in requests]
     assert (question["reasoning_effort"], question["max_tokens"], question.get("stop")) == ("none", 1, None)
     asked_with = {field: draft[field] for field in ("top_p", "max_tokens", "seed", "stop", "reasoning_effort")}
     assert {field: answer[field] for field in asked_with} == asked_with
 
 
-def test_a_question_on_the_responses_wire_asks_for_the_fewest_tokens_that_it_takes():
-    """A reply of so many may be a whole sentence: its first word counts."""
-    profile = {**GATED, "wire": "responses"}
-    call = READ_BY_SERVER
-    _, result, requests = ask([call, "No, it is not.", "Hm."], profile=profile, strict="openai")
-    assert (result.output, requests[1].body["max_output_tokens"]) == ("Hm.", 16)
-    _, result, requests = ask([call, "Yes. The tool says it.", "It is cold."], profile=profile, strict="openai")
-    assert (result.output, len(requests)) == ("It is cold.", 3)
-
-
 def test_a_question_in_structured_mode_is_not_held_to_the_form_of_a_call():
     call = '{"action": {"tool": "weather", "arguments": {"city": "Oslo"}}}'
-    _, result, requests = ask([call, "No", "Hm."], mode="structured")
+    _, result, requests = ask([call, SPEAKS, "Hm."], mode="structured")
     assert result.output == "Hm."
     assert ["response_format" in request.body for request in requests] == [True, False, False]
-
-
-def test_a_call_that_the_server_read_stands_in_the_question_behind_the_text():
-    _, _, requests = ask([[TextPiece("I look it up."), *READ_BY_SERVER[1:]], "Yes", "It is cold."])
-    said = requests[1].body["messages"][-2]["content"]
-    assert said == 'I look it up.\n{"name": "weather", "arguments": {"city":"Oslo"}}'
 
 
 def test_closing_a_reply_without_a_gate_closes_its_connection():
@@ -199,15 +187,6 @@ def test_values_decide_over_the_calls_of_a_plug_ins_model(ask_plugged, gate):
     result, requests = ask_plugged([call, "It is cold."], "The weather in Oslo?", **facts)
     assert (result.output, len(requests)) == ("It is cold.", 2)
     assert result.canisters[-2].text == "cold in Oslo"
-
-
-def test_a_plug_ins_model_is_asked_about_its_call(ask_plugged):
-    replies = [Call("weather", {"city": "Oslo"}), "No, it is not.", "Goethe."]
-    result, requests = ask_plugged(replies, MADE_UP, gate="question")
-    assert result.output == "Goethe."
-    written, asked = requests[1].canisters[-2:]
-    assert written.text == '{"name": "weather", "arguments": {"city":"Oslo"}}'
-    assert "Is that what was asked for?" in asked.text
 
 
 def test_the_calls_of_a_command_are_judged(tmp_path):

@@ -96,16 +96,16 @@ ZOO = {
 }
 SPELLED = {
     "names that are refused": {
-        "_filter": "f",
-        "full_name_3409ef498120804f": {"gr__e": "L"},
+        "_filter_0c097d40": "f",
+        "full_name_3409ef49": {"gr__e_d353a267": "L"},
         "full_name": "n",
-        "x" * 47 + "_9537c5fdf120482f": "y",
+        "x" * 48 + "_9537c5fd": "y",
     },
     "names that are refused, everywhere": {
-        "a_b": ["x", {"c_d": []}],
-        "t": [{"e_f": "x"}],
-        "m": {"a b": {"g_h": "x"}},
-        "p": {"x y": {"g_h": "x"}},
+        "a_b_c8687a08": ["x", {"c_d_b561f19f": []}],
+        "t": [{"e_f_526c8fec": "x"}],
+        "m": {"a b": {"g_h_0cf976b5": "x"}},
+        "p": {"x y": {"g_h_0cf976b5": "x"}},
     },
 }
 """The arguments as a model writes them that was told names that are not refused."""

@@ -189,7 +189,7 @@ multiple and irrelevance.",
         list[str] | None,
         typer.Option(
             help="Ways to ask: facts such as 'mode=native|validated dialect=json|hermes', or a preset: default, native, \
-structured, validated, json, grounding, confidence, question, or all of them: all; repeatable.",
+structured, validated, json, grounding, confidence, or all of them: all; repeatable.",
             show_default="default",
         ),
     ] = None

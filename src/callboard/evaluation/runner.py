@@ -51,7 +51,7 @@ from callboard.evaluation.records import Record, RecordFile, make_key
 from callboard.evaluation.task import Attempt, ScriptedResult, Step, Task
 from callboard.evaluation.variants import Variant
 from callboard.modes import get_plan, make_plan
-from callboard.modes.decide import CALL_SCORES
+from callboard.modes.filters.gate import CALL_SCORES
 from callboard.profiles import Resolution
 from callboard.tools import Context, Ensemble, Invoker
 

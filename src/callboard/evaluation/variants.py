@@ -40,7 +40,6 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "json": {"mode": "validated", "dialect": "json"},
         "grounding": {"gate": "grounding"},
         "confidence": {"gate": "confidence"},
-        "question": {"gate": "question"},
     }
 )
 """Facts by a word that stands for them."""
@@ -78,7 +77,7 @@ def make_variants(model: str, texts: Iterable[str], user: Mapping[str, Any] | No
     for variant in variants:
         identity = _identify(model, variant, user or {})
         if variant.fits_threshold and not identity[1].gate.kind:
-            hint = f"name one too, such as 'gate=question {FIT}'"
+            hint = f"name one too, such as 'gate=confidence {FIT}'"
             raise CallerError("there is no gate whose threshold could be fitted", path="--variants", hint=hint)
         if all(identity != other for other, _ in distinct):
             distinct.append((identity, variant))

@@ -36,7 +36,7 @@ MODES: Mapping[str, Mode] = MappingProxyType(
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """How a call is judged before it is made (see `modes.decide`); the fields are the profile's."""
+    """How a call is judged before it is made (see `modes.filters.gate`); the fields are the profile's."""
 
     kind: GateKind = ""
     threshold: float = 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -32,9 +32,7 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects import Dialect, Parser
-
-if TYPE_CHECKING:
-    from callboard.modes.echoes import EchoCheck, Sources
+from callboard.modes.filters.echoes import EchoFilter, Sources, TextCall
 
 _BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
@@ -71,14 +69,12 @@ class Watcher:
             tools += tuple([replace(declared[own], name=sent) for sent, own in names.items() if own in declared])
         self._names = names
         self._parser = Parser(tools, dialect, start_in_reasoning=inside, identify=identify)
-        self._check: EchoCheck | None = None
+        self._check: EchoFilter | None = None
         if sources is not None:
-            from callboard.modes.echoes import EchoCheck, TextCall  # noqa: PLC0415  # not for an import
-
             drops = [drop for each in (dialect, *dialect.alternatives) for drop in each.ignored]
             create_call = partial(TextCall, dialect=dialect, tools=None if tools is None else tuple(tools))
             to_text = quoted_calls == "text"
-            self._check = EchoCheck(sources, create_call, to_text=to_text, piece_type=watched, drops=drops)
+            self._check = EchoFilter(sources, create_call, to_text=to_text, piece_type=watched, drops=drops)
         self._watched = watched
         self._may_be_opaque = watched is ReasoningPiece
         self._place: Literal["text", "reasoning"] = "reasoning" if watched is ReasoningPiece else "text"

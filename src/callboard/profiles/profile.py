@@ -15,7 +15,7 @@ OnRepeatedCall: TypeAlias = Literal["run", "final_answer", "warn"]
 """What follows from a call that was made before in the run (see `callboard.loop.Loop`)."""
 
 
-GateKind: TypeAlias = Literal["", "grounding", "confidence", "question"]
+GateKind: TypeAlias = Literal["", "grounding", "confidence"]
 """What a call is judged by before it is made (see `Profile.gate`)."""
 ReasoningHistory: TypeAlias = Literal["never", "turn", "tools", "all"]
 """Which past reasoning is sent back: none, that since the user's last message, that of turns with calls, all."""
@@ -122,11 +122,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     fenced_commands: bool = False
     """If the tools stand in the prompt, a fence `bash` in which each line begins with a tool's name is calls too."""
     gate: GateKind = ""
-    """What is made sure of before a call is made: nothing, that its required values stand in the conversation
-    (`grounding`), or also the model's own word that the tool does what was asked (`question`). A call that is stopped
-    becomes an answer in words."""
+    """What is checked before a call is made: nothing, that its required values occur in the conversation (`grounding`),
+    or also how sure the model was to call (`confidence`). A call that is stopped becomes an answer in words."""
     gate_threshold: float = 0.0
-    """The score below which a call is stopped: log-odds of yes against no, less 2 for each value that nobody said."""
+    """The score below which a call is stopped: log-odds, less 2 for each value that nobody said."""
     response_template: Mapping[str, Any] = {}
     """That of the model's own tokenizer_config.json; it replaces `dialect` and `watch`."""
     starts_in_reasoning: bool = False

@@ -35,8 +35,9 @@ from callboard.core import (
     pipe,
 )
 from callboard.errors import CallerError
-from callboard.modes import Plan, Watcher, create_choice_check, lower_request, remind, select_dialect
+from callboard.modes import Plan, Sources, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
+from callboard.modes.filters.duplicates import DuplicateFilter
 from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
 from callboard.providers import lessons
@@ -51,7 +52,6 @@ from callboard.wires.common.contents import message_fields
 from callboard.wires.common.request_encoder import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
-    from callboard.modes import Sources
     from callboard.providers.embedded import EmbeddedServer
 
 _MAX_CONVERSATIONS = 16
@@ -384,10 +384,8 @@ class HttpModel:
             stages = (*stages, EventUnescaper(tokens, json_text=request.constraint is not None))
         if not select_dialect(request, plan):
             return stages
-        from callboard.modes import DuplicateCheck  # noqa: PLC0415  # where calls may be found
-
         # Behind what restores arguments: they are compared as the tool takes them.
-        return (*stages, DuplicateCheck(request.tools))
+        return (*stages, DuplicateFilter(request.tools))
 
     def _watchers(self, request: Request, plan: Plan, names: Mapping[str, str]) -> tuple[Stage[Event, Event], ...]:
         tools = request.tools
@@ -407,8 +405,6 @@ class HttpModel:
 
     def _sources_of(self, request: Request) -> Sources:
         """The conversation's sources, built on those of its earlier replies where they are kept."""
-        from callboard.modes import Sources  # noqa: PLC0415  # for replies with tools only
-
         canisters = request.conversation or request.canisters
         if not self._reuse_encoding or not canisters:
             return Sources(canisters)

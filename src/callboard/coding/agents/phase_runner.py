@@ -50,8 +50,8 @@ from callboard.core import (
     pipe,
 )
 from callboard.errors import NoOutput
-from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
-from callboard.modes import get_plan
+from callboard.loop import ContextWindow, Limits, RepetitionFilter
+from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.schema import ArgumentsInvalid
 from callboard.tools import Policy

@@ -19,8 +19,8 @@ from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import ApprovalAnswered, InvocationCanister, Model, ResultCanister, pipe
 from callboard.execution.result_store import KeptResults
-from callboard.loop import ContextWindow, HallucinatedResultFilter, Limits, RepetitionFilter
-from callboard.modes import get_plan
+from callboard.loop import ContextWindow, Limits, RepetitionFilter
+from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.tools import Ensemble
 
 _ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))

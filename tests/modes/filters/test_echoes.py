@@ -32,10 +32,11 @@ from callboard.core import (
     identify_in_turn,
 )
 from callboard.dialects import DIALECTS, NotSpellable, get_dialect, render_calls
-from callboard.modes import Sources, TextCall, Watcher, echoes
+from callboard.modes import Sources, TextCall, Watcher
+from callboard.modes.filters import echoes
 from callboard.testing import coalesce
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "quotations"
+VECTORS = Path(__file__).parents[2] / "vectors" / "quotations"
 ROWS = [json.loads(line) for line in (VECTORS / "echoes.jsonl").read_text().splitlines()]
 ECHOES = [row for row in ROWS if not row["runs"]]
 OWN = [row for row in ROWS if row["runs"]]

@@ -17,7 +17,7 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
 )
-from callboard.modes import DuplicateCheck
+from callboard.modes.filters.duplicates import DuplicateFilter
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "unit": {"type": "string", "default": "C"}}}
 TOOLS = [ToolDeclaration("f", schema=SCHEMA), ToolDeclaration("g")]
@@ -38,7 +38,7 @@ def call(index, place, arguments, name="f"):
 
 
 def check(events, tools=TOOLS):
-    stage = DuplicateCheck(tools)
+    stage = DuplicateFilter(tools)
     return [*[out for event in events for out in stage.feed(event)], *stage.finish()]
 
 
@@ -97,7 +97,7 @@ def test_arguments_that_are_no_object_are_the_same_where_they_are_spelled_alike(
 
 
 def test_a_call_in_text_waits_for_the_open_one_in_the_field():
-    stage = DuplicateCheck(TOOLS)
+    stage = DuplicateFilter(TOOLS)
     assert stage.feed(begin(0, "wire")) == [begin(0, "wire")]
     held = [*call(1, "text", {"n": 1}), TextPiece("Done.")]
     assert [stage.feed(event) for event in held] == [[], [], [], []]
@@ -107,13 +107,13 @@ def test_a_call_in_text_waits_for_the_open_one_in_the_field():
 
 
 def test_a_call_of_a_tool_that_was_not_called_elsewhere_is_not_held():
-    stage = DuplicateCheck(TOOLS)
+    stage = DuplicateFilter(TOOLS)
     events = [*call(0, "text", {"n": 1}), *call(1, "wire", {"n": 1}, "g"), *call(2, "text", {"n": 1})]
     assert [stage.feed(event) for event in events] == [[event] for event in events]
 
 
 def test_a_call_that_was_repeated_once_holds_no_other():
-    stage = DuplicateCheck(TOOLS)
+    stage = DuplicateFilter(TOOLS)
     for event in [*call(0, "text", {"n": 1}), *call(1, "wire", {"n": 1})]:
         stage.feed(event)
     assert stage.feed(begin(2, "wire")) == [InvocationStarted(1, "call_2", "f", found_in="wire")]

@@ -16,7 +16,7 @@ from callboard.core import (
     TextPiece,
     Usage,
 )
-from callboard.loop import HallucinatedResultFilter
+from callboard.modes import HallucinatedResultFilter
 from callboard.testing import coalesce
 
 CALL = InvocationEnded(0, "c0", "file", {}, "{}")

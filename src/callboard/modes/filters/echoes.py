@@ -1,28 +1,21 @@
 """Echoes: calls in a model's text that repeat a call from somewhere else.
 
-A page can hold a complete call. A model that repeats the page makes that call, although only the author wants it. A call
-that was found in text is compared with the calls in the conversation's untrusted texts, its sources: results, documents,
-files, users' messages, and `<document>` in the instructions, which holds a repository's files.
+A call in text is compared with the calls in the conversation's untrusted texts, its sources: results, documents, files,
+users' messages, and `<document>` in the instructions, which holds a repository's files.
 
 **Comparison.** An echo has the same name and the same arguments as JSON. White space, the order of members, the spelling
 of numbers and escapes do not matter. A mention of a tool, such as "use get_weather for Paris", is not a call. The first
 text that holds the call decides. If that text is the model's own, the source repeats the model.
 
-**Reading.** Any text may surround the call in a source. From each bracket and line before the tool's name, the call is
-read as a JSON record, in the reply's dialect and as `auto`; from the name it is read as an expression. All are read in
-each spelling of the source: JSON in JSON, HTML, line numbers (`spellings`).
+**Reading.** From each bracket and line before the tool's name, the call is read as a JSON record, in the reply's dialect
+and as `auto`; from the name, as an expression. That is done in each spelling of the source: JSON in JSON, HTML.
 
 **Commands.** A fence of commands is an echo if a code block, a line of one or a line after a prompt spells the call. One
-ordinary command, such as `pytest -q`, is not an echo: repositories document such commands, and agents run them all day.
-A command with an operator, a quote, an address or an outside path is not ordinary.
+ordinary command, such as `pytest -q`, is not: repositories document such commands, and agents run them all day.
 
-**Consequence.** An echo is marked (`InvocationEnded.quoted_from`), so that a person can be asked. A gateway has no person
-to ask, and its client runs every call, so the echo passes as the text that the model wrote, to the letter. Until that is
-decided, the call is held, if a source has the tool's name and what was written of the arguments.
-
-**Cost.** Without a call in text, no source is read. Each source is read once per conversation. A source without the
-call's strings near the tool's name is not parsed. A read takes twice the call's length. After `_MAX_COST` reads, a text
-counts as a source of the call, because many decoys must not hide one call.
+**Consequence.** An echo is marked (`InvocationEnded.quoted_from`), so that a person can be asked. In a gateway it passes
+as the text that the model wrote, to the letter. Until that is decided, the call is held, if a source has the tool's name
+and what was written of the arguments.
 """
 
 from __future__ import annotations
@@ -61,7 +54,7 @@ from callboard.text.normal_form import bare, code_blocks, spellings, visible
 
 _Tools: TypeAlias = Sequence[ToolDeclaration] | None
 _MAX_COST: Final = 5000
-"""Places that are read in one text for one call; each use of a parser counts as ten."""
+"""Reads in one text for one call (a parser counts as ten); then the text counts as a source: decoys hide no call."""
 _STARTS: Final = re.compile(r"(?:\n[ \t]*)?(\]<|[\[{<]|>>>|functools|function call|Action:)|\n[ \t]*()")
 _MAX_STARTS: Final = 8
 """Brackets and lines before a name from which the call is read."""
@@ -213,7 +206,7 @@ class TextCall:
         return False
 
 
-class EchoCheck(msgspec.Struct, eq=False):
+class EchoFilter(msgspec.Struct, eq=False):
     """Marks the echoes among a parser's calls. With `to_text` they become text: a `piece_type`, without the `drops`."""
 
     sources: Sources

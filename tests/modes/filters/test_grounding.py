@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.modes.grounding import ConversationText, find_made_up_options, find_ungrounded
+from callboard.modes.filters.grounding import ConversationText, find_made_up_options, find_ungrounded
 
 
 def schema(**properties):

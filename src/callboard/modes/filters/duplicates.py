@@ -1,0 +1,180 @@
+"""One call that a reply contains at several places.
+
+A server that reads calls out of a model's text may leave the text in its reply, and a model may write a call while it
+thinks and again after the thought. The first of them passes, and a later one from another place is dropped with a Note.
+
+Two calls are the same if they name the same declared tool with arguments that are equal as JSON, after coercion and
+with their defaults. Equal calls at one place are a real repetition: a call passes as often as it occurs at the place
+where it occurs most often.
+
+A call is held only while it may be a duplicate: calls of the same tool have passed at other places, more than this
+place has repeated. What arrives meanwhile waits. Arguments are compared only then.
+
+Laws: what passes, passes in order, and its indices have no gap; no two places of a reply add up; constant work an event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callboard.core import (
+    Event,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Note,
+    ReplyEnded,
+    ReplyFailed,
+    ToolDeclaration,
+    Why,
+)
+from callboard.errors import SchemaError
+from callboard.modes.filters.call_indices import CallIndices
+from callboard.text.display import replace_invisible
+
+_PLACES: Final = {"wire": "the wire's field", "text": "the text", "reasoning": "the reasoning"}
+_MAX_NAME: Final = 80
+
+
+class DuplicateFilter:
+    """A Stage: the events of a reply in, the same without calls that the reply repeats at another place."""
+
+    def __init__(self, tools: Iterable[ToolDeclaration]) -> None:
+        self._schemas = {tool.name: tool.schema for tool in tools}
+        self._coercions: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Another reply may follow in this one's place."""
+        self._queue: deque[Event] = deque()
+        self._ends: dict[int, InvocationEnded | InvocationIncomplete] = {}
+        self._calls: defaultdict[str, _Calls] = defaultdict(_Calls)
+        self._indices = CallIndices()
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case ReplyEnded() | ReplyFailed():
+                events = [*self.finish(), event]
+                self._begin()
+                return events
+            case InvocationEnded() | InvocationIncomplete():
+                self._ends[event.index] = event
+                self._calls[event.name].open.pop(event.index, None)
+            case InvocationStarted():
+                pass
+            case _ if not self._queue:
+                return self._indices.renumber(event)
+        self._queue.append(event)
+        return self._advance()
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        """Release what is held."""
+        return self._advance(over=True)
+
+    def _advance(self, *, over: bool = False) -> list[Event]:
+        """Release what is decided; if `over`, nothing more arrives that could decide."""
+        events: list[Event] = []
+        while self._queue:
+            event = self._queue[0]
+            if isinstance(event, InvocationStarted):
+                duplicate = self._is_duplicate(event)
+                if duplicate is None and not over:
+                    break
+                if duplicate:
+                    self._indices.drop(event.index)
+                    events.append(_drop_note(event))
+                else:
+                    self._calls[event.name].add(event, is_open=event.index not in self._ends)
+            self._queue.popleft()
+            events += self._indices.renumber(event)
+        return events
+
+    def _is_duplicate(self, call: InvocationStarted) -> bool | None:
+        """None if more has to arrive first."""
+        calls, place = self._calls[call.name], call.found_in
+        if calls.passed.total() - calls.passed[place] <= calls.repeated[place]:
+            return False
+        end = self._ends.get(call.index)
+        if end is None or any(other != place for other in calls.open.values()):
+            return None
+        for passed_at, index in calls.unread:
+            if isinstance(passed := self._ends.get(index), InvocationEnded):
+                key = self._key(passed)
+                calls.keys[key] += 1
+                calls.counts[passed_at, key] += 1
+        calls.unread = [each for each in calls.unread if each[1] not in self._ends]
+        if not isinstance(end, InvocationEnded):
+            return False
+        key = self._key(end)
+        if calls.counts[place, key] >= calls.keys[key]:
+            return False
+        calls.counts[place, key] += 1
+        calls.repeated[place] += 1
+        return True
+
+    def _key(self, call: InvocationEnded) -> bytes:
+        """The same bytes for the same arguments."""
+        try:
+            if call.arguments is not None:
+                return msgspec.json.encode(_plain(self._coerce(call.name, call.arguments)), order="sorted")
+        except (RecursionError, TypeError, ValueError):
+            pass
+        return call.raw.strip().encode("utf-8", "replace")
+
+    def _coerce(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        from callboard.schema import ArgumentsInvalid, compile_schema  # noqa: PLC0415  # it imports jsonschema_rs, 28 ms
+
+        try:
+            if name not in self._coercions:
+                self._coercions[name] = compile_schema(self._schemas.get(name, {})).validate
+            return self._coercions[name](arguments)
+        except SchemaError:
+            self._coercions[name] = dict
+        except ArgumentsInvalid:
+            pass
+        return arguments
+
+
+class _Calls:
+    """The calls of one tool in a reply, by the places where they occur."""
+
+    def __init__(self) -> None:
+        self.passed: Counter[str] = Counter()
+        self.repeated: Counter[str] = Counter()
+        self.open: dict[int, str] = {}
+        self.unread: list[tuple[str, int]] = []
+        """The places and indices of calls that passed and were not compared yet."""
+        self.counts: Counter[tuple[str, bytes]] = Counter()
+        """How often each call occurs at each place."""
+        self.keys: Counter[bytes] = Counter()
+        """How often each call passed."""
+
+    def add(self, call: InvocationStarted, *, is_open: bool) -> None:
+        """Add a call that passes."""
+        self.passed[call.found_in] += 1
+        self.unread.append((call.found_in, call.index))
+        if is_open:
+            self.open[call.index] = call.found_in
+
+
+def _drop_note(call: InvocationStarted) -> Note:
+    name = replace_invisible(call.name[:_MAX_NAME])
+    text = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
+    return Note("dropped", text, call.offsets, "duplicate")
+
+
+def _plain(value: Any) -> Any:
+    """The value with each number spelled in one way."""
+    match value:
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list():
+            return [_plain(each) for each in value]
+        case float() if value.is_integer():
+            return int(value)
+        case _:
+            return value

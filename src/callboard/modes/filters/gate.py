@@ -1,0 +1,265 @@
+"""Judge calls before anyone sees them: a call is held until it has a score, and stopped if the score is too low.
+
+A small model that is shown a tool calls it, whether it fits or not, and makes up the values that it lacks. But it
+hesitates if no tool fits: the score of `confidence` is the log-odds of the first token of the reply, a call against
+words. The score of `grounding` is 0. In both, each required value that occurs nowhere in the conversation takes
+`UNGROUNDED` off. If every call was stopped, the model is asked for an answer in words, without tools. From a call that
+passes, values that nobody said are removed if the tool does not require them: the tool's own defaults are better.
+
+Laws: a filter is a Stage, and what to ask next follows from what was read. No event is taken back. Text before the first
+call passes at once. A question that fails stops nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    ArgumentsPiece,
+    Controls,
+    Event,
+    FileContent,
+    InvocationCanister,
+    InvocationEnded,
+    InvocationIncomplete,
+    InvocationStarted,
+    Logprobs,
+    Note,
+    PictureContent,
+    ReplyEnded,
+    ReplyFailed,
+    Request,
+    TextPiece,
+    Usage,
+    UserCanister,
+    Why,
+    join_texts,
+)
+from callboard.modes.filters.call_indices import CALL_EVENTS, CallIndices
+from callboard.modes.filters.grounding import ConversationText, find_made_up_options, find_ungrounded
+from callboard.modes.mode import Gate
+
+UNGROUNDED: Final = 2.0
+"""Penalty, in log-odds, for a required value that occurs nowhere in the conversation: odds of about 7 to 1."""
+_MAX_UNGROUNDED: Final = 2
+"""Values that count; a third one says nothing new."""
+_BEGINS_CALL: Final = ("{", "[", "<", "`")
+"""How the first token of a call begins, in any dialect: an object, a list, a marker, a fence."""
+_MIN_PROBABILITY: Final = 1e-6
+"""The probability of a word that is not among the likeliest."""
+_MIN_LOGPROB: Final = -100.0
+"""What is less likely counts as impossible; servers write -9999 for it."""
+_LOGPROBS: Final[Mapping[str, Any]] = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+"""Fields of the chat wire; 20 are as many as OpenAI permits."""
+CALL_SCORES: Final[ContextVar[dict[str, float] | None]] = ContextVar("CALL_SCORES", default=None)
+"""Where an evaluation of a gate finds the scores of a reply's calls, by their identifiers."""
+
+
+def create_gate(request: Request, gate: Gate, *, gives_logprobs: bool) -> GateFilter | None:
+    """Return the filter of a reply to the request; None if no call can be stopped.
+
+    A call that was asked for is made. A call after results continues what was decided before.
+
+    Args:
+        request: What the model is asked.
+        gate: How its calls are judged.
+        gives_logprobs: True if the endpoint gives log-probabilities on the chat wire.
+    """
+    last = request.canisters[-1] if request.canisters else None
+    if not gate.kind or not request.tools or request.tool_choice != "auto" or not isinstance(last, UserCanister):
+        return None
+    return GateFilter(request, gate, gives_logprobs=gives_logprobs)
+
+
+class GateFilter:
+    """A Stage: the events of a reply in, those that may pass out.
+
+    When the reply has ended, `question` is asked if there is one, and `take_answer` reads the reply. Then `release`
+    gives what was held, and `answer_request` what to ask if every call was stopped.
+    """
+
+    def __init__(self, request: Request, gate: Gate, *, gives_logprobs: bool) -> None:
+        self._request = request
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._gate = gate
+        self._asks = gate.kind == "confidence" and gives_logprobs
+        """False from the first text before a call on: then the reply's first token says nothing about the call."""
+        self._held: list[Event] = []
+        self._calls: list[InvocationEnded] = []
+        self._odds: float | None = None
+        self._usage = Usage()
+        self._is_judged = False
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case InvocationEnded():
+                self._calls.append(event)
+            case ReplyEnded():
+                self._is_judged = not any(isinstance(each, InvocationIncomplete) for each in self._held)
+            case Usage():
+                self._usage = event
+            case TextPiece(text=text) if not self._held and text.strip():
+                self._asks = False
+        if self._held or isinstance(event, (*CALL_EVENTS, Usage, ReplyEnded, ReplyFailed)):
+            self._held.append(event)
+            return []
+        return [event]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return self.release()
+
+    def question(self) -> Request | None:
+        """The request for the first token of the reply, if it decides."""
+        if not self._asks or not self._is_judged or not any(self._is_doubtful(call) for call in self._calls):
+            return None
+        return replace(
+            self._request,
+            constraint=None,
+            # The effort may change the prompt, and whether words come before thoughts.
+            controls=Controls(temperature=0.0, max_tokens=1, effort=self._request.controls.effort),
+            stream=False,  # llama.cpp gives no log-probabilities in a stream if there are tools
+            extra={**self._request.extra, **_LOGPROBS},
+        )
+
+    def take_answer(self, events: Iterable[Event]) -> None:
+        """Read the reply to the question. Without log-probabilities the values decide alone."""
+        events = list(events)
+        self._odds = read_confidence(events)
+        for event in events:
+            if isinstance(event, Usage):
+                self._usage += event
+
+    @cached_property
+    def _scores(self) -> dict[int, float]:
+        return {call.index: self._score(call) for call in self._calls} if self._is_judged else {}
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores of the calls that a threshold may stop, by their identifiers."""
+        named = {call.identifier: self._scores.get(call.index, math.inf) for call in self._calls}
+        return {identifier: score for identifier, score in named.items() if score < math.inf}
+
+    def _is_doubtful(self, call: InvocationEnded) -> bool:
+        """False for a mistake that the model is told of."""
+        return call.arguments is not None and call.name in self._tools
+
+    def _score(self, call: InvocationEnded) -> float:
+        if not self._is_doubtful(call):
+            return math.inf
+        ungrounded = find_ungrounded(call.arguments or {}, self._tools[call.name].schema, self._conversation)
+        penalty = UNGROUNDED * min(len(ungrounded), _MAX_UNGROUNDED)
+        if self._gate.kind == "grounding":
+            return -penalty
+        if self._odds is None:
+            return -math.inf if penalty else math.inf
+        return self._odds - penalty
+
+    @property
+    def _stopped(self) -> set[int]:
+        return {index for index, score in self._scores.items() if score < self._gate.threshold}
+
+    @property
+    def _needs_answer(self) -> bool:
+        return bool(self._calls) and len(self._stopped) == len(self._calls)
+
+    def release(self) -> list[Event]:
+        """Return what was held, without the calls that are stopped; without its end if an answer is asked for."""
+        indices, shortened = CallIndices(), self._shorten_calls()
+        notes: list[Event] = [self._stop_note(call) for call in self._calls if call.index in self._stopped]
+        notes += [call.note for index, call in shortened.items() if index not in self._stopped]
+        for index in self._stopped:
+            indices.drop(index)
+        events: list[Event] = []
+        for event in self._held:
+            match event:
+                case InvocationStarted(index=index) | ArgumentsPiece(index=index) | InvocationEnded(index=index):
+                    renumbered = indices.renumber(event)
+                    if index in shortened:
+                        renumbered = [out for each in renumbered for out in shortened[index].feed(each)]
+                    events += renumbered
+                case Usage() | ReplyEnded() if self._needs_answer:
+                    continue
+                case Usage():
+                    events.append(self._usage)
+                case _:
+                    events.append(event)
+        self._held = []
+        return [*notes, *events]
+
+    def answer_request(self) -> Request | None:
+        """Return the request for an answer in words, if every call was stopped."""
+        return replace(self._request, tools=(), tool_choice="auto", parallel=None) if self._needs_answer else None
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of the reply and its question."""
+        return self._usage
+
+    def _shorten_calls(self) -> dict[int, _ShortenedCall]:
+        """The calls with a value that nobody said and that may be left out."""
+        shortened: dict[int, _ShortenedCall] = {}
+        for call in self._calls if self._is_judged else ():
+            if self._is_doubtful(call):
+                schema = self._tools[call.name].schema
+                if made_up := find_made_up_options(call.arguments or {}, schema, self._conversation):
+                    shortened[call.index] = _ShortenedCall(call, made_up)
+        return shortened
+
+    def _stop_note(self, call: InvocationEnded) -> Note:
+        text = f"a call of {call.name} was stopped: it does not seem to do what was asked"
+        return Note("dropped", text, call.offsets, code="stopped_call")
+
+    @cached_property
+    def _conversation(self) -> ConversationText:
+        canisters = self._request.conversation or self._request.canisters
+        contents = [each.content for each in canisters if not isinstance(each, InvocationCanister)]
+        shows_more = any(isinstance(part, PictureContent | FileContent) for content in contents for part in content)
+        return ConversationText([join_texts(content) for content in contents], is_complete=not shows_more)
+
+
+class _ShortenedCall:
+    """A Stage: the events of one call in, the same without some of its arguments out."""
+
+    def __init__(self, call: InvocationEnded, left_out: Iterable[str]) -> None:
+        self._arguments = {name: value for name, value in (call.arguments or {}).items() if name not in left_out}
+        self._raw = msgspec.json.encode(self._arguments).decode()
+        self._is_written = False
+        names = ", ".join(left_out)
+        self.note = Note("dropped", f"{call.name} was called without {names}: nobody said that", call.offsets)
+
+    def feed(self, event: Event, /) -> list[Event]:
+        match event:
+            case ArgumentsPiece():
+                is_first, self._is_written = not self._is_written, True
+                return [replace(event, json=self._raw)] if is_first else []
+            case InvocationEnded():
+                return [replace(event, arguments=self._arguments, raw=self._raw)]
+            case _:
+                return [event]
+
+
+def read_confidence(events: Iterable[Event]) -> float | None:
+    """The log-odds of a call against words as the first token of a reply; None without log-probabilities."""
+    for event in events:
+        if isinstance(event, Logprobs) and event.tokens and not event.is_refusal:
+            token = event.tokens[0]
+            top = token.get("top_logprobs")
+            likely = [token, *(top if isinstance(top, list) else [])]
+            known = {str(each.get("token")): _probability(each) for each in likely if isinstance(each, Mapping)}
+            call = sum(value for token, value in known.items() if token.lstrip().startswith(_BEGINS_CALL))
+            words = sum(known.values()) - call
+            return math.log((call + _MIN_PROBABILITY) / (words + _MIN_PROBABILITY)) if call + words else None
+    return None
+
+
+def _probability(token: Mapping[str, Any]) -> float:
+    value = token.get("logprob")
+    return math.exp(min(value, 0.0)) if isinstance(value, int | float) and value > _MIN_LOGPROB else 0.0
