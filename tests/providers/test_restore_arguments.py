@@ -115,7 +115,7 @@ def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_call_with_names_that_the_provider_takes_comes_back_with_those_of_the_tool(stream):
     schema = {"type": "object", "properties": {"user name": {"type": "string"}}, "required": ["user name"]}
-    reply = [ReplyStarted(), *call(0, "f", {"user_name": "x"}), ReplyEnded("invocations")]
+    reply = [ReplyStarted(), *call(0, "f", {"user_name_7935f403": "x"}), ReplyEnded("invocations")]
     events = replied("messages", reply, (ToolDeclaration("f", "", schema),), stream=stream)
     assert calls(events) == [("f", *[{"user name": "x"}] * 3)]
 
