@@ -1,17 +1,17 @@
 """Results of tools that ask for it are kept for later runs."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
 from callboard import Agent, Ensemble, tool
-from callboard.core import CommandOutput, ResultCanister
+from callboard.core import CommandOutput, PictureContent, ResultCanister, TextualContent
 from callboard.errors import DescriptorError, ToolDefinitionError
-from callboard.execution import execute_invoker
+from callboard.execution import execute_invoker, result_cache
 from callboard.execution.execute import run_invoker
-from callboard.jobs.result_cache import close_results
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Context, Invoker, InvokerDescriptor, as_invoker, cached, make_invoker
 
@@ -19,11 +19,9 @@ HOUR = {"ttl": "1h"}
 
 
 @pytest.fixture(autouse=True)
-def url(tmp_path, monkeypatch):
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    monkeypatch.setenv("CALLBOARD_DATABASE_URL", url)
-    yield url
-    close_results()
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(result_cache, "state_directory", lambda: tmp_path / "state")
+    return tmp_path / "state" / "results.db"
 
 
 @pytest.fixture
@@ -147,13 +145,76 @@ def test_what_is_no_cache(cache):
         tool(idempotent=True, cache=cache)(len)
 
 
-def test_where_the_database_is_not_to_be_had_the_call_is_made(price, tmp_path, monkeypatch):
-    monkeypatch.setenv("CALLBOARD_DATABASE_URL", f"sqlite:///{tmp_path}")
+def test_where_the_file_cannot_be_opened_the_call_is_made(price, file):
+    file.mkdir(parents=True)
     told = []
     result = asyncio.run(run_invoker(as_invoker(price), {"item": "milk"}, tell=told.append))
     assert result.text == "milk: 1 EUR"
     (line,) = told
     assert line.startswith("results of price are not kept: ")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    return now
+
+
+def kept(key, seconds=60):
+    result = result_cache._find(key, seconds)
+    return result and result.content
+
+
+def save(key, content="text", seconds=60):
+    result_cache._save(key, ResultCanister(invocation_id="call_1", content=content), seconds)
+
+
+def query(file, statement):
+    with sqlite3.connect(file) as connection:
+        return connection.execute(statement).fetchone()
+
+
+def test_a_result_is_what_it_was_in_a_file_of_its_user(file):
+    content = (TextualContent("a\0b\ud7ff"), PictureContent(b"\x89PNG\r\n\x1a\n\x00", "image/png"))
+    save(b"\x00key", content)
+    assert kept(b"\x00key") == content
+    assert kept(b"other") is None
+    save(b"\x00key", "newer")
+    assert kept(b"\x00key") == (TextualContent("newer"),)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_has_expired_is_not_given_and_goes(file, clock):
+    save(b"short", seconds=10)
+    save(b"long", seconds=100)
+    clock[0] += 11
+    assert kept(b"short", 10) is None
+    assert kept(b"long", 100)
+    # Its tool keeps results for a shorter time now.
+    assert kept(b"long", 10) is None
+    save(b"another")
+    assert query(file, "SELECT count(*) FROM results") == (2,)
+    # A clock that was set back: nobody knows how old it is.
+    clock[0] = 500.0
+    assert kept(b"long", 100) is None
+
+
+def test_the_oldest_go_if_there_are_too_many_bytes(file, clock, monkeypatch):
+    monkeypatch.setattr(result_cache, "MAX_BYTES", 4400)
+    for number in range(20):
+        clock[0] += 1
+        save(b"%d" % number, "x" * 900)
+    assert [number for number in range(20) if kept(b"%d" % number)] == [16, 17, 18, 19]
+    save(b"huge", "x" * result_cache.MAX_RESULT)
+    assert kept(b"huge") is None
+    assert query(file, "SELECT count(*) FROM results") == (4,)
+
+
+def test_a_row_that_is_no_result_is_passed_over(file):
+    save(b"key")
+    query(file, "UPDATE results SET content = 'no'")
+    assert kept(b"key") is None
 
 
 PROGRAM = """
@@ -167,10 +228,9 @@ def price(item: str) -> str:
     return item
 
 Agent(ScriptedModel([Call("price", {"item": "milk"}), "Done."]), tools=[price]).run_sync("How much?")
-assert "sqlalchemy" not in sys.modules and "callboard.jobs" not in sys.modules
+assert "sqlite3" not in sys.modules and "callboard.jobs" not in sys.modules
 """
 
 
 def test_no_database_is_imported_unless_a_tool_asks(tmp_path):
     subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True, cwd=tmp_path)
-    assert not (tmp_path / "jobs.db").exists()

@@ -1,8 +1,8 @@
-"""Answer calls of tools that ask for it (`cache`) with results that earlier runs left.
+"""Answer calls of tools that ask for it (`cache`) with results of earlier runs, from a file of SQLite of this user.
 
-Laws: only a result of a call that succeeded is kept, and only of calls that are idempotent; where the cache fails, the
-call is made. A result answers calls of the same function, as its source was, with the same schema, arguments and
-auxdata, in the same directory, and no others: what one caller may see, another may not, and a path may be relative.
+Laws: only the result of an idempotent call that succeeded is kept. If the file fails, the call is made. A result answers
+calls of the same function, with the same source, schema, arguments, auxdata and directory: what one caller may see,
+another may not. An expired result is never given. The oldest results go first.
 """
 
 from __future__ import annotations
@@ -11,40 +11,36 @@ import asyncio
 import hashlib
 import inspect
 import logging
+import os
+import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+import msgspec
 
 from callboard.core import ResultCanister
-from callboard.errors import CallboardError
-from callboard.extras import require_extra
+from callboard.storage.directories import state_directory
 from callboard.text.duration import parse_duration
 from callboard.tools import Context, Invoker
 from callboard.tools.wrappers import encode_call
 
-STORE: Final = "callboard.jobs.result_cache"
-"""The module whose `open_results` gives the store. It stands above this one, with the database of durable jobs, so it is
-named here, as a plug-in is, and nothing of it is imported unless a tool asks."""
-
+MAX_BYTES: Final = 128 * 1024 * 1024
+MAX_RESULT: Final = 1024 * 1024
+"""Bytes of the longest result that is kept."""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS results (key BLOB PRIMARY KEY, saved_at REAL, expires_at REAL, content BLOB)"
+)
+_OLDEST: Final = """DELETE FROM results WHERE expires_at <= ? OR key IN (SELECT key FROM (
+    SELECT key, sum(length(content)) OVER (ORDER BY saved_at DESC, key) AS total FROM results) WHERE total > ?)"""
 _log = logging.getLogger("callboard.execution")
 
 
-class StoredResults(Protocol):
-    """Results by keys that tell everything that they depend on."""
-
-    async def find(self, key: bytes, seconds: float) -> ResultCanister | None:
-        """A result that was saved within the last `seconds`. Raises CallboardError."""
-        ...
-
-    async def save(self, key: bytes, result: ResultCanister, seconds: float) -> None:
-        """Keep a result for so long. Raises CallboardError."""
-        ...
-
-
 def identify_call(invoker: Invoker, arguments: Mapping[str, Any], context: Context) -> bytes | None:
-    """The key of a call; None for one whose arguments or auxdata JSON cannot say, whose result is not kept."""
+    """Return the key of a call. None if JSON cannot say its arguments or auxdata: its result is not kept."""
     ensemble = invoker.ensemble.name if invoker.ensemble else ""
     try:
         directory = str(Path.cwd())
@@ -62,43 +58,58 @@ async def answer_from_cache(
     run: Callable[[], Awaitable[ResultCanister]],
     tell: Callable[[str], None] = _log.warning,
 ) -> ResultCanister:
-    """The result that is kept of an equal call, else that of `run`, which is kept if it succeeds.
-
-    Args:
-        invoker: The tool.
-        key: Of `identify_call`.
-        identifier: The invocation's.
-        run: Makes the call.
-        tell: Is told why nothing can be kept.
-    """
+    """Return the result of an equal call, else that of `run`; `tell` hears why a result cannot be kept."""
     seconds = parse_duration((invoker.cache or {})["ttl"]).total_seconds()
     try:
-        store: StoredResults | None = await asyncio.to_thread(_open_store)
-        earlier = await store.find(key, seconds) if store else None
-    except CallboardError as error:
+        earlier = await asyncio.to_thread(_find, key, seconds)
+    except (sqlite3.Error, OSError) as error:
         tell(f"results of {invoker.name} are not kept: {error}")
-        store = earlier = None
+        return await run()
     if earlier is not None:
         return ResultCanister(invocation_id=identifier, content=earlier.content)
     result = await run()
     # A command that ended with an exit code has done something, whatever its tool says of itself.
-    if store is not None and result.error is None and result.exit_code is None:
+    if result.error is None and result.exit_code is None:
         try:
-            await store.save(key, result, seconds)
-        except CallboardError as error:
+            await asyncio.to_thread(_save, key, result, seconds)
+        except (sqlite3.Error, OSError) as error:
             tell(f"a result of {invoker.name} was not kept: {error}")
     return result
 
 
-def _open_store() -> StoredResults:
-    require_extra("jobs")
-    store: StoredResults = import_module(STORE).open_results()
-    return store
+def _open() -> sqlite3.Connection:
+    path = state_directory() / "results.db"
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, timeout=10)
+    connection.execute(_TABLE)
+    return connection
+
+
+def _find(key: bytes, seconds: float) -> ResultCanister | None:
+    now = time.time()
+    # A clock that was set back makes nothing last longer.
+    query = "SELECT content FROM results WHERE key = ? AND expires_at > ? AND saved_at > ? AND saved_at <= ?"
+    with closing(_open()) as connection:
+        row = connection.execute(query, (key, now, now - seconds, now)).fetchone()
+    try:
+        return None if row is None else msgspec.json.decode(row[0], type=ResultCanister)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _save(key: bytes, result: ResultCanister, seconds: float) -> None:
+    content = msgspec.json.encode(result)
+    if len(content) <= MAX_RESULT:
+        now = time.time()
+        with closing(_open()) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", (key, now, now + seconds, content))
+            connection.execute(_OLDEST, (now, MAX_BYTES))
 
 
 @lru_cache(1024)
 def _describe_function(function: Callable[..., Any]) -> list[str]:
-    """Which function it is, and how it was written: a result is none of another version of it."""
+    """Return which function it is, and how it was written: a result is none of another version of it."""
     plain: Any = inspect.unwrap(function)
     while hasattr(plain, "func"):  # a partial
         plain = plain.func
