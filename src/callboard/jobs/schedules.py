@@ -72,6 +72,8 @@ class ScheduleStore:
         self.database = database
         self._enqueue = enqueue
         self._clock = clock
+        self._warnings: dict[str, str] = {}
+        """The last warning about each schedule that cannot be read."""
 
     async def add(self, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
         """Add a schedule, due from now on.
@@ -123,7 +125,7 @@ class ScheduleStore:
     async def submit_due(self) -> Sequence[DurableJob]:
         """Submit the jobs of the schedules that are due, but of those whose last job has not ended.
 
-        A schedule that cannot be read is logged and passed over.
+        A schedule that cannot be read is passed over, and logged once.
 
         Raises:
             DatabaseUnavailable: The rest is left for the next time.
@@ -136,8 +138,11 @@ class ScheduleStore:
             try:
                 job = await self.database.run(lambda connection, name=name: self._submit(connection, name, now))  # type: ignore[misc]
             except CallerError as error:
-                _log.warning("the schedule %s submits nothing: %s", name, error)
+                if self._warnings.get(name) != str(error):
+                    _log.warning("the schedule %s submits nothing: %s", name, error)
+                self._warnings[name] = str(error)
             else:
+                self._warnings.pop(name, None)
                 submitted += [job] if job is not None else []
         return submitted
 
