@@ -88,7 +88,9 @@ def test_tools_that_run_here_are_counted_and_below_the_request(serving, telemetr
     ]
     _, _, figures = ask(serving, [call, "done"], ensembles=(str(tmp_path),))
     span = next(each for each in told.spans if each.name.startswith("execute_tool"))
-    assert span.parent.span_id == told.named("POST /v1/chat/completions").context.span_id
+    run = told.named("invoke_agent")
+    assert span.parent.span_id == run.context.span_id
+    assert run.parent.span_id == told.named("POST /v1/chat/completions").context.span_id
     assert 'callboard_tool_calls_total{failure="execution",tool="divide"}' in figures
     assert 'callboard_tool_seconds_count{tool="divide"}' in figures
 
