@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.schema.simplify import simplify
+from callboard.schema.signature import simplify
 
 CLOSED = {"additionalProperties": False}
 

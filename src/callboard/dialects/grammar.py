@@ -22,16 +22,19 @@ that was read and not emitted becomes text again. After `state.open` nothing is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from callboard.core import InvocationCanister
-from callboard.dialects.text_buffer import Reading
+from callboard.dialects.text_buffer import EndOfText, Reading
+from callboard.text.json_value import Brackets
 from callboard.text.marker_pattern import MarkerPattern, Match
 
 if TYPE_CHECKING:
+    from callboard.dialects.call_builder import OpenCall
     from callboard.dialects.parse_state import ParseState
 
 
@@ -67,3 +70,40 @@ class Grammar(msgspec.Struct, frozen=True, eq=False):
     def render(self, call: InvocationCanister, index: int = 0) -> str:
         """The text of a call; `index` counts the calls of its reply. Raises NotSpellable."""
         raise NotImplementedError
+
+
+def read_arguments(state: ParseState, call: OpenCall) -> Reading[None]:
+    """Reads from an opening brace up to the bracket that closes it; whether that is JSON shows when the call ends."""
+    buffer = state.buffer
+    brackets = Brackets()
+    try:
+        while True:
+            begin = buffer.at
+            closed, buffer.at = brackets.step(buffer.text, begin)
+            call.write(buffer.text[begin : buffer.at], buffer.offset)
+            buffer.drop()
+            if closed:
+                return
+            yield
+    except EndOfText:
+        state.abandon()
+        raise
+
+
+def arguments_json(call: InvocationCanister) -> str:
+    """The call's arguments as JSON, or as the model wrote them where they are no object."""
+    return call.raw if call.arguments is None else to_json(call.arguments)
+
+
+def arguments_of(call: InvocationCanister) -> dict[str, Any]:
+    """The call's arguments. Raises NotSpellable where they are no object."""
+    if call.arguments is None:
+        raise NotSpellable("its arguments are no object")
+    return dict(call.arguments)
+
+
+def to_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, UnicodeError, OverflowError):  # integers beyond 64 bits, half a pair of surrogates
+        return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -20,8 +20,7 @@ from callboard.core import (
     result_contents,
 )
 from callboard.dialects.dialect import Dialect
-from callboard.dialects.grammar import NotSpellable
-from callboard.dialects.grammars.json_arguments import arguments_json, to_json
+from callboard.dialects.grammar import NotSpellable, arguments_json, to_json
 from callboard.dialects.parser import parse
 
 _EXAMPLE = InvocationCanister("0", "the_tool", {"parameter": "value"}, "")

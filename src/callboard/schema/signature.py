@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
@@ -25,14 +26,16 @@ from callboard.schema.docstring import read_docstring
 from callboard.schema.errors import ArgumentsInvalid, Path, of_pydantic
 from callboard.schema.explain_errors import explain
 from callboard.schema.json_values import as_object, coerce_arguments, encode
-from callboard.schema.simplify import has_numeric_choice, is_open, simplify
-from callboard.schema.subschemas import Schema
+from callboard.schema.subschemas import Schema, inside, rebuild
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 Function: TypeAlias = Callable[..., Any]
 
+_TAKEN_OUT: Final = {"title", "discriminator", "uniqueItems", "$defs"}
+_ORDER: Final = ("type", "properties", "required", "additionalProperties")
+_DEFINED: Final = "#/$defs/"
 _REFUSED: Final = {
     inspect.Parameter.VAR_POSITIONAL: ("takes any number of positional arguments", "take a list instead"),
     inspect.Parameter.VAR_KEYWORD: ("takes any keyword", "name each parameter, or take a dict instead"),
@@ -275,3 +278,48 @@ def _name(function: Function) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+def simplify(schema: Schema) -> dict[str, Any]:
+    """Return pydantic's schema without what no model needs: titles, discriminators, `uniqueItems` (a set forgives repeats).
+
+    Definitions that are used once move to where they are used. Objects with declared members take no others, unless
+    `is_open`.
+    """
+    definitions = schema.get("$defs", {})
+    uses = Counter(part["$ref"].removeprefix(_DEFINED) for part in _every(schema) if "$ref" in part)
+    closing = {} if is_open(schema) else {"additionalProperties": False}
+
+    def smaller(part: Any) -> Any:
+        if not isinstance(part, Mapping):
+            return part
+        name = part.get("$ref", "").removeprefix(_DEFINED)
+        if uses[name] == 1:  # what refers to itself is used twice
+            beside = {keyword: held for keyword, held in part.items() if keyword != "$ref"}
+            part = {**definitions[name], **beside}
+            return smaller(part)
+        part = {key: held for key, held in part.items() if key not in _TAKEN_OUT}
+        return rebuild({**part, **closing} if "properties" in part else part, smaller)
+
+    small: dict[str, Any] = smaller(schema)
+    ordered = {key: small[key] for key in _ORDER if key in small} | small
+    shared = {name: smaller(definition) for name, definition in definitions.items() if uses[name] > 1}
+    return {**ordered, "$defs": shared} if shared else ordered
+
+
+def is_open(schema: Schema) -> bool:
+    """Whether some object with declared members says that it takes others, as a pydantic model can."""
+    return any("properties" in part and part.get("additionalProperties", False) is not False for part in _every(schema))
+
+
+def has_numeric_choice(schema: Schema) -> bool:
+    """Whether some value is to be one of several, or the only one, of which one is a number or boolean."""
+    choices = (choice for part in _every(schema) for choice in (*part.get("enum", ()), part.get("const")))
+    return any(isinstance(choice, int | float) for choice in choices)
+
+
+def _every(schema: Any) -> Iterator[Schema]:
+    if isinstance(schema, Mapping):
+        yield schema
+        for _, part in inside(schema):
+            yield from _every(part)

@@ -11,8 +11,7 @@ import msgspec
 from callboard.core import InvocationCanister, Note
 from callboard.dialects.call_builder import CallBuilder, escape_json, quote_json
 from callboard.dialects.fences import read_fence_text
-from callboard.dialects.grammar import Grammar, NotSpellable
-from callboard.dialects.grammars.json_arguments import arguments_of, to_json
+from callboard.dialects.grammar import Grammar, NotSpellable, arguments_of, to_json
 from callboard.dialects.grammars.name_then_json import read_text
 from callboard.dialects.grammars.typed_values import coerce, keys_of, only_string, types_of
 from callboard.dialects.parse_state import ParseState

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_json, read_arguments
+from callboard.dialects.grammar import Grammar, arguments_json, read_arguments
 from callboard.dialects.grammars.name_then_json import read_text
 from callboard.dialects.grammars.typed_values import only_string
 from callboard.dialects.parse_state import ParseState

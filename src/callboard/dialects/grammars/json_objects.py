@@ -30,8 +30,7 @@ from typing import Any, NoReturn
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
 from callboard.dialects.call_builder import OpenCall, parse_object, quote_json
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_json
+from callboard.dialects.grammar import Grammar, arguments_json
 from callboard.dialects.grammars.typed_values import keys_of
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading

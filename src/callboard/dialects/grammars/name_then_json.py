@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from callboard.core import InvocationCanister
 from callboard.dialects.call_builder import escape_json, parse_object
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_json, read_arguments
+from callboard.dialects.grammar import Grammar, arguments_json, read_arguments
 from callboard.dialects.grammars.typed_values import accepts, only_string
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading

@@ -16,8 +16,7 @@ import msgspec
 
 from callboard.core import InvocationCanister
 from callboard.dialects.call_builder import OpenCall, quote_json
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_of, to_json
+from callboard.dialects.grammar import Grammar, arguments_of, to_json
 from callboard.dialects.grammars.typed_values import TEXT, coerce, item_of, member_of, types_at, types_of
 from callboard.dialects.grammars.xml_tags import Value
 from callboard.dialects.parse_state import ParseState

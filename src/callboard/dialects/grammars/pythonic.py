@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from callboard.core import InvocationCanister
-from callboard.dialects.grammar import Grammar, NotSpellable
-from callboard.dialects.grammars.json_arguments import arguments_of
+from callboard.dialects.grammar import Grammar, NotSpellable, arguments_of
 from callboard.dialects.grammars.python_literals import PYTHON, LiteralSyntax, LiteralToJson, NotALiteral
 from callboard.dialects.grammars.typed_values import keys_of
 from callboard.dialects.parse_state import ParseState

@@ -10,8 +10,7 @@ from typing import Literal
 
 from callboard.core import InvocationCanister, ReasoningPiece, TextPiece
 from callboard.dialects.call_builder import OpenCall, escape_json, quote_json
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_json
+from callboard.dialects.grammar import Grammar, arguments_json
 from callboard.dialects.grammars.python_literals import PYTHON, LiteralToJson, NotALiteral
 from callboard.dialects.grammars.typed_values import keys_of, only_string
 from callboard.dialects.parse_state import ParseState

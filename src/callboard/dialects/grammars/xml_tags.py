@@ -33,8 +33,7 @@ from typing import Any
 
 from callboard.core import InvocationCanister
 from callboard.dialects.call_builder import OpenCall, escape_json, parse_object, quote_json
-from callboard.dialects.grammar import Grammar
-from callboard.dialects.grammars.json_arguments import arguments_of, read_arguments, to_json
+from callboard.dialects.grammar import Grammar, arguments_of, read_arguments, to_json
 from callboard.dialects.grammars.typed_values import TEXT, coerce, keys_of, member_of, types_of
 from callboard.dialects.parse_state import ParseState
 from callboard.dialects.text_buffer import EndOfText, NotACall, Reading
