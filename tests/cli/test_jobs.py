@@ -127,7 +127,7 @@ def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
         (("debug", "--symptoms", "x", "--logs", "none.txt"), "none.txt"),
         (("jobs", "show", "20200101"), "20200101"),
         (("undo", "nothing"), "nothing"),
-        (("replay", "../../etc"), "etc"),
+        (("jobs", "logs", "../../etc"), "etc"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(there, arguments, told):
@@ -149,7 +149,7 @@ def test_jobs_are_listed_shown_replayed_and_undone(there, repository, tmp_path):
     assert "files      calc.py" in shown
     assert json.loads(there("jobs", "show", job, "--json").out)["output"]["tests"] == "pytest: 1 passed"
     assert "+    return a + b" in there("jobs", "show", job, "--diff").lines
-    again = there("replay", job)
+    again = there("jobs", "logs", job)
     assert (again.code, "== fix" in again.err, "It subtracts." in again.out + again.err) == (0, True, True)
     branches = repository.git("branch", "--list", "callboard/*")
     assert branches.strip() in there("undo", job).out

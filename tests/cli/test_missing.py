@@ -126,7 +126,7 @@ for line in sys.stdin:
     except SystemExit as ended:
         print(ended.code, file=sys.stderr)
 """
-NOT_THERE = ("jobs list", "undo x", "replay x", "debug x --base-url {0} --model m", "chat --base-url {0} --model m")
+NOT_THERE = ("jobs list", "undo x", "jobs logs x", "debug x --base-url {0} --model m", "chat --base-url {0} --model m")
 
 
 def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(nobody):

@@ -162,7 +162,7 @@ def test_json_is_json_alone_and_the_job_is_last(command, data, repository, repli
     lines = [json.loads(line) for line in done.lines]
     assert (done.code, done.err, lines[-1]["type"], lines[-1]["state"]) == (0, "", "job", "completed")
     (job,) = data.all()
-    again = command("replay", job.id, "--json", cwd=repository.root)
+    again = command("jobs", "logs", job.id, "--json", cwd=repository.root)
     assert [json.loads(line) for line in again.lines] == lines[:-1]
 
 
@@ -221,8 +221,8 @@ def test_a_hostile_record_does_not_reach_the_terminal(command, data, repository,
         ["jobs", "list"],
         ["jobs", "show", job.id],
         ["jobs", "show", job.id, "--diff"],
-        ["replay", "--verbose", job.id],
-        ["replay", "--json", job.id],
+        ["jobs", "logs", "--verbose", job.id],
+        ["jobs", "logs", "--json", job.id],
     ]
     ours, theirs = pty.openpty()
     output = bytearray()

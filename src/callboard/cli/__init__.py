@@ -54,7 +54,6 @@ _COMMANDS: Final = {
         "Say what a report is about: the likely cause, how severe it is, what to do first. Nothing is changed.",
     ),
     "chat": ("chat:chat", "Talk with a model that works in this directory, and asks before it changes something."),
-    "replay": ("jobs:replay", "Show again what a job did, step by step, as it was recorded. Nothing is run."),
     "trace": (
         "trace:trace",
         "Show where a job's time, tokens and money went: its rounds, and below each the calls that it made.",

@@ -50,7 +50,7 @@ def logs(
         bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
     ] = False,
 ) -> None:
-    """Print what a job did, step by step, as it was recorded; as `callboard replay`, also while the job runs."""
+    """Print what a job did, step by step, as it was recorded. Nothing is run."""
     from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
 
     job = find_job(name)

@@ -1,4 +1,4 @@
-"""`callboard jobs`, `replay` and `undo`: what jobs did, and how they are steered."""
+"""`callboard jobs` and `undo`: show, cancel and resume jobs, and take back what they did."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def print_outcome(job: Job, display: Display) -> None:
         display.tell(f"tests: {output.tests}")
     if output.pull_request and output.commits:
         display.tell(f"pull request: {output.pull_request_url or 'not opened'}")
-    display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard replay {job.id}", "2")
+    display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard jobs logs {job.id}", "2")
 
 
 @app.command("list")
@@ -311,23 +311,6 @@ def resume_job(
             job, request, opened, jobs, show=display.step, approver=approvals, on_start=on_start
         ),
     )
-
-
-def replay(
-    name: JobName,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every step as one line of JSON.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning and notes.")
-    ] = False,
-) -> None:
-    """Show again what a job did, step by step, as it was recorded. Nothing is run."""
-    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
-
-    jobs = JobStore()
-    display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
-    for step in replay_steps(jobs.folder(jobs.load(name).id)):
-        display.step(step)
 
 
 def undo(name: JobName) -> None:

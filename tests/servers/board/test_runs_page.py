@@ -418,7 +418,7 @@ def test_a_reply_without_end_is_bounded(begin, records, browser):
     add(records, identifier, *reply("and more."))
     page = browser.get(f"/board/runs/{identifier}").text
     assert "more than 1,000,000 characters" in page
-    assert "callboard replay" in page
+    assert "callboard jobs logs" in page
     assert len(page) < 100_000
 
 

@@ -242,7 +242,7 @@ class ClientSession:
         if isinstance(last, ReplyFailed) and result.state == "failed":
             raise ProviderError(last.message, code=last.code, path=last.path, hint=last.hint)
         if result.state == "failed":
-            raise ProviderError(result.why or "the turn failed", hint="its log says more: callboard replay")
+            raise ProviderError(result.why or "the turn failed", hint="its log says more: callboard jobs logs")
         if result.state == "cancelled":
             return "cancelled"
         if result.state == "completed" or (isinstance(last, ReplyEnded) and last.reason in _STOP_REASONS):

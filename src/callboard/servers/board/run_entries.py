@@ -147,7 +147,7 @@ class RunEntries:
 
     def _release(self) -> list[JobEntry]:
         if self._cut:
-            text = f"The reply has more than {MAX_REPLY:,} characters; callboard replay prints all of it."
+            text = f"The reply has more than {MAX_REPLY:,} characters; callboard jobs logs prints all of it."
             self._held.append((self._cut, encode_entry(Notice(text))))
         entries = [JobEntry(number, self._round, line) for number, line in sorted(self._held + self._reply)]
         self._held.clear()
@@ -159,7 +159,7 @@ class RunEntries:
 
 def _read_step(line: LogLine) -> Item:
     if line.text is None:
-        return Notice(f"Line {line.number} of the log is too long to be shown; callboard replay prints it.")
+        return Notice(f"Line {line.number} of the log is too long to be shown; callboard jobs logs prints it.")
     try:
         return decode_entry(line.text.decode())
     except (CallerError, UnicodeDecodeError):
