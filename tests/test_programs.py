@@ -8,7 +8,7 @@ import pytest
 
 from callboard import programs
 from callboard.coding.git.process import git_path
-from callboard.coding.search.ripgrep import find_ripgrep
+from callboard.coding.search.search import find_ripgrep
 from callboard.mcp.settings import ServerSettings, build_environment
 from callboard.programs import absolute_search_path, exclude_repository, find_program, trusted_search_path
 

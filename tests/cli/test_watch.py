@@ -15,8 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, read, store_of_user
 
-from callboard.cli.job_progress import JobProgress, describe_seconds
-from callboard.cli.watch import JsonViewer, Viewer, show_job
+from callboard.cli.watch import JobProgress, JsonViewer, Viewer, describe_seconds, show_job
 from callboard.core import AssistantCanister, ResultCanister, RolledBack
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry, encode_entry

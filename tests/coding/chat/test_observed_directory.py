@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.chat.observed_directory import ObservedDirectory
+from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 
 
 @pytest.fixture

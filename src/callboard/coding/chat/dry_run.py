@@ -1,6 +1,7 @@
 """Dry run of an edit: the tool's own function runs on files that keep in memory what is written.
 
-Law: nothing is written to disk, and what the dry run reads does not count as read by the model.
+`ObservedDirectory` reports the changes of the real run. Laws: a dry run writes nothing to disk, and what it reads does not
+count as read by the model; a write that fails is not reported, and a file that cannot be read counts as absent.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -212,3 +213,25 @@ def _count_common(one: Sequence[str], other: Sequence[str]) -> int:
 def _span(start: int, length: int) -> str:
     """A range of lines as a hunk's header has it; an empty one is given by the line before it."""
     return f"{start + bool(length)}" if length == 1 else f"{start + bool(length)},{length}"
+
+
+class ObservedDirectory(ConfinedDirectory):
+    """A ConfinedDirectory; `on_change` is called behind each write and deletion, in the thread that did it."""
+
+    def __init__(self, root: str, read_only: Collection[str], on_change: Callable[[ChangedFile], None]) -> None:
+        super().__init__(root, read_only)
+        self._on_change = on_change
+
+    def write(self, path: str, data: bytes, mode: int | None = None) -> None:
+        before = read_before(self, path)
+        super().write(path, data, mode)
+        self._on_change(ChangedFile(self.canonical(path), before, data))
+
+    def delete(self, path: str) -> None:
+        before = read_before(self, path)
+        with self._resolve(path, change=True, follow=False) as entry:
+            name = entry.path
+            if stat.S_ISLNK(os.stat(entry.name, dir_fd=entry.parent, follow_symlinks=False).st_mode):
+                before = None  # the link goes, and what it leads to stays
+        super().delete(path)
+        self._on_change(ChangedFile(name, before, None))

@@ -19,9 +19,8 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.checkpoints import Checkpoints, restored_note
-from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 from callboard.coding.chat.mcp_servers import connect_servers
-from callboard.coding.chat.observed_directory import ObservedDirectory
 from callboard.coding.chat.turn_agent import TurnAgent
 from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput, JobState
 from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_steps

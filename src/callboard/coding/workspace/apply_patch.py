@@ -1,25 +1,57 @@
 """Apply a patch to the files of a workspace: first in memory, then on disk.
 
-Law: all of a patch is applied, in all of its files, or nothing.
+Law: all of a patch is applied, in all of its files, or nothing. If a write fails, the files before it are restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from callboard.coding.edits.hunks import FilePatch, apply_hunks
 from callboard.coding.edits.result import Change, EditRefused, split_lines
-from callboard.coding.workspace.atomic_write import FileChange, write_files
 from callboard.coding.workspace.file_editor import OpenedFile, describe_change, encode_file, open_text
 from callboard.coding.workspace.text_file import MAX_BYTES, TextFile
 from callboard.coding.workspace.workspace import Workspace
+from callboard.storage.confined_directory import ConfinedDirectory
 from callboard.text.display import escape
 
 _SHOWN: Final = 8
 """Files of which the changes are shown."""
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file's content before and after, None where there is no file, and its permissions."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    mode: int | None = None
+
+
+def write_files(files: ConfinedDirectory, changes: Sequence[FileChange]) -> None:
+    """Write and delete files. Raises the first error; its notes name the files that could not be restored."""
+    done: list[FileChange] = []
+    try:
+        for change in changes:
+            _write_or_delete(files, change, change.after)
+            done.append(change)
+    except BaseException as error:
+        for change in reversed(done):
+            try:
+                _write_or_delete(files, change, change.before)
+            except OSError as further:
+                error.add_note(f"{change.path} could not be put back: {further}")
+        raise
+
+
+def _write_or_delete(files: ConfinedDirectory, change: FileChange, data: bytes | None) -> None:
+    if data is None:
+        files.delete(change.path)
+    else:
+        files.write(change.path, data, change.mode)
 
 
 class _Planned(msgspec.Struct, frozen=True):
