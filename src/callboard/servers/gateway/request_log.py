@@ -264,7 +264,6 @@ class RequestLog:
     def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
         self.name = secrets.token_hex(3)
         """Begins the identifiers, so that those of another process, or of one before a restart, are others."""
-        self.since = time.time()
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._entries: dict[str, LoggedRequest] = {}

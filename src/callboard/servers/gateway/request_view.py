@@ -60,7 +60,6 @@ def view_request(entry: LoggedRequest) -> RequestView:
         body_size=entry.body_size,
         replies=tuple([_view_reply(each, entry, mask) for each in entry.replies]),
         answer=_cut(mask(entry.answer.join().decode(errors="replace"))),
-        answer_size=entry.answer.size,
         can_repeat=entry.request is not None,
     )
 

@@ -131,7 +131,8 @@ class Traffic:
         if len(self._repeated) >= MAX_REPEATED:
             hint = "wait until one has its reply"
             raise CallerError(f"{MAX_REPEATED} requests are being asked again", path=identifier, hint=hint)
-        variant = backend.variant(get_mode(order.mode).name if order.mode else "", _dialect_name(order.dialect))
+        mode = get_mode(order.mode).name if order.mode else ""
+        variant = backend.variant(mode, get_dialect(order.dialect).name if order.dialect else "")
         repeated = self._log.begin(
             entry.front, "the board", entry.owner, again_of=identifier, variant=str(order) or "the same"
         )
@@ -216,10 +217,6 @@ def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, 
     shown = tuple(chosen[:limit])
     cursor = str(shown[-1].number) if len(chosen) > limit else ""
     return RowPage(shown, cursor, tuple(sorted({row.model for row in rows if row.model})))
-
-
-def _dialect_name(name: str) -> str:
-    return get_dialect(name).name if name else ""
 
 
 def _decode_body(data: bytes) -> dict[str, Any]:

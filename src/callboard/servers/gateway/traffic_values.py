@@ -82,7 +82,6 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     body_size: int
     replies: tuple[ReplyView, ...]
     answer: str
-    answer_size: int
     can_repeat: bool
     """Whether the conversation was kept, so that it can be asked again and made a test."""
 
