@@ -1,17 +1,12 @@
-"""Submit a job for a worker to run, and be that worker where none runs: `python -m callboard.cli.background`.
-
-With the argument `run` it runs the jobs of `callboard run` of the current directory, else the coding jobs of this host.
-"""
+"""Submit a job for a worker to run, and start that worker if none runs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -25,18 +20,7 @@ from callboard.providers.registry import PlannedModel
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
     from callboard.jobs.job import DurableJob
-    from callboard.jobs.kinds import JobKind
     from callboard.jobs.store import DurableStore
-
-COMMAND: Final = ("-m", "callboard.cli.background")
-"""Of Python: the worker that is started for coding jobs."""
-_RUN_COMMAND: Final = ("-P", *COMMAND, "run")
-"""The one for runs. It works in a directory of the user's, none of whose files may replace a module."""
-
-
-def open_coding_model(settings: Settings) -> PlannedModel:
-    """The model of a job that a worker runs; what it tells goes to the worker's standard error. Raises CallerError."""
-    return open_model(settings, _tell, CODING_FACTS)
 
 
 def ensure_worker(database: Database, job: DurableJob) -> Path | None:
@@ -46,9 +30,9 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
     from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
 
     if job.queue == host_queue():
-        return start_worker(database, COMMAND)
+        return start_worker(database, job.queue)
     if job.queue == run_queue(job.directory):
-        return start_worker(database, _RUN_COMMAND, name=worker_name(job.directory), directory=job.directory)
+        return start_worker(database, job.queue, name=worker_name(job.directory), directory=job.directory)
     return None
 
 
@@ -115,31 +99,3 @@ def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], di
         elif log is not None:
             display.tell(f"a worker was started, and ends when it is idle; it writes to {log}", "2")
     return job
-
-
-_tell = partial(print, file=sys.stderr, flush=True)
-
-
-def run_here(name: str = "") -> None:
-    """Run the coding jobs of this host, or with "run" the runs of this directory, until there are none."""
-    from callboard.cli.run_kind import RunKind, run_queue, worker_name  # noqa: PLC0415  # as above
-    from callboard.errors import CallboardError  # noqa: PLC0415
-    from callboard.jobs.coding_kind import coding_kinds, host_queue  # noqa: PLC0415
-    from callboard.jobs.local_worker import run_worker  # noqa: PLC0415
-
-    directory = str(Path.cwd())
-
-    def make_runs(store: DurableStore) -> list[JobKind]:
-        return [RunKind(store.database, _tell)]
-
-    try:
-        if name == "run":
-            asyncio.run(run_worker(make_runs, run_queue(directory), worker_name(directory)))
-        else:
-            asyncio.run(run_worker(partial(coding_kinds, open_model=open_coding_model), host_queue()))
-    except CallboardError as error:
-        sys.exit(f"callboard: {error}")
-
-
-if __name__ == "__main__":
-    run_here(*sys.argv[1:])

@@ -17,7 +17,6 @@ import typer
 
 from callboard.agent import Agent
 from callboard.cli import interrupt
-from callboard.cli.background import COMMAND
 from callboard.cli.keys import HINT, read_keys
 from callboard.cli.load_tools import Toolbox, load_attribute
 from callboard.cli.settings import module_directory, settings_here, settings_in
@@ -66,7 +65,7 @@ async def open_served_agents(repository: Path | None, tell: Callable[[str], None
         return settings_in(repository, {})
 
     def start(database: Database) -> None:
-        if start_worker(database, COMMAND) is None and not database.is_sqlite:
+        if start_worker(database, host_queue()) is None and not database.is_sqlite:
             tell(f"a worker of this host runs the jobs: callboard worker --queue {host_queue()}")
 
     await asyncio.to_thread(read_settings)  # what is wrong with them is said now, not at the first job

@@ -166,8 +166,9 @@ def _read_queues(texts: Iterable[str]) -> dict[str, int]:
     from callboard.jobs.job import QUEUE  # noqa: PLC0415
 
     queues = {}
-    for text in texts or (QUEUE, host_queue(), run_queue(os.getcwd())):  # noqa: PTH109  # as above
-        name, equals, starts = text.rpartition("=")
+    known = (QUEUE, host_queue(), run_queue(os.getcwd()))  # noqa: PTH109  # as above
+    for text in texts or known:
+        name, equals, starts = ("", "", "") if text in known else text.rpartition("=")
         if equals and not (starts.isascii() and starts.isdigit() and int(starts)):
             raise typer.BadParameter(f"{text!r} does not end with how many may start a minute", param_hint="--queue")
         queues[name if equals else text] = int(starts) if equals else 0
