@@ -4,7 +4,6 @@ import pytest
 
 from callboard.coding.agents.find_definitions import MAX_MODULES, Project, find_parts
 from callboard.coding.agents.prompt_context import MAX_TEXT, choose_files, choose_lines, format_lines
-from callboard.coding.outlines import outline
 from callboard.coding.test_runners import Failure, TestReport
 
 TOTAL = "def total(items, rate=0):\n    return sum(items) - rate\n"
@@ -95,16 +94,6 @@ def test_the_definition_behind_a_failing_test_is_shown(layout):
     assert f"@cached\n{TOTAL}" in text
     assert "def test_total" in text
     assert ("prices.py (parts of it)" in text) == ("prices.py" in "".join(files))
-
-
-def test_without_a_grammar_definitions_end_by_their_indentation(monkeypatch):
-    monkeypatch.setattr(outline, "parse", lambda *_: None)
-    test = f"from shop import total{TEST.format(use='total')}"
-    text = prompt(
-        {"shop/__init__.py": "from .prices import total\n", "shop/prices.py": LONG, "tests/test_shop.py": test}
-    )
-    assert f"@cached\n{TOTAL}" in text
-    assert "helper_77" not in text
 
 
 def test_what_the_definition_uses_and_what_calls_it_is_shown():

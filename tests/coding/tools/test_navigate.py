@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from callboard.coding.outlines import outline as outlines
+from callboard.coding.outlines import parser
 from callboard.coding.tools.navigate import imports, list_directory, navigate, outline, tree
 
 
@@ -64,15 +64,13 @@ def test_odd_names(at):
     assert at.call("list_directory", directory="src") == "a\\nb\ndeep/\nmain.py\n\\udcff"
 
 
-@pytest.mark.parametrize("grammars", [True, False])
-def test_an_outline(at, monkeypatch, grammars):
-    if grammars:
-        run = "8: [method] A.run"
-    else:
-        monkeypatch.setattr(outlines, "parse", lambda *_: None)
-        run = "8: [func] run"
-    assert at.call("navigate", action="get_file_outline", path="src/main.py") == f"7: [class] A\n{run}"
+def test_an_outline(at, monkeypatch):
+    assert at.call("navigate", action="get_file_outline", path="src/main.py") == "7: [class] A\n8: [method] A.run"
     assert at.call("navigate", action="find_imports", path="src/main.py") == "1: import os\n2: from sys import ("
+    monkeypatch.setattr(parser, "parse", lambda *_: None)
+    assert "src/main.py could not be parsed (the extra `coding` brings the grammars)" in at.refused(
+        "outline", path="src/main.py"
+    )
 
 
 def test_an_outline_of_nothing(at):

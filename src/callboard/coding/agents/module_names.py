@@ -56,8 +56,7 @@ class Module:
         for symbol in outline.symbols if outline else ():
             parts = self.definitions.setdefault(symbol.path, [])
             if len(parts) < _MAX_OVERLOADS:
-                end = symbol.end or self._find_end(symbol.line)
-                parts.append(Part(path, self._find_start(symbol.line), end))
+                parts.append(Part(path, self._find_start(symbol.line), symbol.end))
         self.imports = outline.imports[:_MAX_IMPORTS] if outline else []
         if path.endswith(".py"):
             self._read_python(text.replace("\\\n", " "))
@@ -91,18 +90,6 @@ class Module:
         while line > 1 and self.lines[line - 2].lstrip().startswith("@"):
             line -= 1
         return line
-
-    def _find_end(self, line: int) -> int:
-        """The last line of a definition by its indentation, if no grammar tells it."""
-        indent = _indent(self.lines[line - 1])
-        end = line
-        for number in range(line, min(len(self.lines), line + 10 * MAX_LINES)):
-            text = self.lines[number]
-            if text.strip():
-                if _indent(text) <= indent and text.strip()[0] not in ")]}":
-                    break
-                end = number + 1
-        return end
 
     def _find_statement_end(self, line: int) -> int:
         """The line that closes the brackets which the statement opens."""
@@ -163,10 +150,6 @@ def _read_pairs(listed: str, between: str) -> Iterator[tuple[str, str]]:
         name, _, local = " ".join(each.split()).partition(between)
         if name:
             yield name.strip(), (local or name).strip()
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _go_package(path: str) -> str:

@@ -19,7 +19,6 @@ from callboard.coding.edits.self_imports import drop_self_imports
 from callboard.coding.outlines import find_syntax_error
 from callboard.coding.outlines.languages import Language, find_language
 from callboard.coding.outlines.parser import parse
-from callboard.coding.outlines.regex_outline import find_symbols
 from callboard.coding.outlines.values import GUARD, ParsedText, Statement
 
 _START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
@@ -31,6 +30,12 @@ _ARGUMENTS: Final = ("(", "[", "`")
 _HEAD: Final = ("import", "head")
 _METHOD: Final = re.compile(r"@(?:static|class)method\b|\bdef \w+\(\s*(?:self|cls)\b|\bfn\b.*\(\s*&?(?:mut )?self\b")
 """Signs that a function is a method."""
+_DEFINITION: Final = re.compile(
+    r"\s*+(?:(?:[\w()]+\s+){0,6}?(?:def|class|func|function|fn|struct|enum|trait|type|interface|record|macro_rules!)"
+    r"[\s*]+(?:\([^)]*\)\s*)?(\w+)|(?:export\s+)?(?:const|let|var)\s+(\w+)\s*="
+    r"|(?!(?:return|else|elif|if|for|while|assert|yield|await)\b)(?:[\w<>\[\],.]+[\s*]+){1,6}(\w+)\s*\([^;]*$)"
+)
+"""The beginning of a line that looks like a definition in any language, with its name."""
 _EXPORTS: Final = ("export ", "module.exports", "exports.")
 _HEADER_WORD: Final = re.compile(r"[^\s,(){}:]+")
 
@@ -62,10 +67,15 @@ def replace_definitions(text: str, code: str, path: str) -> tuple[str, tuple[str
         return _check_syntax(_Merge(text, code, path).run(old.statements, statements), path), names
     except EditRefused:
         # The parser does not find the statements of a broken file. The code may be the whole file.
-        written = {name.rpartition(".")[2] for each in statements for name in each.all_names}
-        if old.broken is None or not {name for _, _, name in find_symbols(text, _language(path).name)} <= written:
+        if old.broken is None or not _definition_names(text) <= _definition_names(code):
             raise
         return code, names
+
+
+def _definition_names(text: str) -> set[str]:
+    """The names in lines that look like definitions; a few too many, so that nothing of a broken file is lost."""
+    matches = [_DEFINITION.match(line[:300]) for line in text.split("\n")]
+    return {match[match.lastindex or 0] for match in matches if match}
 
 
 class _Edit(NamedTuple):

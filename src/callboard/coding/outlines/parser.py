@@ -1,4 +1,4 @@
-"""The client of the process that parses texts.
+"""The outline of a source text, and its first syntax error, by a process that parses texts.
 
 Laws: a text that cannot be parsed gives None and harms nothing else; it is not parsed twice. The process ends with
 ours, however ours ends.
@@ -22,9 +22,9 @@ from typing import Final
 import msgspec
 
 from callboard.coding.outlines import worker
-from callboard.coding.outlines.languages import Language
+from callboard.coding.outlines.languages import Language, find_language
 from callboard.coding.outlines.tree_sitter_parsing import MAX_BYTES
-from callboard.coding.outlines.values import ParsedText
+from callboard.coding.outlines.values import Outline, ParsedText
 
 START: Final = 10.0
 """Seconds more for the first answer, while the process starts."""
@@ -151,3 +151,17 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) 
 _PARSER: Final = ParserProcess()
 atexit.register(_PARSER.close)
 parse: Final = _PARSER.parse
+
+
+def make_outline(text: str, path: str) -> Outline | None:
+    """The outline of a text, None if it cannot be parsed; the path says which language it is in."""
+    language = find_language(path)
+    parsed = parse(text, language) if language is not None else None
+    return Outline(parsed.symbols, parsed.imports) if parsed is not None else None
+
+
+def find_syntax_error(text: str, path: str) -> int | None:
+    """The line, from 1, of the first syntax error; None if there is none, or the text cannot be parsed."""
+    language = find_language(path)
+    parsed = parse(text, language) if language is not None else None
+    return parsed.broken if parsed is not None else None

@@ -18,7 +18,7 @@ class Symbol(msgspec.Struct, frozen=True):
     name: str
     scope: str = ""
     end: int = 0
-    """The number of its last line; 0 where no grammar read the text."""
+    """The number of its last line."""
 
     @property
     def path(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Final
 
 from callboard.coding.outlines import Outline, make_outline
-from callboard.coding.outlines.languages import NAMES
+from callboard.coding.outlines.languages import NAMES, find_language
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import is_skipped, path_sort_key, walk_directory
 from callboard.coding.workspace.file_editor import open_text
@@ -100,6 +100,8 @@ def _entry_filter(context: Context, files: ConfinedDirectory, directory: str) ->
 def _read_outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
     opened = open_text(workspace, path)
     parsed = make_outline(opened.file.text, opened.canonical_path)
+    if parsed is None and find_language(path) is not None:
+        raise ValueError(f"{escape(path)} could not be parsed (the extra `coding` brings the grammars)")
     if parsed is None:
         raise ValueError(f"{escape(path)} is in none of the languages that are understood: {', '.join(NAMES)}")
     return parsed, opened.lines
