@@ -26,8 +26,7 @@ from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, R
 from callboard.coding.agents.phase_runner import MAX_CHANGE
 from callboard.coding.agents.prompts import describe_traces, task_text
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
-from callboard.coding.git.forked_tree import fork_tree
-from callboard.coding.git.open_tree import describe_change, is_closed, reopen_tree
+from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.coding.jobs.job import Job, JobType

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.git.forked_tree import fork_tree
-from callboard.coding.git.open_tree import open_tree
+from callboard.coding.git.open_tree import fork_tree, open_tree
 from callboard.errors import CallerError
 
 BRANCH = "callboard/build-1"

@@ -28,7 +28,8 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     needed = [
         each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
     ]
-    imports = sorted([line for name in needed if (line := _import_line(name, defined))], key=_sort_key)
+    imports = [line for name in needed if (line := _import_line(name, defined))]
+    imports.sort(key=lambda line: (line.startswith("from"), line))
     at = next((at for at, node in enumerate(tree.body) if not _precedes_imports(node)), 0)
     row = _first_line(tree.body[at]) - 1 if tree.body else 0
     if not imports or (at and row < (tree.body[at - 1].end_lineno or 0)):
@@ -36,7 +37,8 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
         return code
     # The lines that Python counts: a form feed ends none.
     lines = StringIO(code, newline="").readlines()
-    return "".join([*lines[:row], *imports, *([] if _is_import(tree.body[at]) else ["\n\n"]), *lines[row:]])
+    gap = [] if isinstance(tree.body[at], ast.Import | ast.ImportFrom) else ["\n\n"]
+    return "".join([*lines[:row], *imports, *gap, *lines[row:]])
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -90,12 +92,3 @@ def _precedes_imports(node: ast.stmt) -> bool:
     """Whether it comes before the imports: the docstring, and imports from `__future__`."""
     docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
-
-
-def _is_import(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
-
-
-def _sort_key(line: str) -> tuple[bool, str]:
-    """Sort `import` before `from`."""
-    return line.startswith("from"), line

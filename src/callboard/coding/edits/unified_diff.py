@@ -93,7 +93,10 @@ def _parse_hunk(lines: Sequence[str], at: int, *, counted: bool) -> tuple[Hunk |
             raise _Miscounted
         end = _find_counted_end(lines, at + 1, int(header[2] or 1), int(header[3] or 1))
     else:
-        end = next((to for to in range(at + 1, len(lines)) if _is_border(lines, to)), len(lines))
+        borders = (
+            to for to in range(at + 1, len(lines)) if lines[to].startswith(("@@", _GIT, "```")) or _is_file(lines, to)
+        )
+        end = next(borders, len(lines))
     loose = _LOOSE.fullmatch(lines[at])
     number = int(loose[1]) if loose is not None and loose[1] else None
     body, ends = parse_hunk_lines(lines[at + 1 : end], at + 2)
@@ -116,10 +119,6 @@ def _find_counted_end(lines: Sequence[str], at: int, old: int, new: int) -> int:
             raise _Miscounted
         at += 1
     return at + 1 if at < len(lines) and lines[at].startswith(NO_END) else at
-
-
-def _is_border(lines: Sequence[str], at: int) -> bool:
-    return lines[at].startswith(("@@", _GIT, "```")) or _is_file(lines, at)
 
 
 def _is_file(lines: Sequence[str], at: int) -> bool:

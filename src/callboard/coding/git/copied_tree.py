@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -19,7 +20,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from callboard.coding.git.index import GENERATED
-from callboard.coding.git.object_files import move_objects
 from callboard.coding.git.repository import Repository, create_repository
 from callboard.coding.git.tree import SLOW_SECONDS, TREE, Tree, TreeRecord, delete_folders, find_installed
 from callboard.coding.git.tree_state import settle_index
@@ -225,3 +225,34 @@ def _size_error(source: Path) -> CallerError:
         path=str(source),
         hint="make it a repository: git init, git add, git commit",
     )
+
+
+async def move_objects(source: Path, target: Path) -> None:
+    """Move the objects of a repository that goes away to a folder of the job, where they stay."""
+    await asyncio.to_thread(_add_objects, source, target, os.replace)
+
+
+async def link_objects(source: Path, target: Path) -> None:
+    """Take over objects, which nobody ever changes, without their bytes where the file system can do that."""
+    await asyncio.to_thread(_add_objects, source, target, _link)
+
+
+def _add_objects(source: Path, target: Path, add: Callable[[Path, Path], None]) -> None:
+    for folder, _, names in os.walk(source):
+        there = target / Path(folder).relative_to(source)
+        there.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in names:
+            if not (there / name).exists():
+                with suppress(FileNotFoundError):  # a temporary file of a git that runs
+                    add(Path(folder) / name, there / name)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or a file system without links
+        unfinished = target.with_name(f".{target.name}")
+        shutil.copyfile(source, unfinished)
+        unfinished.replace(target)

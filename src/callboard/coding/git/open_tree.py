@@ -1,4 +1,4 @@
-"""Open a tree for a job, open it again where the job goes on, and undo it."""
+"""Open a tree for a job, open it again where the job goes on, fork it, and undo it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.coding.git.copied_tree import make_copy, reopen_copy, undo_copy
+from callboard.coding.git.copied_tree import link_objects, make_copy, reopen_copy, undo_copy
 from callboard.coding.git.repository import Repository, find_repository
 from callboard.coding.git.tree import Tree, TreeRecord
 from callboard.coding.git.worktree import make_worktree, prune_worktrees, reopen_worktree, undo_worktree
@@ -116,3 +116,36 @@ async def _has_folder(repository: Repository, commit: str) -> bool:
         return True
     outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
     return outcome.code == 0
+
+
+async def fork_tree(source: Path, state: str, directory: Path, job: Path, branch: str, *, fetch: bool = False) -> Tree:
+    """Make a tree with the files that another job's tree had earlier.
+
+    Where the process died while the tree was made, another call makes it whole. Laws: the new tree begins at the commit,
+    or at the files, that the other job's began at, so its change is the whole one; of the other job nothing is changed,
+    and the new one needs nothing of it when its tree is made.
+
+    Args:
+        source: The folder of the other job.
+        state: What `Tree.keep` gave there.
+        directory: As of `open_tree`, and so are those that follow.
+        job: The folder of the job that gets the tree.
+        branch: The name of its branch.
+        fetch: Whether what is not here of the commit is fetched.
+
+    Raises:
+        CallerError: The other job's files are gone, or the folder that it copied has changed since.
+    """
+    other = TreeRecord.load(source)
+    if other is None or not other.states.is_dir():
+        raise CallerError("the files of the job that it is a fork of are gone", path=str(source))
+    is_copy = other.kind == "copy"
+    states = TreeRecord.states_in(job)
+    await link_objects(other.states / "objects", states / "objects")
+    if is_copy:
+        await link_objects(Path(other.repository) / "objects", states / "objects")
+    tree = await reopen_tree(directory, job, branch, "HEAD" if is_copy else other.base, fetch=fetch)
+    if await tree.tree_of(tree.base) != await tree.tree_of(other.base):
+        raise CallerError("its files have changed since the job began, so no fork of it can begin", path=str(directory))
+    await tree.restore(state)
+    return tree

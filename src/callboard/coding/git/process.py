@@ -175,7 +175,7 @@ async def run_git(
     permission = None if online else _permission(program, writable, programs)
     try:
         process = start_restricted(
-            [program, *_with_flags(arguments)],
+            [program, arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]],
             permission,
             cwd=directory,
             env={**git_environment(settings, online=online, configured=configured), **(environment or {})},
@@ -216,10 +216,6 @@ def check_version(text: str) -> None:
         raise CallerError(f"{text.strip()!r} is no version of git")
     if (int(numbers[0]), int(numbers[1])) < OLDEST:
         raise CallerError(f"git {'.'.join(numbers)} is too old", hint="install git 2.32 or later")
-
-
-def _with_flags(arguments: Sequence[str]) -> list[str]:
-    return [arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]]
 
 
 def git_environment(

@@ -73,7 +73,7 @@ async def run_ripgrep(
             done = 0
             for match in _LINE.finditer(rest):
                 done = match.end()
-                name = _decode_path(match[1])
+                name = os.fsdecode(match[1].removeprefix(b"./"))
                 if name != path:
                     if numbers:
                         yield path, numbers
@@ -91,10 +91,6 @@ async def run_ripgrep(
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-def _decode_path(path: bytes) -> str:
-    return os.fsdecode(path.removeprefix(b"./"))
 
 
 async def search_lines(

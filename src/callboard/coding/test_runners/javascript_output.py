@@ -149,7 +149,8 @@ def _make_tally(
         failed=tests.get("failed", 0),
         skipped=tests.get("skipped", 0) + tests.get("todo", 0),
         errors=broken,
-        failures=_remove_duplicates(failures),
+        # jest repeats failures at its end.
+        failures=tuple({(each.name, each.location, each.message): each for each in failures}.values()),
         complete=complete,
     )
 
@@ -212,8 +213,3 @@ def _split_message(body: list[str], root: str) -> tuple[str, str]:
     stack = next((index for index, line in enumerate(body) if line.lstrip().startswith("at ")), len(body))
     message = [line.strip() for line in body[:stack] if line.strip() and not _CODE.fullmatch(line)]
     return (places[0] if places else ""), join_message(message, 12)
-
-
-def _remove_duplicates(failures: list[Failure]) -> tuple[Failure, ...]:
-    """Remove duplicates: jest repeats failures at its end."""
-    return tuple({(each.name, each.location, each.message): each for each in failures}.values())

@@ -52,7 +52,7 @@ def _unittest_command(selection: Selection, folder: ProjectFolder) -> list[str]:
     command = [folder.python, "-m", "unittest"]
     options = [*(["-v"] if selection.verbose else []), *([f"-k={selection.run}"] if selection.run else [])]
     if selection.module:
-        return [*command, *options, _path_to_module(selection.module)]
+        return [*command, *options, selection.module.removesuffix(".py").replace("/", ".")]
     start = selection.package or ("tests" if "tests/" in folder.names else ".")
     top = ["-t", "."] if start == "tests" and "__init__.py" in folder.tests else []
     return [*command, "discover", *options, "-s", start, *top]
@@ -63,10 +63,6 @@ def _module_to_path(module: str) -> str:
     if "/" in module or "::" in module or module.endswith(".py"):
         return module
     return module.replace(".", "/") + ".py"
-
-
-def _path_to_module(module: str) -> str:
-    return module.removesuffix(".py").replace("/", ".")
 
 
 def read_pytest(output: str, _code: int | None, folder: ProjectFolder) -> Tally:

@@ -156,7 +156,9 @@ def _choose_folder(workspace: Workspace, folder: str, selection: Selection) -> t
         below = [name.rstrip("/") for name in sorted(project.names) if name.endswith("/") and not name.startswith(".")]
         paths = [f"{folder}/{name}" if folder else name for name in below[:_MAX_BELOW]]
         matches = [
-            (path, inside) for path in paths if detect_runner(inside := read(path)) is not None and _is_root(inside)
+            (path, inside)
+            for path in paths
+            if detect_runner(inside := read(path)) is not None and inside.names & _ROOTS
         ]
         if len(matches) == 1:
             return matches[0]
@@ -165,10 +167,6 @@ def _choose_folder(workspace: Workspace, folder: str, selection: Selection) -> t
 
 _MAX_BELOW = 50
 _ROOTS = frozenset({"go.mod", "Cargo.toml", "package.json", "pyproject.toml", "setup.py"})
-
-
-def _is_root(folder: ProjectFolder) -> bool:
-    return bool(folder.names & _ROOTS)
 
 
 def _find_python(workspace: Workspace) -> str:

@@ -90,7 +90,8 @@ async def git_add(context: Context, files: Annotated[Sequence[str], "The files o
     staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
     within = [each.path for each in staged if _is_within(each.path, paths)]
     summary = f"Staged {display_names(within, 20)}" if within else "Nothing to stage there: these files did not change"
-    return f"{summary}{_format_skipped(skipped)}{_format_denied(denied)}"
+    omitted = f"\n{describe_omitted(len(denied))}: {display_names(denied)}" if denied else ""
+    return f"{summary}{_format_skipped(skipped)}{omitted}"
 
 
 @action(timeout=SECONDS, approval=True, cli={"-m": "message"})
@@ -212,10 +213,6 @@ def _denied_paths(context: Context, repository: Repository, paths: Sequence[str]
 
 async def _denied_changes(context: Context, repository: Repository) -> list[str]:
     return _denied_paths(context, repository, [each.path for each in (await repository.status(every=True)).changes])
-
-
-def _format_denied(paths: Sequence[str]) -> str:
-    return f"\n{describe_omitted(len(paths))}: {display_names(paths)}" if paths else ""
 
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:

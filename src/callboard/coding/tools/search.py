@@ -130,7 +130,8 @@ async def find_definition(
     workspace = get_workspace(context)
     results = _Results(100, context.permits)
     mentions: list[str] = []
-    suffixes = [suffix for each in LANGUAGES if _is_language(each.name, language) for suffix in each.suffixes]
+    names = {language, "tsx"} if language == "typescript" else {language}
+    suffixes = [suffix for each in LANGUAGES if language is None or each.name in names for suffix in each.suffixes]
     query = Query(name.rpartition(".")[2] or name, fixed=True)
     sources = f"*{{{','.join(suffixes)}}}"
     # Closed here: what searches is a process, which nobody would wait for.
@@ -192,10 +193,6 @@ def _find_definitions(workspace: Workspace, path: str, name: str) -> list[tuple[
     symbols = outline.symbols if outline is not None else []
     matching_symbols = [each for each in symbols if name in (each.name, each.path) or each.path.endswith(f".{name}")]
     return [(each.line, lines[each.line - 1]) for each in matching_symbols]
-
-
-def _is_language(name: str, language: str | None) -> bool:
-    return language is None or name == language or (name == "tsx" and language == "typescript")
 
 
 def _format_result(path: str, number: int, text: str) -> str:

@@ -127,7 +127,7 @@ def find_hidden_paths(root: Path, permits: Permits) -> tuple[str, ...]:
         raise CallerError(
             f"the rules keep more than {MAX_HIDDEN} paths from commands", path=str(root), hint="deny their directory"
         )
-    return tuple([path for path in paths if not any(_is_in(path, other) for other in paths)])
+    return tuple([path for path in paths if not any(path.startswith(f"{other}/") for other in paths)])
 
 
 def _denied_paths(root: Path, permits: Permits) -> Iterator[str]:
@@ -158,7 +158,3 @@ def _is_behind_link(root: Path, place: str) -> bool:
         if path.is_symlink() or (path.parent != root and path.parent.exists() and not path.parent.is_dir()):
             return True
     return False
-
-
-def _is_in(place: str, other: str) -> bool:
-    return place.startswith(f"{other}/")
