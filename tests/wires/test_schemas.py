@@ -19,18 +19,10 @@ from callboard.execution import execute_invoker
 from callboard.testing.strict import Rulebook
 from callboard.tools import Invoker
 from callboard.wires import WIRES
-from callboard.wires.gemini import encode_request as as_gemini
-from callboard.wires.gemini.openapi_schema import decode_schema
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors/schemas.jsonl"
 ROWS = {row["name"]: row for row in map(json.loads, VECTORS.read_text("utf-8").splitlines())}
 COMBINING = {"allOf", "anyOf", "oneOf", "$ref"}
-GOOGLE = {
-    "anyOf", "default", "description", "enum", "example", "format", "items", "maxItems", "maxLength", "maxProperties",
-    "maximum", "minItems", "minLength", "minProperties", "minimum", "nullable", "pattern", "properties",
-    "propertyOrdering", "required", "title", "type",
-}  # fmt: skip
-"""The fields of Google's `Schema`."""
 every_row = pytest.mark.parametrize("name", ROWS)
 
 
@@ -38,7 +30,7 @@ def lowered(row, wire, *, strict=None):
     """The request on that wire, the schema that it tells, and what it lost."""
     tool = ToolDeclaration("f", "Does.", row["schema"], strict=strict)
     request = Request("m", (UserCanister("Go."),), (tool,))
-    made = as_gemini(request, json_schema=False) if wire == "gemini parameters" else WIRES[wire].encode_request(request)
+    made = WIRES[wire].encode_request(request)
     body = msgspec.json.decode(msgspec.json.encode(made.body))
     (declared,) = body["tools"]
     match wire:
@@ -50,7 +42,7 @@ def lowered(row, wire, *, strict=None):
             schema = declared["input_schema"]
         case _:
             (function,) = declared["functionDeclarations"]
-            schema = function.get("parametersJsonSchema") or function["parameters"]
+            schema = function["parametersJsonSchema"]
     return body, schema, made
 
 
@@ -60,34 +52,19 @@ def valid(schema, arguments):
 
 @every_row
 @pytest.mark.parametrize("strict", [None, True])
-@pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini", "gemini parameters"])
+@pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
 def test_a_schema_is_taken_and_nothing_is_lost_unsaid(name, wire, strict):
     row = ROWS[name]
     body, schema, made = lowered(row, wire, strict=strict)
-    servers = {"chat": ("openai", "llama.cpp"), "gemini": ("gemini",), "gemini parameters": ("gemini",)}
+    servers = {"chat": ("openai", "llama.cpp"), "gemini": ("gemini",)}
     for server in servers.get(wire, ()):
-        assert Rulebook(server).refuse("gemini" if "gemini" in wire else wire, body) is None
-    if wire == "gemini parameters":
-        assert_google(schema)
-        schema = decode_schema(schema)
+        assert Rulebook(server).refuse(wire, body) is None
     assert schema["type"] == "object"
     assert wire == "gemini" or COMBINING.isdisjoint(schema)
     if "f" not in made.nullable:  # in OpenAI's strict form every member is there
         assert valid(schema, row["valid"]) or made.dropped
     refused = [each for each in row["invalid"] if not valid(schema, each)]
     assert len(refused) == len(row["invalid"]) or made.dropped, "something is lost, and nothing says so"
-
-
-def assert_google(schema):
-    """Only Google's fields, each as Google wants it."""
-    assert schema.keys() <= GOOGLE
-    assert isinstance(schema.get("type", ""), str)
-    assert all(isinstance(each, str) and each for each in schema.get("enum", ()))
-    assert schema.get("type") != "ARRAY" or "items" in schema
-    assert set(schema.get("required", ())) <= set(schema.get("properties", {}))
-    for inner in [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items")]:
-        if inner is not None:
-            assert_google(inner)
 
 
 @every_row

@@ -52,7 +52,6 @@ RULES: Final[Mapping[str, Rules]] = {
     "responses": _OPENAI,
     "messages": Rules(root=frozenset({*_COMBINING, "$ref"}), keys=True),
     "gemini": Rules(),
-    "gemini parameters": Rules(root=_OPENAI.root),
 }
 """By wire. For all of them the root is an object, and the keywords of earlier drafts are written as in 2020-12."""
 

@@ -44,7 +44,7 @@ def broken(request):
     return EncodedRequest(body, lowered.names, lowered.dropped)
 
 
-subset = partial(gemini.encode_request, json_schema=False, budgets=True)
+budgets = partial(gemini.encode_request, budgets=True)
 # By a name, what encodes a request anew, and what makes an encoder that keeps.
 WIRES = {
     "chat": (chat.encode_request, chat.RequestEncoder),
@@ -52,7 +52,7 @@ WIRES = {
     "messages": (messages.encode_request, messages.RequestEncoder),
     "messages with breakpoints": (broken, partial(messages.RequestEncoder, breakpoints=True)),
     "gemini": (gemini.encode_request, gemini.RequestEncoder),
-    "gemini for older models": (subset, partial(gemini.RequestEncoder, json_schema=False, budgets=True)),
+    "gemini for older models": (budgets, partial(gemini.RequestEncoder, budgets=True)),
 }
 each_wire = pytest.mark.parametrize("wire", WIRES)
 

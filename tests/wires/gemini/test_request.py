@@ -330,12 +330,7 @@ def test_a_whole_body():
 
 
 def test_a_whole_body_for_older_models():
-    body = encode_request(whole(), json_schema=False, budgets=True).body
-    schema = {"type": "OBJECT", "properties": {"x": {"type": "INTEGER", "nullable": True}}}
-    f, g, *_ = body["tools"][0]["functionDeclarations"]
-    assert f == {"name": "f", "description": "does", "parameters": schema}
-    assert g == {"name": "g"}
-    assert body["generationConfig"]["responseSchema"] == schema
+    body = encode_request(whole(), budgets=True).body
     assert body["generationConfig"]["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": 1024}
 
 
@@ -761,8 +756,7 @@ FULL = encode_request(
         constraint=Constraint("reply", SCHEMA),
         controls=whole().controls,
         hosted=whole().hosted,
-    ),
-    json_schema=False,
+    )
 ).body
 
 
@@ -791,7 +785,6 @@ def test_anything_at_every_field(wrong):
             refused += 1
         else:
             encode_request(request)
-            encode_request(request, json_schema=False)
     assert refused
 
 
@@ -803,9 +796,9 @@ def types():
     return types
 
 
-@given(request=requests(), json_schema=st.booleans())
-def test_what_we_send_is_google_s(types, request, json_schema):
-    body = msgspec.json.decode(msgspec.json.encode(encode_request(request, json_schema=json_schema).body))
+@given(request=requests())
+def test_what_we_send_is_google_s(types, request):
+    body = msgspec.json.decode(msgspec.json.encode(encode_request(request).body))
     for content in body["contents"]:
         types.Content.model_validate(content)
     types.Content.model_validate(body.get("systemInstruction", {}))

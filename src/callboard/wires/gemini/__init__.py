@@ -6,7 +6,7 @@ A request's model and whether it is streamed stand in its URL: see `request_path
 from callboard.wires.gemini.decode_stream import StreamDecoder
 from callboard.wires.gemini.encode_stream import ArrayEncoder, StreamEncoder
 from callboard.wires.gemini.errors import decode_error, encode_error
-from callboard.wires.gemini.openapi_schema import decode_schema, encode_schema
+from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.request import RequestEncoder, decode_request, encode_request, request_path
 from callboard.wires.gemini.response import decode_response, encode_response
 
@@ -22,6 +22,5 @@ __all__ = [
     "encode_error",
     "encode_request",
     "encode_response",
-    "encode_schema",
     "request_path",
 ]

@@ -23,7 +23,7 @@ from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
 from callboard.wires.gemini.encode_messages import encode_messages
 from callboard.wires.gemini.generation_config import decode_controls, encode_controls
-from callboard.wires.gemini.openapi_schema import decode_schema, encode_schema
+from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.schema import (
     CallingConfig,
     Declaration,
@@ -33,7 +33,6 @@ from callboard.wires.gemini.schema import (
 )
 
 WIRE = "gemini"
-_PARAMETERS = "gemini parameters"
 JSON = "application/json"
 _FIELDS = frozenset(msgspec.json.decode(msgspec.json.encode(GenerateRequest([]))))
 _DECLARED = frozenset(field.encode_name for field in msgspec.structs.fields(Declaration))
@@ -64,15 +63,15 @@ def request_path(model: str, *, stream: bool) -> str:
     return f"/{_resource(model)}:{method}"
 
 
-def encode_request(request: Request, *, json_schema: bool = True, budgets: bool = False) -> EncodedRequest:
+def encode_request(request: Request, *, budgets: bool = False) -> EncodedRequest:
     """The request as a body. A value that is None or the wire's default is left out.
 
-    Schemas are sent as JSON Schema, or without `json_schema` in the OpenAPI subset of older models. The effort
-    is a thinkingLevel, or with `budgets` the thinkingBudget that models before Gemini 3 take.
+    Schemas are sent as JSON Schema. The effort is a thinkingLevel, or with `budgets` the thinkingBudget that models
+    before Gemini 3 take.
     """
     names = LetteredToolNames(request)
     messages = encode_messages(request.canisters, request, names)
-    return _encode_body(messages, request, names, json_schema=json_schema, budgets=budgets)
+    return _encode_body(messages, request, names, budgets=budgets)
 
 
 class RequestEncoder(ConversationEncoder[LetteredToolNames]):
@@ -82,27 +81,26 @@ class RequestEncoder(ConversationEncoder[LetteredToolNames]):
         self,
         max_cached: int = MAX_CACHED,
         *,
-        json_schema: bool = True,
         budgets: bool = False,
         dummy_signature: str = "",
     ) -> None:
         super().__init__(
             LetteredToolNames,
             partial(encode_messages, dummy_signature=dummy_signature),
-            partial(_encode_body, json_schema=json_schema, budgets=budgets),
+            partial(_encode_body, budgets=budgets),
             max_cached,
         )
 
 
 def _encode_body(
-    messages: EncodedMessages, request: Request, names: LetteredToolNames, *, json_schema: bool, budgets: bool
+    messages: EncodedMessages, request: Request, names: LetteredToolNames, *, budgets: bool
 ) -> EncodedRequest:
     dropped = list(messages.dropped)
     body: dict[str, Any] = {"contents": messages.messages}
     if messages.system:
         body["systemInstruction"] = {"parts": messages.system}
-    strict_tools = StrictTools(WIRE if json_schema else _PARAMETERS)
-    if tools := _encode_tools(request, names, dropped, strict_tools, json_schema=json_schema):
+    strict_tools = StrictTools(WIRE)
+    if tools := _encode_tools(request, names, dropped, strict_tools):
         body["tools"] = tools
     if request.tools:
         if request.tool_choice != "auto":
@@ -115,10 +113,7 @@ def _encode_body(
     generation = encode_controls(request.controls, dropped, budgets=budgets)
     if (constraint := request.constraint) is not None:
         generation["responseMimeType"] = JSON
-        if json_schema:
-            generation["responseJsonSchema"] = constraint.schema
-        else:
-            generation["responseSchema"] = encode_schema(constraint.schema, dropped)
+        generation["responseJsonSchema"] = constraint.schema
     if generation:
         body["generationConfig"] = generation
     for name, value in request.extra.items():
@@ -186,12 +181,12 @@ def _short_name(resource: str) -> str:
 
 
 def _encode_tools(
-    request: Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools, *, json_schema: bool
+    request: Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools
 ) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     if request.tools:
         held = map(strict_tools.fit, request.tools)
-        declarations = [_encode_tool(tool, names, dropped, json_schema=json_schema) for tool in held]
+        declarations = [_encode_tool(tool, names, dropped) for tool in held]
         dropped += strict_tools.dropped
         tools.append({"functionDeclarations": declarations})
     for tool in request.hosted:
@@ -202,19 +197,14 @@ def _encode_tools(
     return tools
 
 
-def _encode_tool(
-    tool: ToolDeclaration, names: LetteredToolNames, dropped: list[str], *, json_schema: bool
-) -> dict[str, Any]:
+def _encode_tool(tool: ToolDeclaration, names: LetteredToolNames, dropped: list[str]) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": names.on_wire(tool.name)}
     schema = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
     if description := tool.full_description:
         declaration["description"] = description
     if tool.strict:
         dropped.append("strict")
-    if json_schema:
-        declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
-    elif schema.get("properties"):  # an object without properties is refused
-        declaration["parameters"] = encode_schema(schema, dropped)
+    declaration["parametersJsonSchema"] = dict(schema or NO_SCHEMA)
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
