@@ -1,7 +1,13 @@
-"""Make the content of a result from what a tool returned, up to a cap."""
+"""Make the content of a result from what a tool returned, up to a cap.
+
+A function may return the CallToolResult of MCP's SDK. The SDK is not imported: the names of its versions differ in
+case, and both are read.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
 import re
@@ -19,7 +25,38 @@ from callboard.core import (
     ResultCanister,
     TextualContent,
 )
-from callboard.errors import CallerError
+from callboard.errors import CallerError, ToolExecutionFailure
+
+
+def read_call_tool_result(result: Any) -> Any:
+    """The contents of the result; without any, its structured content. Raises ToolExecutionFailure for an error."""
+    blocks = [_read_block(block) for block in result.content]
+    structured = _get(result, "structured_content", "structuredContent")
+    if _get(result, "is_error", "isError"):
+        texts = [each.text for each in blocks if isinstance(each, TextualContent)]
+        raise ToolExecutionFailure("\n".join(texts) or "the server says that the call failed")
+    return blocks or ("" if structured is None else structured)
+
+
+def _read_block(block: Any) -> TextualContent | PictureContent | FileContent:
+    """Read a block as content; a block without text and bytes is its JSON."""
+    inner = getattr(block, "resource", block)
+    text, encoded = getattr(inner, "text", None), getattr(inner, "data", None) or getattr(inner, "blob", None)
+    kind = _get(inner, "mime_type", "mimeType") or "application/octet-stream"
+    if isinstance(text, str):
+        return TextualContent(text)
+    if not isinstance(encoded, str):
+        return TextualContent(block.model_dump_json(exclude_none=True))
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return TextualContent(f"[{kind}, left out: it is not base64]")
+    return PictureContent(data, kind) if kind.startswith("image/") else FileContent(data, kind)
+
+
+def _get(value: Any, *names: str) -> Any:
+    return next((member for name in names if (member := getattr(value, name, None)) is not None), None)
+
 
 MAX_TEXT = 256 * 1024
 """Characters of text that a result may have; the rest is cut, and the text says so."""
@@ -48,8 +85,6 @@ def make_result(identifier: str, value: Any) -> ResultCanister:
     ToolExecutionFailure for the result of an MCP server that says that the call failed.
     """
     if type(value).__name__ == "CallToolResult":
-        from callboard.execution.call_tool_result import read_call_tool_result  # noqa: PLC0415  # of MCP's SDK only
-
         value = read_call_tool_result(value)
     exit_code = value.exit_code if isinstance(value, CommandOutput) else None
     return ResultCanister(invocation_id=identifier, content=_contents(value), exit_code=exit_code)

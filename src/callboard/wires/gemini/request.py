@@ -13,24 +13,109 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import CUSTOM_SCHEMA, Constraint, HostedTool, NamedTool, Request, ToolChoice, ToolDeclaration
+from callboard.core import (
+    CUSTOM_SCHEMA,
+    Constraint,
+    Controls,
+    HostedTool,
+    NamedTool,
+    Request,
+    ToolChoice,
+    ToolDeclaration,
+)
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, input_error, unnamed_fields
 from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
+from callboard.wires.field_mapping import BUDGETS, effort_of
 from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
 from callboard.wires.gemini.encode_messages import encode_messages
-from callboard.wires.gemini.generation_config import decode_controls, encode_controls
 from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.schema import (
     CallingConfig,
     Declaration,
     GenerateRequest,
     GenerationConfig,
+    ThinkingConfig,
     ToolConfig,
 )
+
+_CONFIG_FIELDS: Mapping[str, str] = {
+    "maxOutputTokens": "max_tokens",
+    "temperature": "temperature",
+    "topP": "top_p",
+    "seed": "seed",
+}
+_LEVELS: Mapping[str, str] = {
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "XHIGH",
+    "max": "XHIGH",
+}
+_EFFORTS = {level: effort for effort, level in reversed(list(_LEVELS.items()))}
+
+
+def encode_controls(controls: Controls, dropped: list[str], *, budgets: bool) -> dict[str, Any]:
+    config = {name: value for name, ours in _CONFIG_FIELDS.items() if (value := getattr(controls, ours)) is not None}
+    if controls.stop:
+        config["stopSequences"] = list(controls.stop)
+    if controls.effort is not None:
+        thinking = _encode_effort(controls.effort, budgets=budgets)
+        if thinking is None or _decode_effort(thinking) != controls.effort:
+            dropped.append(f"effort {controls.effort}")
+        if thinking is not None:
+            config["thinkingConfig"] = thinking
+    return config
+
+
+def _encode_effort(effort: str, *, budgets: bool) -> dict[str, Any] | None:
+    """The thinkingConfig of an effort, the nearest that there is; None for a word that is none."""
+    if effort == "none":
+        return {"thinkingBudget": 0}
+    if effort not in _LEVELS:
+        return None
+    amount: dict[str, Any] = {"thinkingBudget": BUDGETS[effort]} if budgets else {"thinkingLevel": _LEVELS[effort]}
+    return {"includeThoughts": True, **amount}
+
+
+def _decode_effort(thinking: Mapping[str, Any]) -> str | None:
+    """The effort that a thinkingConfig asks for; a budget of -1 leaves it to the model."""
+    if (level := thinking.get("thinkingLevel")) is not None:
+        return _EFFORTS.get(level.upper())
+    if (budget := thinking.get("thinkingBudget")) is None or budget < 0:
+        return None
+    return effort_of(budget)
+
+
+def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> Controls:
+    """The controls; what they say whole is no longer in `rest`."""
+    for name in (*_CONFIG_FIELDS, "stopSequences"):
+        rest.pop(name, None)
+    effort = _pop_effort(generation.thinking_config, rest)
+    return Controls(
+        generation.temperature,
+        generation.top_p,
+        generation.max_output_tokens,
+        generation.seed,
+        tuple(generation.stop_sequences or ()),
+        effort,
+    )
+
+
+def _pop_effort(thinking: ThinkingConfig | None, rest: dict[str, Any]) -> str | None:
+    if thinking is None:
+        return None
+    effort = _decode_effort({"thinkingLevel": thinking.thinking_level, "thinkingBudget": thinking.thinking_budget})
+    if effort is not None and any(
+        rest["thinkingConfig"] == _encode_effort(effort, budgets=budgets) for budgets in (False, True)
+    ):
+        del rest["thinkingConfig"]
+    return effort
+
 
 WIRE = "gemini"
 JSON = "application/json"
