@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,8 @@ async def submit(store: DurableStore, task: str) -> DurableJob:
 
 @asynccontextmanager
 async def open_store(url: str) -> AsyncIterator[tuple[Engine, DurableStore]]:
-    with Database.open(url) as database, closing(Engine(database)) as engine:
+    with Database.open(url) as database:
+        engine = Engine(database)
         yield engine, DurableStore(database, engine.enqueue)
 
 
