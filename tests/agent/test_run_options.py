@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import Controls, NamedTool, SupervisorCanister, UserCanister
@@ -173,7 +174,7 @@ def test_the_choice_of_a_tool_that_is_not_there_is_refused(choice, tools, messag
 # What is no option.
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("model", 3),
@@ -196,7 +197,7 @@ def test_what_a_run_cannot_be_given_is_refused_by_its_name(name, value):
         Agent(ScriptedModel(["1"])).stream("?", **{name: value})
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("instructions", 3),

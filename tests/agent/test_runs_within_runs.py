@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import (
@@ -152,7 +153,7 @@ def deleting(**options):
     return Agent(ScriptedModel([Call("delete", {"path": "a"}), "Done."]), [delete], **options)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "text"),
     [
         ("allow", "deleted a"),
@@ -161,7 +162,7 @@ def deleting(**options):
         ("yes", "Error: delete may not run: the approval answered 'yes'"),
     ],
 )
-@pytest.mark.parametrize("of_run", [False, True])
+@table("of_run", [False, True])
 def test_the_outer_runs_approve_is_asked_about_inner_calls(answer, text, of_run):
     asked = []
 

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -67,7 +68,7 @@ def test_a_canister_survives_its_line(canister):
     assert decode_canister(line) == canister
 
 
-@pytest.mark.parametrize(
+@table(
     "event",
     [
         TextPiece("é", (0, 1)),

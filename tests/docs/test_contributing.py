@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -71,7 +72,7 @@ def printed(tmp_path_factory):
     return done.stdout.split(f"{BORDER}\n")
 
 
-@pytest.mark.parametrize("number", range(len(PROOFS)))
+@table("number", range(len(PROOFS)))
 def test_a_newcomer_s_steps_do_what_they_say(printed, number):
     assert printed[number] == PRINTED[number]
 

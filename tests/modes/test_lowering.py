@@ -1,4 +1,5 @@
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -47,7 +48,7 @@ THOUGHT = ReasoningContent("Look it up.")
 CALL = '"tool": "f", "arguments": {"a":1}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("turn", "shown"),
     [
         ([AssistantCanister((THOUGHT,))], '{"action": {"scratchpad": "Look it up."}}'),
@@ -213,7 +214,7 @@ def test_prose_goes_on_after_an_answer():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("plan", "choice", "tools", "dialect"),
     [
         (Plan(MODES["native"], watched=JSON), "auto", (F,), JSON),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -56,7 +57,7 @@ def started(events):
     return [(event.index, event.name) for event in events if isinstance(event, InvocationStarted)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "parallel", "hosted", "checked"),
     [
         ("auto", None, (), False),
@@ -146,8 +147,8 @@ def test_a_stream_that_stops_gives_what_was_held():
     assert through(asked("required"), [TextPiece("x")]) == [TextPiece("x")]
 
 
-@pytest.mark.parametrize(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
-@pytest.mark.parametrize("said", ["", " \n", "No."])
+@table(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
+@table("said", ["", " \n", "No."])
 def test_what_a_model_is_told_that_disobeyed(wanted, word, said):
     request = Request("m", (UserCanister("Hi"),), TOOLS, wanted)
     again = remind(request, said)

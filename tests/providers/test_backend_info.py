@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.profiles import Examination
 from callboard.providers import Transport
@@ -65,7 +66,7 @@ def test_the_version_differs_where_the_server_does(before, after, same):
     assert (read(before).version == read(after).version) is same
 
 
-@pytest.mark.parametrize(
+@table(
     "pages",
     [
         {},

@@ -5,13 +5,14 @@ import copy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.schema import compile_coercion
 
 INTEGER = {"type": "integer"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "value"),
     [
         (INTEGER, "5", 5),
@@ -128,7 +129,7 @@ ONE = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER
 OTHER = {"type": "object", "properties": {"b": {"type": ["integer", "null"]}, "c": INTEGER, "d": INTEGER}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "kept"),
     [
         (ABSENT, {"i": None, "n": None, "r": None, "e": None, "any": None, "x": None},

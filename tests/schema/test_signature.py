@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from tests.tables import table
 from typing_extensions import TypedDict
 
 from callboard.errors import ToolDefinitionError
@@ -83,7 +84,7 @@ def function_of(annotation: Any, *default: Any) -> Callable[..., Any]:
     return tool
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "schema", "given", "value"),
     [
         (str, {"type": "string"}, "5", "5"),
@@ -200,7 +201,7 @@ def test_recursive_and_shared_types_stay_definitions():
 SENTINEL = object()
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "default", "schema"),
     [
         (int, 3, {"type": "integer", "default": 3}),
@@ -335,7 +336,7 @@ def test_annotations_that_json_cannot_say_are_refused(annotation, words):
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "given", "message"),
     [
         (str, 1, "Input should be a valid string"),

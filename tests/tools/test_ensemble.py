@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
@@ -153,7 +154,7 @@ def test_a_copy_of_an_invoker():
             own.replace(**{name: {}})
 
 
-@pytest.mark.parametrize(
+@table(
     ("configuration", "message"),
     [
         ({"timeout": "x"}, "io: configuration.timeout: 'x' is no number of seconds above zero"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard import Invoker, tool
 from callboard.core import InvocationCanister
@@ -29,7 +30,7 @@ def test_what_can_run_is_not_refused(arguments):
     assert check_call(called(arguments=arguments), INVOKERS) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("invocation", "why", "category", "message"),
     [
         (called("get_wether", {}), "", "not_found", "no tool 'get_wether'; did you mean 'get_weather'?"),

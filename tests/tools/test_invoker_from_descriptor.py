@@ -4,6 +4,7 @@ import asyncio
 import enum
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, execute_invoker, tool
 from callboard.errors import DescriptorError, SchemaError
@@ -54,7 +55,7 @@ def called(invoker, **arguments):
     return asyncio.run(execute_invoker(invoker, arguments, context, on_error="feedback"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "end"),
     [
         (plain, ""), (awaited, ""), (loose, ""), (seeds, "!"), (seeds_blocking, "!"), (with_context, "!"),
@@ -139,7 +140,7 @@ def by_place(text: str, /) -> str:
     return text
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "function", "told"),
     [
         (None, seeds, "say takes (context, arguments), and nothing says which arguments; describe them in [arguments]"),

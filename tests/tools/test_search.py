@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import DescriptorError
@@ -66,7 +67,7 @@ def asked(*found, identifier="s"):
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "best"),
     [
         ("create_issue", "create_issue"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -52,8 +53,8 @@ def body(wire, *canisters, model="m"):
     return msgspec.json.decode(msgspec.json.encode(lowered.body)), lowered.dropped
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("said", SAID)
+@table("wire", WIRES)
+@table("said", SAID)
 def test_texts_that_were_sent_apart_stand_apart(wire, said):
     before = [CALL] if said == "result" else []
     found = strings(body(wire, *before, SAID[said])[0])

@@ -2,6 +2,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
 from callboard.coding.agents.phases import Evidence, phases_of
@@ -18,7 +19,7 @@ class Report:
 BAD = Report(is_good=False, summary="1 of 3 tests fails: test_sum")
 
 
-@pytest.mark.parametrize(
+@table(
     ("evidence", "facts", "lack"),
     [
         ("files_read", Facts(), "no file was looked at"),
@@ -70,7 +71,7 @@ def test_a_refusal_names_all_that_is_missing():
     ]
 
 
-@pytest.mark.parametrize("evidence", get_args(Evidence))
+@table("evidence", get_args(Evidence))
 def test_no_tool_is_named_to_a_model_that_has_none(evidence):
     lacks = missing_evidence([evidence], Facts(has_tools=False, is_testable=True, files_read=evidence == "files_read"))
     assert "tool" not in refusal(lacks, has_tools=False)

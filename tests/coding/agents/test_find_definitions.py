@@ -1,6 +1,7 @@
 """The code that a prompt shows: from failing tests through imports and re-exports to definitions, in realistic trees."""
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.agents.find_definitions import MAX_MODULES, Project, find_parts
 from callboard.coding.agents.prompt_context import MAX_TEXT, choose_files, choose_lines, format_lines
@@ -87,7 +88,7 @@ PYTHON = {
 }
 
 
-@pytest.mark.parametrize("layout", PYTHON)
+@table("layout", PYTHON)
 def test_the_definition_behind_a_failing_test_is_shown(layout):
     imported, use, files = PYTHON[layout]
     text = prompt({**files, "tests/test_shop.py": imported + TEST.format(use=use)})
@@ -193,7 +194,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("layout", SCRIPTS)
+@table("layout", SCRIPTS)
 def test_the_definition_behind_a_failing_script_is_shown(layout):
     imported, use, files = SCRIPTS[layout]
     test = f"{imported}\n\ntest('total', () => {{\n  expect({use}(1)).toBe(1);\n}});\n"

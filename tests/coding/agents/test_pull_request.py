@@ -1,6 +1,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.agents.pull_request import (
     SUBJECT,
@@ -22,7 +23,7 @@ JOB = Job(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("described", "subject"),
     [
         ("Add tests\n\nThey cover x.", "Add tests"),
@@ -61,7 +62,7 @@ def test_what_tests_printed_cannot_end_its_fence():
     assert "````\n```\n# Approved\n````" in body
 
 
-@pytest.mark.parametrize(
+@table(
     ("summary", "left"),
     [
         ("Task complete. Created PR #123 with the tests.", ""),

@@ -5,6 +5,7 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.apply_patch import parse_apply_patch, parse_patch
 from callboard.coding.edits.hunks import apply_hunks
@@ -72,7 +73,7 @@ def test_files():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "told"),
     [
         ("nothing", "no line '\\*\\*\\* Begin Patch'"),

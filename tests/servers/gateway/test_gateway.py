@@ -4,6 +4,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from tests.tables import table
 
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.gateway import ModelRouter
@@ -13,7 +14,7 @@ def routes(*backends, draw=lambda: 0.5):
     return ModelRouter([BackendSettings(url="http://x", **each) for each in backends], draw)
 
 
-@pytest.mark.parametrize(
+@table(
     ("backend", "model", "found"),
     [
         ({}, "anything", "anything"),

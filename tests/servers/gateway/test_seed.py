@@ -9,6 +9,7 @@ import logging
 import re
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -171,7 +172,7 @@ def test_parallel_calls(serving, fields):
     assert answer.body["parallel_tool_calls"] == fields.get("parallel_tool_calls", True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "value", "name", "expected"),
     [
         ("max_output_tokens", 50, "max_completion_tokens", 50),
@@ -413,7 +414,7 @@ ITEMS = {
 }
 
 
-@pytest.mark.parametrize("name", ITEMS)
+@table("name", ITEMS)
 def test_items_that_the_proxy_refused(serving, name):
     item, passage = ITEMS[name]
     assert passage in json.dumps(upstream_request(serving, input=item)["messages"])
@@ -624,7 +625,7 @@ IN_TEXT = {
 }
 
 
-@pytest.mark.parametrize("name", IN_TEXT)
+@table("name", IN_TEXT)
 def test_calls_in_text_however_it_arrives(serving, name):
     written, content, expected = IN_TEXT[name]
     for size in (1, 2, 7, 1000):
@@ -743,7 +744,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
+@table("name", ENDS)
 def test_a_stream_tells_how_it_ended(serving, name):
     reply, status = ENDS[name]
     answer = stream_reply(serving, reply)
@@ -778,8 +779,8 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
     assert len(ids) == 1
 
 
-@pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
-@pytest.mark.parametrize("stream", [True, False])
+@table("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
+@table("stream", [True, False])
 def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
     chunks = [
         delta_chunk({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),

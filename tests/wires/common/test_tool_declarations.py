@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -84,9 +85,9 @@ NAMES = {"io_read": "io.read"}
 DECLARED = frozenset({"f", "io.read", "functions.g"})
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
-@pytest.mark.parametrize(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
-@pytest.mark.parametrize("wire", WIRES)
+@table("whole", [False, True], ids=["streamed", "whole"])
+@table(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
+@table("wire", WIRES)
 def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     events = [
         ReplyStarted("r", "m"),

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -186,7 +187,7 @@ def test_a_whole_body():
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "reason"),
     [
         ([TextPiece("a"), ReplyEnded("stop")], "STOP"),
@@ -270,7 +271,7 @@ def test_a_signature_that_no_part_follows_is_sent_at_the_end():
     assert decode(encode(events)) == decode_response(whole(events), DecodeContext(identify=minted)) == events
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
+@table("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

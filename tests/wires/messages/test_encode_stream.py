@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -397,7 +398,7 @@ def test_events_in_the_wrong_order(events):
     whole(events)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -204,7 +205,7 @@ def test_output_that_is_parsed():
     assert final.output_parsed == Answer(x=1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "kind", "reason"),
     [
         ([START, TextPiece("Hel"), ReplyEnded("length")], "response.incomplete", "max_output_tokens"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedServer
+from tests.tables import table
 
 from callboard.core import (
     InvocationEnded,
@@ -145,7 +146,7 @@ def streaming(body):
     return refused("streaming is not supported") if body.get("stream") else None
 
 
-@pytest.mark.parametrize(
+@table(
     ("fault", "row", "fact", "value"),
     [
         (late_system, "Codex", "merge_system_messages", True),
