@@ -11,8 +11,8 @@ BUDGETS = {
     "servers": 17_684,
     "coding": 14_806,
     "wires": 10_203,
-    "cli": 7_975,
-    "jobs": 6_552,
+    "cli": 7_978,
+    "jobs": 6_555,
     "dialects": 6_282,
     "mcp": 4_086,
     "providers": 3_831,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 638
-TEST_LINES = 98_515
+TEST_LINES = 97_767
 
 
 def count_lines(folder):

@@ -80,7 +80,7 @@ def test_a_server_of_tools_takes_named_keys(invoke, monkeypatch):
 
 def test_a_client_s_file_gets_the_key_that_is_named(invoke, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert KEY in invoke("claude", "--model", "m", "--key", "env:MY_KEY", "--json").stdout
+    assert KEY in invoke("claude", "--model", "m", "--key", "env:MY_KEY").stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

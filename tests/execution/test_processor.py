@@ -262,8 +262,9 @@ def test_a_name_that_the_provider_refuses_is_sent_as_another_and_comes_back():
     processor = InvocationsProcessor("messages")
     ensembles = [Ensemble("people", [greet])]
     (declared,) = processor.prepare_tools(ensembles)
-    assert [*declared["input_schema"]["properties"]] == declared["input_schema"]["required"] == ["user_name"]
-    message = {"content": [{"type": "tool_use", "id": "a", "name": "greet", "input": {"user_name": "Ann"}}]}
+    (name,) = declared["input_schema"]["properties"]
+    assert (declared["input_schema"]["required"], name[:10]) == ([name], "user_name_")
+    message = {"content": [{"type": "tool_use", "id": "a", "name": "greet", "input": {name: "Ann"}}]}
     calls = processor.normalize_invocations(message)
     (result,) = asyncio.run(processor.execute_invocations(calls, ensembles))
     assert result.text == "Hi Ann"

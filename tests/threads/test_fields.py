@@ -225,21 +225,6 @@ def test_probabilities_of_a_call_in_the_text_open_no_empty_message():
     assert [item["type"] for item in answer.events[-1]["response"]["output"]] == ["function_call"]
 
 
-def test_probabilities_tell_no_secret_of_the_settings():
-    secret = "sk-secret-0123456789"
-    tokens = [{"token": each, "logprob": -0.5, "bytes": [ord(each)], "top_logprobs": []} for each in f"It is {secret}!"]
-    said = streamed(*({"delta": {"content": each["token"]}, "logprobs": {"content": [each]}} for each in tokens))
-    body = {**CHAT, "logprobs": True, "stream": True}
-    (answer,), _ = asked("chat", body, replies=[said], key=secret)
-    found = [
-        each
-        for event in answer.events
-        for choice in event["choices"]
-        for each in (choice.get("logprobs") or {}).get("content") or ()
-    ]
-    assert "".join(each["token"] for each in found) == "It is ***!"
-
-
 # Other fields of a reply.
 
 RICH = {

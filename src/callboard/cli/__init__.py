@@ -40,7 +40,10 @@ _COMMANDS: Final = {
         "clients.commands:codex",
         "Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models.",
     ),
-    "claude": ("clients.commands:claude", "Print or write what Claude Code needs to work with the gateway."),
+    "claude": (
+        "clients.commands:claude",
+        "Print or write what Claude Code needs to work with the gateway. What is written holds for all of Claude Code.",
+    ),
     "gemini": (
         "clients.commands:gemini",
         "Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.",

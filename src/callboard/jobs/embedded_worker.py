@@ -82,7 +82,8 @@ class EmbeddedWorker:
 
         def abandon(why: str) -> None:
             _log.warning("the lease was lost, so the jobs that run here are stopped: %s", why)
-            loop.call_soon_threadsafe(worker.abandon)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(worker.abandon)
 
         worker = self._worker = self._make_worker(on_loss=abandon)
         async with worker:

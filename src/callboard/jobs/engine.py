@@ -120,7 +120,7 @@ class Engine:
         self._is_closed = True
         if self._taking is not None:
             self._bell.set()
-            await self._taking
+            await asyncio.wait([self._taking])  # the end of a loop has cancelled it, too
 
     def count_segments(self) -> int:
         """How many segments run here."""

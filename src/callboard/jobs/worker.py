@@ -101,7 +101,10 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._end()
+        try:
+            await self._end()
+        finally:
+            await self._engine.hand_back()
 
     def stop(self) -> None:
         """Let `run` return. Leaving the worker is what stops it."""
@@ -184,4 +187,3 @@ class Worker:
         for look in self._looks:
             look.cancel()
         await asyncio.gather(*self._looks, return_exceptions=True)
-        await self._engine.hand_back()

@@ -24,8 +24,8 @@ def no_tools(body):
 
 def echoing(body):
     """A backend that says what it was sent, where it takes it no more than anything else."""
-    if effort := body.get("reasoning_effort"):
-        return StatusReply(400, {"error": {"message": f"reasoning_effort {effort!r} of tools is not supported"}})
+    if limit := body.get("top_k"):
+        return StatusReply(400, {"error": {"message": f"top_k {limit!r} of tools is not supported"}})
     return "Hello"
 
 
@@ -46,7 +46,7 @@ async def test_what_is_learned_from_one_key_holds_for_that_key_alone(serving, st
 async def test_nothing_is_learned_unless_the_request_succeeds_without_tools(serving, stream):
     async with FakeBackend(echoing) as backend, serving(backend, keys=KEYS) as served:
         for _ in range(3):
-            answer = await served.post("chat", {**ASK, "stream": stream, "reasoning_effort": "high"}, ANN)
+            answer = await served.post("chat", {**ASK, "stream": stream, "top_k": 3}, ANN)
             assert answer.status == 400
         before = len(backend.requests)
         for key in (BOB, ANN):

@@ -206,7 +206,7 @@ def strip_attribution(request: Request, settings: BackendSettings, resolution: R
     if is_anthropic(settings, resolution):
         return request
     index = next((i for i, each in enumerate(request.canisters) if isinstance(each, SupervisorCanister)), 0)
-    first = request.canisters[index]
+    first = request.canisters[index] if request.canisters else None
     if not isinstance(first, SupervisorCanister) or not first.content:
         return request
     part = first.content[0]
