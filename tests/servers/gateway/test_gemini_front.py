@@ -170,7 +170,7 @@ def test_no_other_path_takes_a_key_from_its_url(ask, path):
 
 
 def test_a_key_in_a_url_is_nowhere_else(ask, caplog):
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="callboard")
     replies = [StatusReply(401, {"error": {"message": f"no key {KEY}"}})]
     answer, (asked,) = ask(f"/v1beta/models/m:generateContent?key={KEY}", HI, replies, facts={"wire": "gemini"})
     assert (answer.status, asked.headers["x-goog-api-key"]) == (401, KEY)
