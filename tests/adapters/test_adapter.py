@@ -9,7 +9,6 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.adapters import (
     NativeToolAdapter,
@@ -71,7 +70,7 @@ def schema_of(adapter, tools):
     return adapter.format_request(tools, [])["response_format"]["json_schema"]
 
 
-@table(
+@pytest.mark.parametrize(
     ("action", "fits"),
     [
         ({"tool": "search", "arguments": {"query": "q", "limit": None, "site": None}, "scratchpad": None}, True),
@@ -132,7 +131,7 @@ def test_a_name_that_providers_refuse_comes_back_as_it_is():
     assert payload == {"tool": "my.search", "arguments": {"query": "q"}}
 
 
-@table(
+@pytest.mark.parametrize(
     ("messages", "kept"),
     [
         ([], []),
@@ -144,7 +143,7 @@ def test_a_name_that_providers_refuse_comes_back_as_it_is():
         ([{"role": "developer", "content": [{"type": "text", "text": "Be kind."}]}], []),
     ],
 )
-@table("adapter", [ValidatedAdapter(), ParsedAdapter()])
+@pytest.mark.parametrize("adapter", [ValidatedAdapter(), ParsedAdapter()])
 def test_the_prompt_tells_the_tools(messages, kept, adapter):
     before = copy.deepcopy(messages)
     first, *rest = adapter.prepare_messages([search], messages)
@@ -183,7 +182,7 @@ def test_native_calls_are_all_found_in_every_form_of_a_response(form):
     assert adapter.extract_tool_call(form(PARALLEL)) == calls[0]
 
 
-@table(
+@pytest.mark.parametrize(
     ("message", "expected"),
     [
         ({"content": "It is 5."}, {"answer": "It is 5."}),

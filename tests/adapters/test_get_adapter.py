@@ -38,7 +38,7 @@ def test_a_mode_that_there_is_not(mode):
         get_adapter("gpt-4o", mode)
 
 
-@table(
+@pytest.mark.parametrize(
     ("model", "mode"),
     [
         ("gpt-5", "native"),

@@ -327,14 +327,14 @@ def test_native_falls_back_to_the_content():
 # "Error Handling".
 
 
-@table(
+@pytest.mark.parametrize(
     ("arguments", "error"),
     [
         ({"query": 123}, "ArgValidationError: query\n  Input should be a valid string"),
         ({}, "ArgValidationError: query\n  Field required"),
     ],
 )
-@table("mode", ["native", "structured", "validated"])
+@pytest.mark.parametrize("mode", ["native", "structured", "validated"])
 def test_validation_errors(arguments, error, mode):
     adapter = get_adapter("any", mode)
     validation = adapter.validate_tool_call({"tool": "search", "arguments": arguments}, TOOLS)

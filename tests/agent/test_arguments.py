@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, execute_invoker, tool
 from callboard.core import (
@@ -33,7 +32,7 @@ def subtract(a: int, b: int) -> int:
     return a - b
 
 
-@table(
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
@@ -138,7 +137,7 @@ def test_canisters_and_messages_may_stand_side_by_side():
     assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
 
 
-@table(
+@pytest.mark.parametrize(
     ("history", "message"),
     [
         (None, "history: a NoneType is no history; give a list of canisters or messages"),

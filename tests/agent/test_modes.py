@@ -4,7 +4,6 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -49,9 +48,9 @@ def search(query: str) -> str:
     return f"Results for {query}"
 
 
-@table("streams", [True, False], ids=["streamed", "whole"])
-@table("name", MODELS)
-@table("mode", REPLIES)
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mode", REPLIES)
 def test_every_mode_on_every_model(mode, name, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
@@ -80,9 +79,9 @@ def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
     assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
 
 
-@table("streams", [True, False], ids=["streamed", "whole"])
-@table("wire", WIRES)
-@table("mode", REPLIES)
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", REPLIES)
 def test_every_mode_on_every_wire(mode, wire, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
@@ -116,8 +115,8 @@ THOUGHT = [ReasoningPiece("hm"), ReplyEnded("stop")]
 THOUGHTS = dict.fromkeys(REPLIES, THOUGHT) | {"structured": '{"action": {"scratchpad": "hm"}}'}
 
 
-@table("wire", WIRES)
-@table("mode", REPLIES)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("mode", REPLIES)
 def test_no_request_ends_with_what_the_model_said(mode, wire):
     """Behind a thought, a call, a refused finish and another thought, kept or not by the wire."""
     calling, answer = REPLIES[mode]

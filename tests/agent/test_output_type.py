@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Never
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
@@ -52,7 +51,7 @@ def follow(run):
     return asyncio.run(scenario())
 
 
-@table(
+@pytest.mark.parametrize(
     ("kind", "said", "output"),
     [
         (Weather, 'Here:\n```json\n{"city": "Oslo", "degrees": "3.5"}\n```', Weather("Oslo", 3.5)),
@@ -119,7 +118,9 @@ def test_an_output_that_stays_wrong_leaves_the_run_incomplete():
     assert "Input should be" in result.why
 
 
-@table("kind", [{"type": "object"}, None, 3, "Weather", [int], Weather("Oslo", 3), len, type, Never, (int, str), ...])
+@pytest.mark.parametrize(
+    "kind", [{"type": "object"}, None, 3, "Weather", [int], Weather("Oslo", 3), len, type, Never, (int, str), ...]
+)
 def test_an_output_that_is_no_type_is_the_callers_mistake(kind):
     with pytest.raises(CallerError, match=r"^output: .*; give a type that JSON can say") as raised:
         Agent(ScriptedModel([]), output=kind)

@@ -5,7 +5,6 @@ import inspect
 import json
 
 import pytest
-from tests.tables import table
 
 from callboard.adapters import ToolCallingMode
 from callboard.agent import react
@@ -158,7 +157,7 @@ def test_models_that_cannot_be():
         ReactAgent([add], ScriptedModel([]), tool_calling_mode="native")
 
 
-@table(
+@pytest.mark.parametrize(
     ("parameter", "value"),
     [
         *[("temperature", value) for value in ("hot", -1, float("nan"), float("inf"), True)],
@@ -223,7 +222,7 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
     return asyncio.run(scenario())
 
 
-@table(
+@pytest.mark.parametrize(
     ("model", "mode", "declared"),
     [
         ("gpt-4o-mini", "auto", "response_format"),
@@ -297,8 +296,8 @@ def converse_in(mode, replies):
     return outputs[0], [request.body["messages"] for request in requests]
 
 
-@table("mode", ["validated", "parsed"])
-@table(
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@pytest.mark.parametrize(
     "call",
     [
         json.dumps(SEED_CALL),
@@ -308,7 +307,7 @@ def converse_in(mode, replies):
         json.dumps({"scratchpad": "First.", "tool": "add", "arguments": {"a": 2, "b": 3}}),
     ],
 )
-@table("answer", ["5", '{"answer": "5"}', '{"answer": "5", "scratchpad": "Directly."}'])
+@pytest.mark.parametrize("answer", ["5", '{"answer": "5"}', '{"answer": "5", "scratchpad": "Directly."}'])
 def test_the_payloads_of_the_specification_in_text(mode, call, answer):
     output, asked = converse_in(mode, [call, answer])
     assert output == "5"
@@ -327,7 +326,7 @@ def test_the_last_reply_is_read_as_an_answer_too(mode):
     assert converse_in(mode, [*calls, '{"answer": "5", "scratchpad": "Enough."}'])[0] == "5"
 
 
-@table("mode", ["validated", "parsed"])
-@table("text", ['{"name": "Ada"}', 'Such as {"a": 1}.', "f() { return {1}; }"])
+@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@pytest.mark.parametrize("text", ['{"name": "Ada"}', 'Such as {"a": 1}.', "f() { return {1}; }"])
 def test_other_json_is_the_answer(mode, text):
     assert converse_in(mode, [text])[0] == text

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.agent.resume import find_waiting_calls
@@ -159,7 +158,7 @@ def test_a_tool_that_is_gone_by_now_is_told():
     assert result.canisters[0].error.category == "not_found"
 
 
-@table(
+@pytest.mark.parametrize(
     ("approvals", "results", "message"),
     [
         ({"c8": "allow"}, {}, "^c8: no call waits for this approval; there wait c7"),

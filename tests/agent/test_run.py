@@ -5,7 +5,6 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -125,7 +124,7 @@ def test_several_calls_at_once():
     assert [*model.requests[1].canisters] == [*result.canisters[:-1]]
 
 
-@table(
+@pytest.mark.parametrize(
     ("call", "category", "message"),
     [
         (Call("read", {"path": "a.txt"}), "not_found", "no tool 'read'; did you mean 'read_file'?"),
@@ -247,7 +246,7 @@ def test_too_many_rounds():
     model.assert_complete()
 
 
-@table(
+@pytest.mark.parametrize(
     ("script", "state", "output", "why"),
     [
         ([["Hel", ReplyEnded("length")]], "incomplete", "Hel", "the reply reached its length limit"),
@@ -318,8 +317,8 @@ def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
     assert [each.text for each in results(run.result.canisters)] == ["6"]
 
 
-@table("on_error", ["feedback", "fail_fast"])
-@table(
+@pytest.mark.parametrize("on_error", ["feedback", "fail_fast"])
+@pytest.mark.parametrize(
     ("call", "alert", "category"),
     [
         (

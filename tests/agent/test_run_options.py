@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import Controls, NamedTool, SupervisorCanister, UserCanister
@@ -174,7 +173,7 @@ def test_the_choice_of_a_tool_that_is_not_there_is_refused(choice, tools, messag
 # What is no option.
 
 
-@table(
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("model", 3),
@@ -197,7 +196,7 @@ def test_what_a_run_cannot_be_given_is_refused_by_its_name(name, value):
         Agent(ScriptedModel(["1"])).stream("?", **{name: value})
 
 
-@table(
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("instructions", 3),

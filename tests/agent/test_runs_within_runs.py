@@ -4,7 +4,6 @@ import asyncio
 import gc
 
 import pytest
-from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import (
@@ -153,7 +152,7 @@ def deleting(**options):
     return Agent(ScriptedModel([Call("delete", {"path": "a"}), "Done."]), [delete], **options)
 
 
-@table(
+@pytest.mark.parametrize(
     ("answer", "text"),
     [
         ("allow", "deleted a"),
@@ -162,7 +161,7 @@ def deleting(**options):
         ("yes", "Error: delete may not run: the approval answered 'yes'"),
     ],
 )
-@table("of_run", [False, True])
+@pytest.mark.parametrize("of_run", [False, True])
 def test_the_outer_runs_approve_is_asked_about_inner_calls(answer, text, of_run):
     asked = []
 

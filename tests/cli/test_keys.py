@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.tables import table
 
 from callboard.cli.keys import read_key
 from callboard.errors import CallerError
@@ -30,7 +29,7 @@ def test_a_key_is_spelled_or_named(text):
     assert read_key(f"ann={text}") == f"ann={KEY}"
 
 
-@table("text", ["env", "env:", "environment:MY_KEY", "sha256:00", "a:env:MY_KEY", "a=b=env:MY_KEY"])
+@pytest.mark.parametrize("text", ["env", "env:", "environment:MY_KEY", "sha256:00", "a:env:MY_KEY", "a=b=env:MY_KEY"])
 def test_what_names_no_place_is_the_key(text):
     assert read_key(text) == text
 

@@ -6,7 +6,6 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.configuration import load_settings
 from callboard.configuration.edit_config import (
@@ -32,7 +31,7 @@ PROVIDER = '[providers.callboard]\nname = "Callboard"\nurl = "http://127.0.0.1"\
 TOP = 'model = "mine"\nweb_search = "disabled"\n'
 
 
-@table(
+@pytest.mark.parametrize(
     ("before", "after"),
     [
         ("", f"{TOP}\n{PROVIDER}\n[features]\nplugins = false\n"),

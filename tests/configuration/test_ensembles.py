@@ -6,7 +6,6 @@ import tomllib
 from types import ModuleType
 
 import pytest
-from tests.tables import table
 
 from callboard import Ensemble
 from callboard.configuration import (
@@ -228,7 +227,7 @@ def test_nothing_is_connected_where_something_is_described_wrongly(wires):
     assert wires.did == []
 
 
-@table(
+@pytest.mark.parametrize(
     ("configuration", "told"),
     [
         *[

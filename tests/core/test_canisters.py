@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -80,7 +79,9 @@ def test_texts_in_a_series_are_contents(given, content):
     assert decode_canister(encode_line(UserCanister(given))).content == content
 
 
-@table("given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5])
+@pytest.mark.parametrize(
+    "given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5]
+)
 def test_what_is_no_content_is_refused(given):
     with pytest.raises(CallerError, match="is no content; give a text"):
         UserCanister(given)

@@ -1,4 +1,4 @@
-from tests.tables import table
+import pytest
 
 from callboard.core import (
     ArgumentsPiece,
@@ -27,7 +27,7 @@ CALL = [
 ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("events", "canisters"),
     [
         ([ReplyStarted(), ReplyEnded("stop")], []),

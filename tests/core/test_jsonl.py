@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -68,7 +67,7 @@ def test_a_canister_survives_its_line(canister):
     assert decode_canister(line) == canister
 
 
-@table(
+@pytest.mark.parametrize(
     "event",
     [
         TextPiece("é", (0, 1)),

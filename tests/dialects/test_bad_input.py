@@ -358,14 +358,16 @@ def steps(text, dialect):
     return count
 
 
-@table("dialect", UNCLOSED)
+@pytest.mark.parametrize("dialect", UNCLOSED)
 def test_a_long_argument_costs_what_its_characters_cost(dialect):
     steps(unclosed(dialect, 1_000), dialect)  # what is compiled on first use is no cost of the characters
     few, many = (steps(unclosed(dialect, size), dialect) for size in (40_000, 160_000))
     assert many <= 4.2 * few
 
 
-@table("opener", ["<tool_call>", "<tool_call>\n{", '<tool_call>{"name": "note", ', "<think>", "`", "{\n"])
+@pytest.mark.parametrize(
+    "opener", ["<tool_call>", "<tool_call>\n{", '<tool_call>{"name": "note", ', "<think>", "`", "{\n"]
+)
 def test_openers_cost_what_their_characters_cost(opener):
     few, many = (steps(opener * count, "auto") for count in (2_500, 10_000))
     assert many <= 4.2 * few

@@ -246,7 +246,7 @@ def test_a_call_streams_as_it_arrives(before):
     assert [event.json for event in parser.feed("ls")] == ["ls"]
 
 
-@table(
+@pytest.mark.parametrize(
     "text",
     [
         "<tool_call>bash ls</tool_call>",

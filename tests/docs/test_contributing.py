@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -72,7 +71,7 @@ def printed(tmp_path_factory):
     return done.stdout.split(f"{BORDER}\n")
 
 
-@table("number", range(len(PROOFS)))
+@pytest.mark.parametrize("number", range(len(PROOFS)))
 def test_a_newcomer_s_steps_do_what_they_say(printed, number):
     assert printed[number] == PRINTED[number]
 

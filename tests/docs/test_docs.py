@@ -271,7 +271,7 @@ def test_members_of_a_call_object():
     assert [key for key in json_objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
 
 
-@table("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
+@pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
 def test_fences(dialect):
     said = TEXTS["dialects.md"].partition("**Fences.**")[2].partition("\n\n")[0]
     languages = {language for fence in dialect.fences for language in fence.languages if language}
@@ -437,7 +437,7 @@ def test_settings_of_coding():
     ] == []
 
 
-@table(
+@pytest.mark.parametrize(
     "names",
     [
         job.Job.__struct_fields__,

@@ -3,7 +3,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import AssistantCanister, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
@@ -80,7 +79,7 @@ def test_restraint_needs_no_answers_and_relevance_takes_any_call():
     assert (relevance.steps[0].expected, relevance.steps[0].any_call) == ((), True)
 
 
-@table(
+@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([b"{"], r"file\.json:1.*not as it should be"),

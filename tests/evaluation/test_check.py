@@ -120,7 +120,7 @@ def test_any_call_will_do_where_the_step_says_so():
     assert judge(MALFORMED, expected=(), any_call=True).label == "malformed_json"
 
 
-@table(
+@pytest.mark.parametrize(
     ("text", "label"),
     [
         ('He said "no".\nThen left.', ""),
@@ -137,7 +137,7 @@ def test_a_text_that_has_to_arrive_verbatim_is_compared_to_the_letter(text, labe
     assert (judgement.solved, judgement.label) == (not label, label)
 
 
-@table(
+@pytest.mark.parametrize(
     ("text", "solved"),
     [
         ("It costs 1,250 euros in OSLO.", True),

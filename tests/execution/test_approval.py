@@ -105,8 +105,8 @@ def test_only_allow_runs_a_call(answer, is_async):
     assert alert.text.startswith("delete was denied: the approval answered ")
 
 
-@table("is_async", [False, True])
-@table(("answer", "deleted"), [("allow", ["a"]), (True, ["a"]), ("deny", []), (False, [])])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("answer", "deleted"), [("allow", ["a"]), (True, ["a"]), ("deny", []), (False, [])])
 def test_a_person_says_yes_or_no(answer, deleted, is_async):
     target = Delete()
     events, result = run(target, answering(answer, is_async=is_async))
@@ -157,7 +157,7 @@ def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
     assert answered.arguments == {"path": "b"}
 
 
-@table(
+@pytest.mark.parametrize(
     ("answer", "why"),
     [
         (Allow({"pth": "b"}), "the arguments of delete were edited, and do not fit: ArgValidationError"),
@@ -308,7 +308,7 @@ def test_an_approval_that_handles_a_timeout_of_its_own_may_answer():
     assert target.deleted == ["a"]
 
 
-@table("verdict", ["", "Allow", "yes", None, True, 1])
+@pytest.mark.parametrize("verdict", ["", "Allow", "yes", None, True, 1])
 def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
     invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
     loop = Loop([], {"delete": Delete().invoker})
@@ -326,7 +326,7 @@ def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
     assert loop.feed(ApprovalAnswered(invocation, "allow"), None) == []
 
 
-@table("permission", ["denny", "Deny", "", "allow ", None, True])
+@pytest.mark.parametrize("permission", ["denny", "Deny", "", "allow ", None, True])
 def test_a_policy_refuses_a_permission_that_is_none_when_it_is_made(permission):
     with pytest.raises(CallerError, match=r"^bash: .* is no permission; write allow, deny or ask$"):
         Policy([("bash", permission)])
@@ -358,7 +358,7 @@ def test_a_policy_whose_answer_equals_everything_denies(permission):
 # Without an agent.
 
 
-@table(
+@pytest.mark.parametrize(
     ("approve", "text"),
     [
         (None, "Error: delete may not run: nobody can be asked"),

@@ -94,11 +94,11 @@ def test_without_an_identifier_it_is_the_tools_name():
     assert execute(in_ensemble(hello)) == ResultCanister(invocation_id="hello", content="hello")
 
 
-@table(
+@pytest.mark.parametrize(
     ("value", "text"),
     [(None, "null"), (2**100, "1267650600228229401496703205376"), ({"a": [1]}, '{"a":[1]}'), ("x", "x")],
 )
-@table("is_async", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
 def test_what_a_tool_returns(value, text, is_async):
     def give() -> object:
         return value
@@ -242,7 +242,7 @@ def test_whose_timeout_it_is(given, own, ensembles, message):
     assert result.text.endswith(message)
 
 
-@table(
+@pytest.mark.parametrize(
     ("error", "idempotent", "retries", "naps", "category"),
     [
         (ConnectionError(), True, 2, [0.2, 0.4], "network"),
@@ -498,7 +498,7 @@ def test_arguments_that_are_no_object_are_a_result_as_of_any_model(arguments):
     assert result.text == "Error: ArgValidationError: arguments\n  Input should be a JSON object"
 
 
-@table(
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"invoker": None}, "None is no tool; pass a function, a Tool or an Invoker"),

@@ -188,7 +188,7 @@ def test_a_call_in_the_words_of_another_wire_is_not_lost(wire, other):
         InvocationsProcessor(wire).normalize_invocations(WIRES[other][1])
 
 
-@table(
+@pytest.mark.parametrize(
     ("wire", "message"),
     [
         ("chat", {"role": "assistant", "content": "Hi"}),

@@ -204,7 +204,7 @@ def test_numbers_that_json_has_no_name_for_are_not_lost(value, text):
     assert make_result("call_1", value).text == text
 
 
-@table(
+@pytest.mark.parametrize(
     "value",
     [(x for x in "ab"), map(str, [1]), object(), [object()], {"it": iter("a")}, lambda: 1],
     ids=lambda each: type(each).__name__,

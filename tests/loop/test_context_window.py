@@ -7,7 +7,6 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -111,7 +110,7 @@ READ = ("read", {"path": "a"})
 STALE = "[superseded by the call in round 2]"
 
 
-@table(
+@pytest.mark.parametrize(
     ("first", "second", "stale"),
     [
         (READ, READ, True),
@@ -432,8 +431,8 @@ def test_each_has_room(sizes, room):
         assert sum(min(size, most + 1) for size in sizes) > room
 
 
-@table("most", [0, 30, 200, 1000, 6000])
-@table(
+@pytest.mark.parametrize("most", [0, 30, 200, 1000, 6000])
+@pytest.mark.parametrize(
     "canister",
     [
         ResultCanister(invocation_id="a", content="x" * 5000),

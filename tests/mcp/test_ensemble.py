@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec.structs import replace
-from tests.tables import table
 
 from callboard import Agent, Ensemble, execute_invoker, mcp
 from callboard.core import ResultReady
@@ -131,7 +130,7 @@ def test_an_agent_uses_it(server):
     assert running(use, server()) == (['{"a": 2, "b": 1}'], "3")
 
 
-@table(
+@pytest.mark.parametrize(
     ("said", "error", "told"),
     [
         (tool("a", inputSchema={"$ref": "https://example.com/x"}), SchemaError, "is not in this schema"),
@@ -398,7 +397,7 @@ def test_the_sdk_is_not_imported_before_it_is_needed():
     assert done.stdout == "set()\n"
 
 
-@table(
+@pytest.mark.parametrize(
     ("address", "name"),
     [
         ("stdio://weather-server --metric", "weather-server"),

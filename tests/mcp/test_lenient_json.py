@@ -11,7 +11,6 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
-from tests.tables import table
 
 from callboard.mcp import McpEnsemble
 from callboard.mcp.errors import ServerFailure
@@ -123,19 +122,19 @@ def message(said):
     return jsonrpc_message_adapter.validate_json(read, by_name=False) if read is not None else None
 
 
-@table(("said", "text"), READ)
+@pytest.mark.parametrize(("said", "text"), READ)
 def test_what_is_read_leniently(said, text):
     assert message(said).result["content"][0]["text"] == text
 
 
-@table("said", FAILED)
+@pytest.mark.parametrize("said", FAILED)
 def test_what_fails_the_call_that_it_answers(said):
     read = message(said)
     assert (read.id, read.error.code) == (7, -32700)
     assert read.error.message.startswith("its answer cannot be read: ")
 
 
-@table(
+@pytest.mark.parametrize(
     "said",
     [
         b"DEBUG: starting up",

@@ -3,13 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.mcp.sanitize import MAX_PROPERTIES, SCHEMA_BYTES, clean_schema, clean_text, has_hidden
 
 
-@table(
+@pytest.mark.parametrize(
     ("said", "left"),
     [
         ("Adds two numbers.", "Adds two numbers."),

@@ -1,5 +1,4 @@
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -48,7 +47,7 @@ THOUGHT = ReasoningContent("Look it up.")
 CALL = '"tool": "f", "arguments": {"a":1}'
 
 
-@table(
+@pytest.mark.parametrize(
     ("turn", "shown"),
     [
         ([AssistantCanister((THOUGHT,))], '{"action": {"scratchpad": "Look it up."}}'),
@@ -214,7 +213,7 @@ def test_prose_goes_on_after_an_answer():
     ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("plan", "choice", "tools", "dialect"),
     [
         (Plan(MODES["native"], watched=JSON), "auto", (F,), JSON),

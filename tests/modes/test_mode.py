@@ -2,7 +2,6 @@ import tomllib
 from importlib.resources import files
 
 import pytest
-from tests.tables import table
 
 from callboard.core import InvocationEnded, ToolDeclaration
 from callboard.dialects import parse
@@ -21,7 +20,7 @@ def test_a_mode_is_a_row():
     ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("model", "mode", "dialect", "watched"),
     [
         ("gpt-4o", "native", "json", None),
@@ -77,8 +76,8 @@ def test_several_dialects_are_watched_for_at_once():
         make_plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))
 
 
-@table("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
-@table(
+@pytest.mark.parametrize("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
+@pytest.mark.parametrize(
     "text",
     [
         'Let me see:\n```json\n{"name": "look", "arguments": {}}\n```\nThat shows what there is.',

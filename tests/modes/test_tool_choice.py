@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -57,7 +56,7 @@ def started(events):
     return [(event.index, event.name) for event in events if isinstance(event, InvocationStarted)]
 
 
-@table(
+@pytest.mark.parametrize(
     ("wanted", "parallel", "hosted", "checked"),
     [
         ("auto", None, (), False),
@@ -147,8 +146,8 @@ def test_a_stream_that_stops_gives_what_was_held():
     assert through(asked("required"), [TextPiece("x")]) == [TextPiece("x")]
 
 
-@table(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
-@table("said", ["", " \n", "No."])
+@pytest.mark.parametrize(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
+@pytest.mark.parametrize("said", ["", " \n", "No."])
 def test_what_a_model_is_told_that_disobeyed(wanted, word, said):
     request = Request("m", (UserCanister("Hi"),), TOOLS, wanted)
     again = remind(request, said)

@@ -1,11 +1,10 @@
 import pytest
-from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for, matches, normalise, providers, resolve, split_provider
 
 
-@table(
+@pytest.mark.parametrize(
     ("name", "plain"),
     [
         ("gpt-4o-mini", "gpt-4o-mini"),

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.profiles import Examination
 from callboard.providers import Transport
@@ -66,7 +65,7 @@ def test_the_version_differs_where_the_server_does(before, after, same):
     assert (read(before).version == read(after).version) is same
 
 
-@table(
+@pytest.mark.parametrize(
     "pages",
     [
         {},

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -110,9 +109,9 @@ def used(events):
     return [event for event in events if isinstance(event, Usage)][-1:]
 
 
-@table("wire", WIRES)
-@table("stream", [True, False])
-@table("wanted", ["required", NamedTool("search")], ids=["required", "named"])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("wanted", ["required", NamedTool("search")], ids=["required", "named"])
 def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
     batches, requests = ask([NO, YES], wire, tool_choice=wanted, stream=stream)
     events = flat(batches)
@@ -160,9 +159,9 @@ def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
     assert flat(batches)[-1] != ReplyEnded("retry")
 
 
-@table("wire", WIRES)
-@table("stream", [True, False])
-@table(("mode", "reply"), [("native", TWO), ("validated", WRITTEN)], ids=["native", "written"])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("mode", "reply"), [("native", TWO), ("validated", WRITTEN)], ids=["native", "written"])
 def test_one_call_at_most(wire, stream, mode, reply):
     events = flat(ask([reply], wire, mode, parallel=False, stream=stream)[0])
     assert called(events) == [(0, "search")]

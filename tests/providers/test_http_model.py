@@ -6,7 +6,6 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -154,8 +153,8 @@ FAULTS = [
 ]
 
 
-@table("stream", [True, False])
-@table(("reply", "party", "code", "message"), FAULTS)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("reply", "party", "code", "message"), FAULTS)
 def test_answers_that_are_no_reply(reply, party, code, message, stream):
     (failed,), _ = ask([reply], stream=stream)
     assert (failed.party, failed.code, failed.message) == (party, code, message)
@@ -240,7 +239,7 @@ def test_a_server_that_is_not_there():
     assert len(naps) == 3
 
 
-@table(
+@pytest.mark.parametrize(
     ("chunks", "last"),
     [
         ([CHUNK, "[DONE]"], ReplyEnded("stop")),
@@ -253,7 +252,7 @@ def test_a_server_that_is_not_there():
         ([b"\xff\xfe\x00"], "malformed"),
     ],
 )
-@table("chunk_size", [None, 1])
+@pytest.mark.parametrize("chunk_size", [None, 1])
 def test_streams_of_every_kind_end_once(chunks, last, chunk_size):
     events, _ = ask([Raw(chunks)], chunk_size=chunk_size)
     assert_ends_once(events)
@@ -343,7 +342,7 @@ def test_of_many_tools_that_are_taken_nothing_is_told():
     assert not any(isinstance(event, Note) for event in events)
 
 
-@table(
+@pytest.mark.parametrize(
     ("url", "wire", "said"),
     [
         (

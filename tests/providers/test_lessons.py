@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from tests.tables import table
 
 from callboard import access_model
 from callboard.core import (
@@ -118,7 +117,7 @@ def test_a_refusal_that_names_everything_costs_few_requests():
     assert len(requests) <= MAX_TRIALS + 1
 
 
-@table(
+@pytest.mark.parametrize(
     ("said", "facts"),
     [
         ("System message must be at the beginning.", {"merge_system_messages": True}),
@@ -146,7 +145,7 @@ def test_the_words_of_servers(said, facts):
     assert next(suggest_facts(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
 
 
-@table(
+@pytest.mark.parametrize(
     "said",
     [
         # Ollama
@@ -210,7 +209,7 @@ def test_the_words_of_servers_without_tools(said):
     assert refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
 
 
-@table(
+@pytest.mark.parametrize(
     "said",
     [
         "Invalid schema for function 'find': In context=('properties', 'a'), 'oneOf' is not permitted.",

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -88,8 +87,8 @@ def calls(events):
     ]  # fmt: skip
 
 
-@table("wire", WIRES)
-@table("stream", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_tool_that_was_made_strict_is_called_as_it_was_given(wire, stream):
     tools = tuple(
         ToolDeclaration(name, "", SCHEMA, strict=strict) for name, strict in [("made", True), ("loose", None)]
@@ -137,7 +136,7 @@ def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]
 
 
-@table(
+@pytest.mark.parametrize(
     "events",
     [
         call(0, "f", {"query": "x"}, pieces=1),

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
-from tests.tables import table
 
 from callboard.core import TextPiece
 from callboard.errors import CallerError, ProviderError
@@ -490,7 +489,7 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch):
     assert str(caught.value) == "HTTPS_PROXY: only an http proxy can be used; or name model.invalid in NO_PROXY"
 
 
-@table("url", ["", "model", "ftp://host/v1", "http://", "http://[::1/v1", "http://host:x/v1"])
+@pytest.mark.parametrize("url", ["", "model", "ftp://host/v1", "http://", "http://[::1/v1", "http://host:x/v1"])
 def test_what_is_no_url(url):
     async def scenario():
         async with transport_of() as (transport, _):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.sandbox import SandboxUnavailable
 from callboard.sandbox.seccomp import CALLS, OWN_NETWORK, list_rules, seccomp_filter
@@ -85,7 +84,7 @@ def test_other_architectures(machine, architecture, number):
         assert verdict(seccomp_filter(machine, namespaces=True), number, (), architecture) == KILL
 
 
-@table(
+@pytest.mark.parametrize(
     ("number", "arguments", "found"),
     [
         (0, (), ALLOW),  # read
@@ -117,7 +116,7 @@ def test_cases(number, arguments, found):
     assert verdict(seccomp_filter("x86_64", namespaces=True), number, arguments) == found
 
 
-@table(
+@pytest.mark.parametrize(
     ("number", "arguments", "found"),
     [
         (41, (1, 1), refused(errno.EAFNOSUPPORT)),

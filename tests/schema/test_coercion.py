@@ -5,14 +5,13 @@ import copy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.schema import compile_coercion
 
 INTEGER = {"type": "integer"}
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "given", "value"),
     [
         (INTEGER, "5", 5),
@@ -129,7 +128,7 @@ ONE = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER
 OTHER = {"type": "object", "properties": {"b": {"type": ["integer", "null"]}, "c": INTEGER, "d": INTEGER}}
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "given", "kept"),
     [
         (ABSENT, {"i": None, "n": None, "r": None, "e": None, "any": None, "x": None},

@@ -3,12 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.tables import table
+import pytest
 
 from callboard.schema.docstring import read_docstring
 
 
-@table(
+@pytest.mark.parametrize(
     ("docstring", "description", "parameters"),
     [
         (None, "", {}),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.schema import ArgumentsInvalid, compile_schema
@@ -26,7 +25,7 @@ SHAPES = {
 }
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "value", "mistakes"),
     [
         ({"type": "string"}, 1, ["v: Input should be a valid string"]),

@@ -5,7 +5,6 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.schema import ArgumentsInvalid, compile_schema
@@ -26,7 +25,7 @@ def defined(count: int, part, last) -> dict:
     }
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "place", "words"),
     [
         ([], "#", "not a JSON object"),
@@ -77,7 +76,7 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(schema, place, w
     assert len(str(caught.value)) < 500
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "given", "values"),
     [
         ({}, {"a": "1"}, {"a": "1"}),
@@ -122,7 +121,7 @@ def test_values_are_not_the_callers():
     assert arguments == {"items": [1]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("part", "enforced", "said"),
     [
         ({"type": "string", "pattern": "(?=a)b"}, {"type": "string"}, "#/properties/v: pattern is left out"),

@@ -9,7 +9,6 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import Request, ToolDeclaration, UserCanister
 from callboard.schema import compile_schema
@@ -176,15 +175,15 @@ CHECKS = {
 }
 
 
-@table("wire", WIRES)
-@table("name", ZOO)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ZOO)
 def test_no_provider_refuses_what_is_sent(wire, name):
     schema, _ = sent(wire, ZOO[name][0])
     assert [*CHECKS[wire](schema)] == []
 
 
-@table("wire", WIRES)
-@table("name", ZOO)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("name", ZOO)
 def test_a_call_that_follows_what_was_sent_comes_back_as_the_tool_was_declared(wire, name):
     given, arguments = ZOO[name]
     schema, low = sent(wire, given)
@@ -195,7 +194,7 @@ def test_a_call_that_follows_what_was_sent_comes_back_as_the_tool_was_declared(w
     assert compile_schema(given).validate(back) == arguments
 
 
-@table(
+@pytest.mark.parametrize(
     ("wire", "name", "lost"),
     [
         ("chat", "one of two members", ("anyOf",)),
@@ -270,8 +269,8 @@ def test_fitting_never_fails_and_what_fits_stays(schema, wire, arguments):
     restore_names(arguments if isinstance(arguments, dict) else {}, form)
 
 
-@table("wire", RULES)
-@table("kind", ["branches", "references", "nested", "names"])
+@pytest.mark.parametrize("wire", RULES)
+@pytest.mark.parametrize("kind", ["branches", "references", "nested", "names"])
 def test_the_size_grows_with_the_schema(wire, kind):
     def large(count):
         if kind == "branches":

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from tests.tables import table
 from typing_extensions import TypedDict
 
 from callboard.errors import ToolDefinitionError
@@ -84,7 +83,7 @@ def function_of(annotation: Any, *default: Any) -> Callable[..., Any]:
     return tool
 
 
-@table(
+@pytest.mark.parametrize(
     ("annotation", "schema", "given", "value"),
     [
         (str, {"type": "string"}, "5", "5"),
@@ -201,7 +200,7 @@ def test_recursive_and_shared_types_stay_definitions():
 SENTINEL = object()
 
 
-@table(
+@pytest.mark.parametrize(
     ("annotation", "default", "schema"),
     [
         (int, 3, {"type": "integer", "default": 3}),
@@ -336,7 +335,7 @@ def test_annotations_that_json_cannot_say_are_refused(annotation, words):
     assert caught.value.hint
 
 
-@table(
+@pytest.mark.parametrize(
     ("annotation", "given", "message"),
     [
         (str, 1, "Input should be a valid string"),

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field
-from tests.tables import table
 
 from callboard.schema.strict import ANTHROPIC, OPENAI, NotStrict, strict, strict_arguments, without_nulls
 from callboard.tools import tool
@@ -48,7 +47,7 @@ def everything(  # noqa: PLR0917  # one parameter a kind
     return str((query, colour, mode, count, edits, first, second, tree, ratio))
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "expected"),
     [
         ({"type": "string", "format": "date", "pattern": "^a", "minLength": 2, "default": "x"}, {"type": "string"}),
@@ -68,7 +67,7 @@ def test_what_a_schema_becomes(schema, expected):
     assert strict(schema) == expected
 
 
-@table(
+@pytest.mark.parametrize(
     ("optional", "expected"),
     [
         ({"type": "string"}, {"type": ["string", "null"]}),
@@ -87,7 +86,7 @@ def test_what_is_optional_may_be_null(optional, expected):
     assert made["required"] == ["x", "y"]
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "why"),
     [
         ({}, "it may be anything"),
@@ -120,8 +119,8 @@ STRING = {"type": "string"}
 NULLABLE = {"type": ["string", "null"]}
 
 
-@table("subset", [OPENAI, ANTHROPIC])
-@table(
+@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
     "schema",
     [
         closed(""),
@@ -135,7 +134,7 @@ def test_what_is_in_the_subset_is_left_as_it_is(schema, subset):
     assert strict_arguments(schema, subset) is schema
 
 
-@table(
+@pytest.mark.parametrize(
     ("schema", "openai", "anthropic"),
     [
         (closed("", x=STRING), closed("x", x=NULLABLE), ...),
@@ -161,8 +160,8 @@ def test_the_two_subsets(schema, openai, anthropic):
     assert strict_arguments(schema, ANTHROPIC) == (schema if anthropic is ... else anthropic)
 
 
-@table("subset", [OPENAI, ANTHROPIC])
-@table(
+@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize(
     "schema",
     [
         STRING,

@@ -8,7 +8,6 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -59,7 +58,7 @@ def is_valid(name, document):
     return validator(name).is_valid(document)
 
 
-@table("case", FILE["cases"], ids=CASES)
+@pytest.mark.parametrize("case", FILE["cases"], ids=CASES)
 def test_the_schemas_are_those_of_the_cases(case):
     assert is_valid(case["schema"], case["document"]) == case["valid"]
 
@@ -198,7 +197,7 @@ def test_what_is_too_deep_is_left_out():
     assert len(to_json(encode_object({"deep": deep}, LIMIT))) < 100
 
 
-@table("name", ["password", "apiKey", "x-api-key", "accessToken", "clientSecret", "Authorization"])
+@pytest.mark.parametrize("name", ["password", "apiKey", "x-api-key", "accessToken", "clientSecret", "Authorization"])
 def test_a_field_is_masked_by_its_name_however_that_is_spelled(name):
     assert encode_object({name: "hunter2!", "max_tokens": 5, "tokenizer": "x"}, 1000) == {
         name: "***",

@@ -171,7 +171,7 @@ LENIENT = {
 }
 
 
-@table(("back", "sign"), list(LENIENT))
+@pytest.mark.parametrize(("back", "sign"), list(LENIENT))
 def test_agent_afk_635_an_end_without_its_reason_is_an_end(back, sign):
     rows = [(CUT["at text"], DONE), (CUT["between calls"], CALLED)]
     replies = [Raw([*frames(back, events), *LENIENT[back, sign]]) for events, _ in rows for _ in FRONTS]
@@ -231,7 +231,7 @@ ENDED_WRONG = {
 }
 
 
-@table("case", list(ENDED_WRONG))
+@pytest.mark.parametrize("case", list(ENDED_WRONG))
 def test_vllm_53270_a_call_that_was_cut_is_told_as_cut_whatever_the_reason(case):
     back, reply = ENDED_WRONG[case]
     facts = {"profile": {"watch": "hermes"}} if case == "in text" else {}
@@ -413,7 +413,7 @@ TOO_LONG = {
 }
 
 
-@table("server", list(TOO_LONG))
+@pytest.mark.parametrize("server", list(TOO_LONG))
 def test_codex_shortens_a_conversation_that_is_too_long_for_any_server(server):
     status, body = TOO_LONG[server]
     (answer, streamed), _ = through(lambda _: StatusReply(status, body), [("responses", {}), ("responses", STREAM)])

@@ -91,7 +91,7 @@ def failed(content, *, before=(CALL,)):
     return {"model": "m", "max_tokens": 9, "tools": tools, "messages": [*said, {"role": "user", "content": [block]}]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         ("no such file", "Error: no such file"),
@@ -100,7 +100,7 @@ def failed(content, *, before=(CALL,)):
         ([], "Error"),
     ],
 )
-@table("wire", ["chat", "responses"])
+@pytest.mark.parametrize("wire", ["chat", "responses"])
 def test_a_result_that_is_an_error_says_so_where_the_wire_has_no_field_for_it(wire, content, text):
     _, (sent,) = asked("messages", failed(content), wire=wire)
     said = sent["messages"][-1]["content"] if wire == "chat" else sent["input"][-1]["output"]

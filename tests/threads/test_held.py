@@ -121,8 +121,8 @@ def done_only(last):
     )
 
 
-@table("last", ['{"city":"Oslo"}', "", "{}"])
-@table("front", ["responses", "chat", "messages"])
+@pytest.mark.parametrize("last", ['{"city":"Oslo"}', "", "{}"])
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 def test_litellm_27144_arguments_that_come_in_done_alone_are_not_lost(front, last):
     tools = [{"name": "get_weather", "input_schema": PARAMETERS}]
     bodies = {
@@ -151,8 +151,8 @@ NAMESPACED = {
 }
 
 
-@table("additional", [False, True], ids=["tools", "additional_tools"])
-@table("captured", sorted(CODEX))
+@pytest.mark.parametrize("additional", [False, True], ids=["tools", "additional_tools"])
+@pytest.mark.parametrize("captured", sorted(CODEX))
 def test_codex_32318_a_namespaced_tool_is_declared_to_a_chat_backend_and_its_call_comes_back(captured, additional):
     body = dict(CODEX[captured]["first"]) | {"stream": True}
     if additional:
@@ -176,12 +176,12 @@ HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n<
 XML = "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>"
 
 
-@table(
+@pytest.mark.parametrize(
     ("model", "text"),
     [("Qwen/Qwen3-32B", HERMES), ("Qwen/Qwen3-Coder-30B-A3B-Instruct", XML)],
     ids=["vllm_19056_hermes", "vllm_30439_xml"],
 )
-@table("pieces", ["tokens", "characters", "whole"])
+@pytest.mark.parametrize("pieces", ["tokens", "characters", "whole"])
 def test_vllm_30439_qwen3_1595_the_deltas_of_a_raw_text_backend_are_the_same_call(model, text, pieces):
     """As tokens: the end of the arguments and of the object come in one piece, which vLLM's parser lost."""
     cut = {

@@ -73,8 +73,8 @@ def texts_of(messages):
 # One system message.
 
 
-@table("which", ["first", "last"])
-@table("name", CODEX)
+@pytest.mark.parametrize("which", ["first", "last"])
+@pytest.mark.parametrize("name", CODEX)
 def test_vllm_41114_codex_first_turn_has_one_system_message(name, which):
     body = {**CODEX[name][which], "model": QWEN, "stream": False}
     (answer,), (sent,) = through(["Hello."], ("responses", body), strict=("vllm", "qwen3.5"))
@@ -288,7 +288,7 @@ def last_of(wire, body):
             return body["contents"][-1]["role"], body["contents"][-1]["parts"][-1]["text"]
 
 
-@table(("front", "wire"), list(product(ENDS_WITH_MODEL, WIRES)))
+@pytest.mark.parametrize(("front", "wire"), list(product(ENDS_WITH_MODEL, WIRES)))
 def test_llama_cpp_20861_no_request_ends_with_what_the_model_said(front, wire):
     (answer,), (sent,) = through(["Blue."], (front, {"model": "m", **ENDS_WITH_MODEL[front]}), wire=wire)
     assert (answer.status, last_of(wire, sent)) == (200, ("user", "Go on."))
@@ -407,8 +407,8 @@ def past(reasoning):
     ]
 
 
-@table(("model", "server"), THINKERS)
-@table(
+@pytest.mark.parametrize(("model", "server"), THINKERS)
+@pytest.mark.parametrize(
     ("reasoning", "said"),
     [
         (ReasoningContent("mine", origin="{model}"), "mine"),
@@ -429,8 +429,8 @@ def test_bifrost_7213_reasoning_stands_on_past_turns_with_calls(model, server, r
     assert not {"thinking", "reasoning_effort"} & second.keys()
 
 
-@table(("model", "server"), THINKERS)
-@table("front", FRONTS)
+@pytest.mark.parametrize(("model", "server"), THINKERS)
+@pytest.mark.parametrize("front", FRONTS)
 def test_pi_8779_a_client_that_keeps_no_reasoning_gets_it_sent_all_the_same(front, model, server):
     first, again = conversation(front, model)
     answers, (_, sent) = through([thought(), "Done."], (front, first), (front, again), strict=server)
@@ -439,8 +439,8 @@ def test_pi_8779_a_client_that_keeps_no_reasoning_gets_it_sent_all_the_same(fron
     assert called["reasoning_content"] == "hm"
 
 
-@table(("model", "server"), THINKERS)
-@table("front", FRONTS)
+@pytest.mark.parametrize(("model", "server"), THINKERS)
+@pytest.mark.parametrize("front", FRONTS)
 def test_pi_8779_a_cold_resume_through_another_process_is_not_refused(front, model, server):
     first, again = conversation(front, model)
     (answer,), _ = through([UNTHOUGHT], (front, first), strict=server)
@@ -637,8 +637,8 @@ def signatures_of(body):
     return found
 
 
-@table("identifiers", [True, False])
-@table("front", FRONTS)
+@pytest.mark.parametrize("identifiers", [True, False])
+@pytest.mark.parametrize("front", FRONTS)
 def test_opencode_4832_signatures_survive_a_client_that_keeps_standard_fields_only(front, identifiers):
     first, again = conversation(front, GEMINI)
     replies = [*[signed(number, identifiers=identifiers) for number in range(3)], "Done."]

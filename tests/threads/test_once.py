@@ -225,8 +225,8 @@ def test_plexus_691_calls_without_identifiers_at_one_index_are_two_calls(case):
     assert ran == [(2, 3), (2, 3) if case == "equal calls" else (4, 3)]
 
 
-@table("front", BODIES)
-@table("case", SHARED)
+@pytest.mark.parametrize("front", BODIES)
+@pytest.mark.parametrize("case", SHARED)
 def test_bifrost_1829_a_client_is_told_both_calls_of_one_index(front, case):
     told = calls_of(front, served(front, chunks(SHARED[case]), stream=True))
     assert told == [{"a": 2}, {"a": 2 if case == "equal calls" else 4}]

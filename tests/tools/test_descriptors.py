@@ -5,7 +5,6 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.errors import DescriptorError
 from callboard.tools import InvokerDescriptor, read_ensemble, read_invoker
@@ -115,7 +114,7 @@ def test_both_forms_say_the_same():
     assert (file.places, flat.places) == ({"root": "ensemble.root"}, {"root": "root"})
 
 
-@table(
+@pytest.mark.parametrize(
     ("toml", "told"),
     [
         ("[invoker]\nnam = 'x'", "invoker: no name; write name in [invoker]"),
@@ -141,7 +140,7 @@ def test_an_invoker_that_is_described_wrongly(toml, told):
     assert str(caught.value).startswith(told)
 
 
-@table(
+@pytest.mark.parametrize(
     ("toml", "told"),
     [
         ("[ensemble]\nenabled = true", "ensemble: no name; write name in [ensemble]"),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.tables import table
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
@@ -154,7 +153,7 @@ def test_a_copy_of_an_invoker():
             own.replace(**{name: {}})
 
 
-@table(
+@pytest.mark.parametrize(
     ("configuration", "message"),
     [
         ({"timeout": "x"}, "io: configuration.timeout: 'x' is no number of seconds above zero"),

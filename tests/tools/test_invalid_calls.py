@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.tables import table
 
 from callboard import Invoker, tool
 from callboard.core import InvocationCanister
@@ -30,7 +29,7 @@ def test_what_can_run_is_not_refused(arguments):
     assert check_call(called(arguments=arguments), INVOKERS) is None
 
 
-@table(
+@pytest.mark.parametrize(
     ("invocation", "why", "category", "message"),
     [
         (called("get_wether", {}), "", "not_found", "no tool 'get_wether'; did you mean 'get_weather'?"),

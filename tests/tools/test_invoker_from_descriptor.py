@@ -4,7 +4,6 @@ import asyncio
 import enum
 
 import pytest
-from tests.tables import table
 
 from callboard import Context, execute_invoker, tool
 from callboard.errors import DescriptorError, SchemaError
@@ -55,7 +54,7 @@ def called(invoker, **arguments):
     return asyncio.run(execute_invoker(invoker, arguments, context, on_error="feedback"))
 
 
-@table(
+@pytest.mark.parametrize(
     ("function", "end"),
     [
         (plain, ""), (awaited, ""), (loose, ""), (seeds, "!"), (seeds_blocking, "!"), (with_context, "!"),
@@ -140,7 +139,7 @@ def by_place(text: str, /) -> str:
     return text
 
 
-@table(
+@pytest.mark.parametrize(
     ("arguments", "function", "told"),
     [
         (None, seeds, "say takes (context, arguments), and nothing says which arguments; describe them in [arguments]"),

@@ -7,7 +7,6 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import CallerError
@@ -28,7 +27,7 @@ DEPLOY = invoker("deploy", "ci", approval=True)
 LOOSE = invoker("read_file")
 
 
-@table(
+@pytest.mark.parametrize(
     ("rules", "asked", "permission", "why"),
     [
         ([], READ, "allow", "no rule forbids it"),
@@ -75,7 +74,7 @@ FILE = Invoker.of(edit)
 GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow"), ("bash(ls *)", "allow")]
 
 
-@table(
+@pytest.mark.parametrize(
     ("command", "permission"),
     [
         ("git status", "allow"),
@@ -117,7 +116,7 @@ def test_a_pattern_allows_one_simple_command(command, permission):
 DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
 
 
-@table(
+@pytest.mark.parametrize(
     ("command", "permission"),
     [
         ("ls", "allow"),
@@ -188,7 +187,7 @@ LAUNCHERS = [
 ]  # fmt: skip
 
 
-@table("command", LAUNCHERS)
+@pytest.mark.parametrize("command", LAUNCHERS)
 def test_a_launcher_is_seen(command):
     """Whoever denies rm is asked about a program that may run it."""
     assert Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})[0] != "allow"
@@ -197,7 +196,7 @@ def test_a_launcher_is_seen(command):
 ROOT = "/home/me/project"
 
 
-@table(
+@pytest.mark.parametrize(
     ("pattern", "path", "matches", "of_root"),
     [
         ("src/**", "src/a.py", "yes", "yes"),
@@ -237,7 +236,7 @@ def test_paths(pattern, path, matches, of_root):
         assert allowed == ("allow" if answer == "yes" else "deny")
 
 
-@table(
+@pytest.mark.parametrize(
     ("given", "permission"),
     [
         ({"action": "a"}, "deny"),
@@ -268,7 +267,7 @@ def test_a_tool_without_subjects_has_no_patterns():
     assert Policy([("*", "deny"), ("*(**)", "allow")]).decide(READ, {})[0] == "deny"
 
 
-@table(
+@pytest.mark.parametrize(
     ("rules", "command", "why"),
     [
         (DENY, "rm x", "the rule 'bash(rm*)' says deny: rm x"),
@@ -294,7 +293,7 @@ def test_the_last_rule_decides_for_a_command():
     assert Policy([("bash(ls*)", "allow")]).decide(shell(approval=True), {"command": "ls; rm"})[0] == "ask"
 
 
-@table("pattern", ["bash(rm", "(rm)", "bash()", "bash( )", "file(../x)", "file(a/../b)", "bash(a)b"])
+@pytest.mark.parametrize("pattern", ["bash(rm", "(rm)", "bash()", "bash( )", "file(../x)", "file(a/../b)", "bash(a)b"])
 def test_a_pattern_that_cannot_be_is_refused(pattern):
     with pytest.raises(CallerError, match="pattern"):
         Policy([(pattern, "deny")])
@@ -367,7 +366,7 @@ def test_a_rule_that_may_match_does_not_soften_what_another_denies():
     assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm *"})[0] == "ask"
 
 
-@table(
+@pytest.mark.parametrize(
     ("rules", "hidden"),
     [
         ([], False),
@@ -482,7 +481,7 @@ def check_that_one_program_starts(command, started):
             assert started(program, command) in ((["git"], []), ([], []))
 
 
-@table("command", TRAPS)
+@pytest.mark.parametrize("command", TRAPS)
 def test_what_a_rule_allows_starts_one_program(command, started):
     check_that_one_program_starts(command, started)
 

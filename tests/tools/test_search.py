@@ -8,7 +8,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import DescriptorError
@@ -67,7 +66,7 @@ def asked(*found, identifier="s"):
     ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("query", "best"),
     [
         ("create_issue", "create_issue"),

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, Optional
 
 import pydantic
 import pytest
-from tests.tables import table
 
 from callboard import Context, Tool, tool
 from callboard.errors import ToolDefinitionError
@@ -149,8 +148,8 @@ def test_parameters_are_described_by_annotation_and_docstring():
     assert paint.validate({"color": "red", "coats": "3"})["coats"] == 3
 
 
-@table("annotation", [Context, "Context", "callboard.Context", "'Context'"])
-@table("name", ["context", "of_this_run"])
+@pytest.mark.parametrize("annotation", [Context, "Context", "callboard.Context", "'Context'"])
+@pytest.mark.parametrize("name", ["context", "of_this_run"])
 def test_a_context_is_injected_and_not_described(annotation, name):
     def function(**given):
         return given
@@ -268,7 +267,7 @@ def annotated(*annotations):
     return partial(look, second=None) if len(annotations) == 1 else look
 
 
-@table(
+@pytest.mark.parametrize(
     "annotation",
     [
         Context,
@@ -333,7 +332,7 @@ def test_what_has_no_signature_is_refused():
         tool(max)
 
 
-@table("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
+@pytest.mark.parametrize("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
     with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
         tool(timeout=timeout)(search.function)
@@ -368,7 +367,7 @@ def test_a_function_of_an_odd_shape_is_refused(function, message):
     assert str(caught.value).startswith(message)
 
 
-@table("annotation", ["", {"a": int}, [int], 5, ..., Enum])
+@pytest.mark.parametrize("annotation", ["", {"a": int}, [int], 5, ..., Enum])
 def test_whatever_an_annotation_is_the_error_names_function_and_parameter(annotation):
     def greet(name):
         return name
@@ -400,7 +399,7 @@ OPTIONS = [
 ]
 
 
-@table(("option", "value", "wanted"), OPTIONS)
+@pytest.mark.parametrize(("option", "value", "wanted"), OPTIONS)
 def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
     schema = {"type": "object", "properties": {"query": {"type": "string"}}}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     Fold,
@@ -121,20 +120,20 @@ def test_every_row_has_every_wire():
     assert len({row["name"] for row in ROWS}) == len(ROWS)
 
 
-@table(("row", "wire", "reply"), STREAMED)
+@pytest.mark.parametrize(("row", "wire", "reply"), STREAMED)
 def test_stream(row, wire, reply):
     for framing in FRAMINGS.values():
         check(row, reply, streamed(row, wire, [framing(framed(reply))]))
 
 
-@table(("row", "wire", "reply"), STREAMED)
+@pytest.mark.parametrize(("row", "wire", "reply"), STREAMED)
 def test_byte_by_byte(row, wire, reply):
     for framing in ("line feeds", "carriage returns and line feeds"):
         sent = FRAMINGS[framing](framed(reply))
         check(row, reply, streamed(row, wire, [sent[at : at + 1] for at in range(len(sent))]))
 
 
-@table(("row", "wire", "reply"), WHOLE)
+@pytest.mark.parametrize(("row", "wire", "reply"), WHOLE)
 def test_whole_reply(row, wire, reply):
     value = reply["body"]
     body = value["raw"] if "raw" in value else json.dumps(value, ensure_ascii=False)

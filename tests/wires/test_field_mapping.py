@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import Controls, HostedTool, PictureContent, Request, ToolDeclaration, UserCanister
 from callboard.wires import WIRES
@@ -259,7 +258,7 @@ def test_there_is_a_value_for_each_official_field(wire):
         assert generation() == {*ASKED["gemini"]["generationConfig"], *GENERATION.split()}
 
 
-@table(("front", "back"), PAIRS)
+@pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     request = decoded(front, ASKED[front])
     asked, lost = translate_request(request, front, back)
@@ -283,7 +282,7 @@ def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     assert sorted(lost) == sorted(left)
 
 
-@table(("front", "back"), PAIRS)
+@pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_the_other_client_knows_every_field(front, back):
     asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     body = WIRES[back].encode_request(asked).body
@@ -298,7 +297,7 @@ def test_the_other_client_knows_every_field(front, back):
             assert body.get("reasoning", {}).keys() <= {"effort"}
 
 
-@table(("front", "back"), PAIRS)
+@pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_nothing_is_lost_twice(front, back):
     asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     assert translate_request(asked, back, back) == (asked, ())
@@ -364,14 +363,14 @@ VALUES = [
 ]
 
 
-@table(("front", "back", "fields", "extra", "lost"), VALUES)
+@pytest.mark.parametrize(("front", "back", "fields", "extra", "lost"), VALUES)
 def test_values(front, back, fields, extra, lost):
     asked, told = translate_request(decoded(front, fields), front, back)
     assert (asked.extra, told) == (extra, lost)
     assert repr(asked.extra) == repr(extra)  # 40 and 40.0 are equal
 
 
-@table(
+@pytest.mark.parametrize(
     ("thinking", "output", "effort", "lost"),
     [
         ({"type": "enabled", "budget_tokens": 1024}, {}, "low", ("thinking.budget_tokens",)),
@@ -384,7 +383,7 @@ def test_values(front, back, fields, extra, lost):
         ({"type": "enabled", "budget_tokens": "odd"}, {}, None, ("thinking.budget_tokens",)),
     ],
 )
-@table("back", sorted({*WIRES} - {"messages"}))
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
 def test_thinking_becomes_an_effort(back, thinking, output, effort, lost):
     asked, told = translate_request(
         decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back
@@ -420,7 +419,7 @@ LOST = {
 }
 
 
-@table(("front", "back"), PAIRS)
+@pytest.mark.parametrize(("front", "back"), PAIRS)
 def test_fields_of_tools_are_told_once(front, back):
     tools = [TOOLS[front], msgspec.json.decode(msgspec.json.encode(TOOLS[front]).replace(b'"f"', b'"g"'))]
     asked, lost = translate_request(decoded(front, {"tools": tools}), front, back)
@@ -440,7 +439,7 @@ FOUND = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_r
 CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "later", "input": {}}]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("messages", "fields", "names"),
     [
         ([], {}, ["now"]),
@@ -452,7 +451,7 @@ CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name
     ],
     ids=["none", "called", "called and found", "in the order of the conversation", "chosen", "Anthropic searches"],
 )
-@table("back", sorted({*WIRES} - {"messages"}))
+@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
 def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, names):
     said = [*BASE["messages"]["messages"], *messages]
     request = decoded("messages", {"tools": [LATER, OTHER, NOW], "messages": said, **fields})
@@ -512,7 +511,7 @@ STORED = {
 }
 
 
-@table(("front", "back"), list(product(STORED, WIRES)))
+@pytest.mark.parametrize(("front", "back"), list(product(STORED, WIRES)))
 def test_a_file_that_only_its_provider_has_goes_to_no_other(front, back):
     request = decoded(front, STORED[front])
     asked, lost = translate_request(request, front, back)
@@ -586,7 +585,7 @@ def test_whatever_stands_there(front, back, data):
         assert translate_request(asked, front, back)[0].canisters == ()
 
 
-@table(
+@pytest.mark.parametrize(
     ("budget", "effort"), [(-1, "none"), (0, "none"), (1, "minimal"), (1024, "low"), (1025, "medium"), (99999, "high")]
 )
 def test_efforts_of_budgets(budget, effort):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -53,8 +52,8 @@ def body(wire, *canisters, model="m"):
     return msgspec.json.decode(msgspec.json.encode(lowered.body)), lowered.dropped
 
 
-@table("wire", WIRES)
-@table("said", SAID)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("said", SAID)
 def test_texts_that_were_sent_apart_stand_apart(wire, said):
     before = [CALL] if said == "result" else []
     found = strings(body(wire, *before, SAID[said])[0])

@@ -9,7 +9,6 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -149,8 +148,8 @@ def test_nothing_cut_is_told_as_whole(wire, events):
         assert told not in WHOLE[wire]
 
 
-@table("wire", list(WHOLE))
-@table("ending", [each for each in get_args(Ending) if each != "retry"])
+@pytest.mark.parametrize("wire", list(WHOLE))
+@pytest.mark.parametrize("ending", [each for each in get_args(Ending) if each != "retry"])
 def test_every_ending_has_a_word_and_only_whole_ones_are_told_as_whole(wire, ending):
     told = reason(wire, sent(wire, [ReplyStarted(), TextPiece("Hi"), ReplyEnded(ending)]))
     assert (told in WHOLE[wire]) == (ending in ("stop", "invocations"))
@@ -245,7 +244,7 @@ def test_arguments_are_open_until_their_last_brace(value, data):
     assert not is_cut_off(raw)
 
 
-@table("raw", ["", "[1", "[2,3]", "x", '"', '{"a": 1 "b"}', '{"a": 1}}', "{} {"])
+@pytest.mark.parametrize("raw", ["", "[1", "[2,3]", "x", '"', '{"a": 1 "b"}', '{"a": 1}}', "{} {"])
 def test_what_a_model_wrote_wrong_is_not_open(raw):
     assert not is_cut_off(raw)
 

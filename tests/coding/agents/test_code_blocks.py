@@ -1,14 +1,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 
 CODE = "def f():\n    pass\n"
 
 
-@table(
+@pytest.mark.parametrize(
     ("reply", "path"),
     [
         ("src/a.py\n```python\n" + CODE + "```", "src/a.py"),
@@ -35,7 +34,7 @@ def test_code_and_the_file_that_it_is_for(reply, path):
     assert (block.code.strip(), block.path) == (CODE.strip(), path)
 
 
-@table("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
+@pytest.mark.parametrize("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
 def test_what_is_no_code(reply):
     assert parse_code_blocks(reply) == []
 
@@ -51,7 +50,7 @@ def test_a_fence_inside_of_a_longer_one_is_code():
     assert block.code == "```\nx\n```\n"
 
 
-@table(
+@pytest.mark.parametrize(
     ("language", "code"),
     [
         ("python", 'def f():\n    """Doc.\n\n    ```python\n    f()\n    ```\n    """\n    return 1\n'),
@@ -63,7 +62,7 @@ def test_a_fence_inside_of_a_longer_one_is_code():
         ("js", "const a = '/*', b = `'''`; // \"\"\"\n"),
     ],
 )
-@table("fence", ["```", "~~~", "````"])
+@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
 def test_a_fence_in_a_string_or_comment_ends_nothing(language, code, fence):
     end = "\nThat is all.\n\nb.py\n```python\nx = 1\n```\n"
     blocks = parse_code_blocks(f"a.x\n{fence}{language}\n{code}{fence}{end}")
@@ -97,8 +96,8 @@ PARTS = [
 ]
 
 
-@table("part", PARTS)
-@table("start", ["", "```python\n", "```js\n"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("start", ["", "```python\n", "```js\n"])
 def test_a_long_reply_is_read(start, part):
     reply = start + part * (200_000 // len(part))
     assert sum(len(each.code) for each in parse_code_blocks(f"{reply}\n```\nx\n```")) <= len(reply) + 20
@@ -108,7 +107,7 @@ FILES = ["src/a.py", "src/b.py", "web/a.js", "tests/test_a.py"]
 DEFINED = {"src/a.py": ["f", "g"], "src/b.py": ["h"], "web/a.js": ["f"], "tests/test_a.py": ["test_f"]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("block", "names", "place"),
     [
         (CodeBlock("", "src/b.py"), ["f"], "src/b.py"),
@@ -126,7 +125,7 @@ def test_where_a_block_belongs(block, names, place):
     assert file_of_block(block, FILES, DEFINED, names) == place
 
 
-@table(
+@pytest.mark.parametrize(
     ("block", "names", "wanted", "place"),
     [
         (CodeBlock("", "", (".py",)), ["new"], ["tests/new.py"], "tests/new.py"),

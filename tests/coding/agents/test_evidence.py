@@ -2,7 +2,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 import pytest
-from tests.tables import table
 
 from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
 from callboard.coding.agents.phases import Evidence, phases_of
@@ -19,7 +18,7 @@ class Report:
 BAD = Report(is_good=False, summary="1 of 3 tests fails: test_sum")
 
 
-@table(
+@pytest.mark.parametrize(
     ("evidence", "facts", "lack"),
     [
         ("files_read", Facts(), "no file was looked at"),
@@ -71,7 +70,7 @@ def test_a_refusal_names_all_that_is_missing():
     ]
 
 
-@table("evidence", get_args(Evidence))
+@pytest.mark.parametrize("evidence", get_args(Evidence))
 def test_no_tool_is_named_to_a_model_that_has_none(evidence):
     lacks = missing_evidence([evidence], Facts(has_tools=False, is_testable=True, files_read=evidence == "files_read"))
     assert "tool" not in refusal(lacks, has_tools=False)

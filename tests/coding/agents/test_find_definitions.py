@@ -1,7 +1,6 @@
 """The code that a prompt shows: from failing tests through imports and re-exports to definitions, in realistic trees."""
 
 import pytest
-from tests.tables import table
 
 from callboard.coding.agents.find_definitions import MAX_MODULES, Project, find_parts
 from callboard.coding.agents.prompt_context import MAX_TEXT, choose_files, choose_lines, format_lines
@@ -88,7 +87,7 @@ PYTHON = {
 }
 
 
-@table("layout", PYTHON)
+@pytest.mark.parametrize("layout", PYTHON)
 def test_the_definition_behind_a_failing_test_is_shown(layout):
     imported, use, files = PYTHON[layout]
     text = prompt({**files, "tests/test_shop.py": imported + TEST.format(use=use)})
@@ -194,7 +193,7 @@ SCRIPTS = {
 }
 
 
-@table("layout", SCRIPTS)
+@pytest.mark.parametrize("layout", SCRIPTS)
 def test_the_definition_behind_a_failing_script_is_shown(layout):
     imported, use, files = SCRIPTS[layout]
     test = f"{imported}\n\ntest('total', () => {{\n  expect({use}(1)).toBe(1);\n}});\n"

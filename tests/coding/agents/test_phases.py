@@ -1,5 +1,4 @@
 import pytest
-from tests.tables import table
 
 from callboard.coding.agents.phases import actions_of_groups, phases_of
 
@@ -33,8 +32,8 @@ def test_who_looks_only_has_no_tool_that_edits(kind, workflow):
         assert not edits & {*actions_of_groups(phase.tools)}
 
 
-@table("workflow", ["phased", "short"])
-@table("kind", KINDS)
+@pytest.mark.parametrize("workflow", ["phased", "short"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_prompts_tell_no_stories(kind, workflow):
     """Examples of conversations teach models to make results up (seed 003's lesson 4)."""
     for phase in phases_of(kind, workflow):

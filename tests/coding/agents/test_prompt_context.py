@@ -3,7 +3,6 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.agents.prompt_context import (
     MAX_FILES,
@@ -113,7 +112,7 @@ def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
     assert len(shown) == (len(diff.split("\n")) if diff else 0)
 
 
-@table(
+@pytest.mark.parametrize(
     ("new", "example"),
     [
         (["test/new.test.js"], ["test/short.test.js"]),
@@ -134,7 +133,7 @@ def test_a_test_that_shows_how_they_are_written(new, example):
     assert example_test(new, files.get, [*files]) == example
 
 
-@table(
+@pytest.mark.parametrize(
     ("path", "is_one"),
     [
         ("tests/helpers.py", True),

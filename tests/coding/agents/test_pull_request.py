@@ -1,7 +1,6 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.tables import table
 
 from callboard.coding.agents.pull_request import (
     SUBJECT,
@@ -23,7 +22,7 @@ JOB = Job(
 )
 
 
-@table(
+@pytest.mark.parametrize(
     ("described", "subject"),
     [
         ("Add tests\n\nThey cover x.", "Add tests"),
@@ -62,7 +61,7 @@ def test_what_tests_printed_cannot_end_its_fence():
     assert "````\n```\n# Approved\n````" in body
 
 
-@table(
+@pytest.mark.parametrize(
     ("summary", "left"),
     [
         ("Task complete. Created PR #123 with the tests.", ""),

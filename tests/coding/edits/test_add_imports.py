@@ -52,7 +52,7 @@ def test_imports_stand_below_what_leads_and_with_the_others():
     assert add_imports(code, DEFINED).splitlines()[4:7] == ["from shop.cart import total", "import os", ""]
 
 
-@table(
+@pytest.mark.parametrize(
     ("code", "above"),
     [
         ("@pytest.mark.slow\n@total\ndef test():\n    pass\n", ""),

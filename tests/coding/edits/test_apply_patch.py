@@ -5,7 +5,6 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.edits.apply_patch import parse_apply_patch, parse_patch
 from callboard.coding.edits.hunks import apply_hunks
@@ -73,7 +72,7 @@ def test_files():
     ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("nothing", "no line '\\*\\*\\* Begin Patch'"),

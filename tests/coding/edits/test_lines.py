@@ -3,13 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.edits.lines import insert_lines, parse_range, replace_lines
 from callboard.coding.edits.result import EditRefused, split_lines
 
 
-@table(
+@pytest.mark.parametrize(
     ("given_range", "first", "last"),
     [("3:9", 3, 9), ("3", 3, 3), ("3-9", 3, 9), (" 3 , 9 ", 3, 9), ("3:", 3, None), ("0:2", 0, 2), ("9:3", 9, 3)],
 )
@@ -17,13 +16,13 @@ def test_ranges(given_range, first, last):
     assert parse_range(given_range) == (first, last)
 
 
-@table("given_range", ["", "x", ":9", "3:x", "3:9:2", "-3", "3" * 10, "³"])
+@pytest.mark.parametrize("given_range", ["", "x", ":9", "3:x", "3:9:2", "-3", "3" * 10, "³"])
 def test_what_is_no_range(given_range):
     with pytest.raises(EditRefused, match="is no range of lines; write 3:9, or 3 for one line"):
         parse_range(given_range)
 
 
-@table(
+@pytest.mark.parametrize(
     ("text", "start", "end", "content", "made"),
     [
         ("a\nb\nc\n", 2, 2, "x", "a\nx\nc\n"),

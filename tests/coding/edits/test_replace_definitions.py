@@ -283,7 +283,7 @@ def test_code_in_other_languages_that_leaves_something_out_is_refused(path, line
         replace_definitions("" if path == "a.go" else JAVASCRIPT, code, path)
 
 
-@table(
+@pytest.mark.parametrize(
     "line",
     [
         "# Loading the pages...",

@@ -6,7 +6,6 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.edits.hunks import apply_hunks
 from callboard.coding.edits.result import EditRefused, split_lines
@@ -64,7 +63,7 @@ def test_several_files():
     ]
 
 
-@table(
+@pytest.mark.parametrize(
     ("diff", "told"),
     [
         ("", "there is no hunk in the diff"),
@@ -80,7 +79,7 @@ def test_what_is_refused(diff, told):
         parse_unified_diff(diff)
 
 
-@table(
+@pytest.mark.parametrize(
     ("text", "diff", "told"),
     [
         (

@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-@table("path", CASES)
+@pytest.mark.parametrize("path", CASES)
 def test_outlines(path):
     text, symbols, imports = CASES[path]
     found_outline = make_outline(text, path)
@@ -142,7 +142,7 @@ def test_odd_texts(language, text):
     assert make_outline("", f"a{language.suffixes[0]}") is not None
 
 
-@table(
+@pytest.mark.parametrize(
     ("path", "text", "line"),
     [
         ("a.py", "def f():\n    return 1\n", None),

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.tables import table
+import pytest
 
 from callboard.coding.search.globs import Glob
 
 
-@table(
+@pytest.mark.parametrize(
     ("pattern", "yes", "no"),
     [
         ("*.py", ["a.py", "b/c.py", ".py"], ["a.pyc", "a.py/b"]),

@@ -5,12 +5,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.search.query import parse_query
 
 
-@table("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])
+@pytest.mark.parametrize("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])
 def test_what_is_no_expression_is_a_text(pattern):
     query = parse_query(pattern)
     assert query.fixed

@@ -2,7 +2,6 @@ import asyncio
 import json
 
 import pytest
-from tests.tables import table
 
 from callboard.coding.test_runners import RUNNERS, ProjectFolder, Selection, detect_runner, read_folder
 from callboard.coding.test_runners.python import UNITTEST
@@ -83,7 +82,7 @@ PYTEST = ["python3", "-m", "pytest", "--color=no", "--tb=short", "-rfE"]
 CLEAN = ["-p", "no:cacheprovider"]
 
 
-@table(
+@pytest.mark.parametrize(
     ("runner", "given", "command"),
     [
         (of("python"), {}, [*PYTEST, "--verbosity=0", *CLEAN]),
@@ -119,7 +118,7 @@ def test_commands(runner, given, command):
     assert {name for name in given if name != "count"} <= runner.options
 
 
-@table(
+@pytest.mark.parametrize(
     ("scripts", "needs", "given", "command"),
     [
         ({"test": "jest"}, {}, {}, ["npm", "test"]),

@@ -5,7 +5,6 @@ import codecs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.coding.edits.lines import replace_lines
 from callboard.coding.edits.replace_text import replace_text
@@ -13,7 +12,7 @@ from callboard.coding.edits.result import Change, split_lines
 from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode, normalize_newlines
 
 
-@table(
+@pytest.mark.parametrize(
     ("data", "text", "encoding"),
     [
         (b"", "", "utf-8"),
@@ -35,7 +34,7 @@ def test_what_is_text(data, text, encoding):
     assert file.encode() == data
 
 
-@table(
+@pytest.mark.parametrize(
     "data",
     [
         b"\0",

@@ -59,7 +59,7 @@ def test_a_line_is_a_call(line, name, arguments):
     assert calls(block(line)) == [(name, arguments)]
 
 
-@table(
+@pytest.mark.parametrize(
     ("quoted", "text"),
     [
         (r'"def f():\n    return 1"', "def f():\n    return 1"),
@@ -106,8 +106,8 @@ def test_a_flag_or_word_that_the_tool_does_not_have_is_an_argument_that_it_refus
     assert arguments[strange] is True
 
 
-@table("dialect", [TOOL_COMMANDS, COMMANDS])
-@table("size", [1, 5, 1000])
+@pytest.mark.parametrize("dialect", [TOOL_COMMANDS, COMMANDS])
+@pytest.mark.parametrize("size", [1, 5, 1000])
 def test_a_block_with_a_line_of_no_tool_stays_text_and_a_note_says_why(dialect, size):
     text = f"Look:\n{block('file a.py' + chr(10) + 'ls -la')}Then:\n{block('file z.py')}Done."
     parser = Parser(WITHOUT_BASH, dialect)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -47,7 +46,7 @@ def given_calls(events):
     return [event.index for event in events if isinstance(event, InvocationEnded)]
 
 
-@table(
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ({"n": 1}, {"n": 1}),

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -92,7 +91,7 @@ def test_there_are_enough_vectors():
     assert len([row for row in ECHOES if calls(watch(row, shown=Sources()))]) >= 80, "without sources they are calls"
 
 
-@table("row", ECHOES, ids=[row["name"] for row in ECHOES])
+@pytest.mark.parametrize("row", ECHOES, ids=[row["name"] for row in ECHOES])
 def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
     events = watch(row)
     assert all(call.quoted_from for call in calls(events)), calls(events)
@@ -101,7 +100,7 @@ def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
     assert all(call.quoted_from in alert.text for call, alert in zip(calls(events), alerts, strict=True))
 
 
-@table("row", ECHOES, ids=[row["name"] for row in ECHOES])
+@pytest.mark.parametrize("row", ECHOES, ids=[row["name"] for row in ECHOES])
 def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
     events = watch(row, quoted_calls="text")
     assert not any(isinstance(event, (InvocationStarted, ArgumentsPiece, InvocationEnded)) for event in events)
@@ -116,7 +115,7 @@ def test_a_spelling_that_no_dialect_reads_as_a_call_is_no_source(row):
     assert not any(call.quoted_from for call in calls(watch(row)))
 
 
-@table("row", OWN, ids=[row["name"] for row in OWN])
+@pytest.mark.parametrize("row", OWN, ids=[row["name"] for row in OWN])
 def test_a_call_of_the_models_own_runs_whatever_sources_say(row):
     events = watch(row)
     assert calls(events)

@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from tests.servers.agui.agui_client import Client, check_schema, read_events, show
 from tests.servers.agui.crew import clerk
-from tests.tables import table
 
 from callboard.core import AssistantCanister, ReasoningContent, SupervisorCanister
 from callboard.servers.agui import AguiEncoder
@@ -360,7 +359,7 @@ def test_a_round_begins_once_and_before_what_is_said_in_it(server):
     assert outline == [seen, [*seen, "TEXT_MESSAGE_START"]]
 
 
-@table(
+@pytest.mark.parametrize(
     ("change", "status", "message"),
     [
         ({"threadId": ""}, 400, "threadId: "),

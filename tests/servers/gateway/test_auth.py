@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
-from tests.tables import table
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.auth import Authenticator, TokenBucket, digest, mask_key, read_token, short_owner
@@ -53,7 +52,7 @@ def test_a_key_that_is_not_known(token, status, code):
     assert not token or token not in refusal.failure.message
 
 
-@table(
+@pytest.mark.parametrize(
     ("headers", "token"),
     [
         ({"authorization": "Bearer sk-1"}, "sk-1"),
@@ -186,7 +185,7 @@ def test_web_pages_may_not_ask_unless_they_are_named(allowed):
     assert refused(there, {"origin": ""}).status == 403
 
 
-@table(
+@pytest.mark.parametrize(
     ("host", "known"),
     [
         ("localhost:8282", True),

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.servers.gateway.circuit_breaker import CircuitBreaker, SharedCircuitBreaker
 
@@ -134,7 +133,7 @@ def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
     assert shared(*["ann"] * count, apart=False).state(100.0) == "open"  # where she is all that there is
 
 
-@table(
+@pytest.mark.parametrize(
     ("failed", "failures", "opens"),
     [
         ("aaab", 5, False),
@@ -147,7 +146,7 @@ def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
         ("aaaaabb", 4, True),
     ],
 )
-@table("doubtful", [False, True])
+@pytest.mark.parametrize("doubtful", [False, True])
 def test_failures_that_several_clients_saw_are_the_backend_s(failed, failures, opens, doubtful):
     breaker = shared(*failed, failures=failures, doubtful=doubtful)
     assert (breaker.state(100.0) == "open", bool(breaker.seconds_to_wait(100.0, "new"))) == (opens, opens)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
@@ -111,7 +110,7 @@ def test_a_file_that_is_not_there(tmp_path):
     assert "gateway.toml" in wrong(str(tmp_path / "gateway.toml"), {}, ONE)
 
 
-@table(
+@pytest.mark.parametrize(
     ("backend", "said"),
     [
         ({}, "a backend has a url, or is local"),
@@ -132,7 +131,7 @@ def test_a_backend_that_cannot_be(backend, said):
     assert said in wrong("", {}, BackendSettings(**backend))
 
 
-@table(
+@pytest.mark.parametrize(
     ("flag", "value"),
     [
         ("requests_per_minute", -1.0),
@@ -153,7 +152,7 @@ def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
     assert backend.key == "secret"
 
 
-@table(
+@pytest.mark.parametrize(
     ("given", "keys"),
     [
         ((), {}),

@@ -9,7 +9,6 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -448,7 +447,7 @@ MISTAKES = [
 ]
 
 
-@table("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_in_one_request_teaches_nothing_of_its_model(serving, mistake):
     async def scenario():
         async with FakeBackend([mistake, "Hello"]) as backend, serving(backend) as served:

@@ -4,7 +4,6 @@ from collections import Counter
 from random import Random
 
 import pytest
-from tests.tables import table
 
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.gateway import ModelRouter
@@ -14,7 +13,7 @@ def routes(*backends, draw=lambda: 0.5):
     return ModelRouter([BackendSettings(url="http://x", **each) for each in backends], draw)
 
 
-@table(
+@pytest.mark.parametrize(
     ("backend", "model", "found"),
     [
         ({}, "anything", "anything"),

@@ -7,7 +7,6 @@ import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -88,7 +87,7 @@ def test_what_was_sealed_comes_back(drawn):
     assert restore_calls([AssistantCanister(reasoning(invocations, results))]) == [*invocations, *results]
 
 
-@table(
+@pytest.mark.parametrize(
     "opaque",
     [
         "",

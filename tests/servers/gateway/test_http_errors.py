@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.tables import table
 
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.http_errors import STATUSES, HttpError
@@ -25,13 +24,13 @@ SEED = {
 """Seed 002's codes."""
 
 
-@table(("code", "status"), SEED.items())
+@pytest.mark.parametrize(("code", "status"), SEED.items())
 def test_the_seed_s_codes_have_its_statuses(code, status):
     refusal = HttpError(code, "why", path="there")
     assert (refusal.status, refusal.failure.code, refusal.failure.message) == (status, code, "there: why")
 
 
-@table("code", STATUSES)
+@pytest.mark.parametrize("code", STATUSES)
 def test_whose_fault_it_is(code):
     refusal = HttpError(code, "why")
     assert refusal.failure.party == ("caller" if refusal.status < 500 else "provider")
@@ -75,7 +74,7 @@ CHECKS = [
 ]
 
 
-@table(("front", "body", "code"), CHECKS)
+@pytest.mark.parametrize(("front", "body", "code"), CHECKS)
 def test_what_a_front_checks(front, body, code):
     check = frontends()[front].check
     if code is None:
@@ -87,8 +86,8 @@ def test_what_a_front_checks(front, body, code):
     assert (caught.value.failure.code, caught.value.path) == (code, place)
 
 
-@table("name", ["generationConfig", "generation_config"])
-@table(
+@pytest.mark.parametrize("name", ["generationConfig", "generation_config"])
+@pytest.mark.parametrize(
     ("fields", "code", "path"),
     [
         ({"maxOutputTokens": 101}, "invalid_max_tokens", "maxOutputTokens"),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers import gateway
@@ -135,7 +134,7 @@ async def test_a_traceback_cannot_be_taken_for_records(serving, written):
     assert any("ValueError" in line for line in lines)
 
 
-@table(
+@pytest.mark.parametrize(
     ("message", "arguments"),
     [
         (HOSTILE, ()),

@@ -8,9 +8,9 @@ import re
 from contextlib import asynccontextmanager
 
 import agents
+import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
-from tests.tables import table
 
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.providers.local import pull
@@ -165,8 +165,8 @@ def looped(name, backend, serving, model):
     assert PRODUCT in re.sub(r"[,. ]", "", answer), answer
 
 
-@table("loop", LOOPS)
-@table("reply", REPLIES)
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("reply", REPLIES)
 def test_a_loop(loop, reply, serving):
     looped(loop, lambda: FakeBackend([REPLIES[reply], f"It is {PRODUCT}."]), serving, "some-model")
 

@@ -6,7 +6,6 @@ import json
 
 import msgspec
 import pytest
-from tests.tables import table
 from tests.wires.replay import VECTORS, decoder, expected, payloads, rows, run, stream, without_prose
 
 from callboard.core import (
@@ -72,7 +71,7 @@ def calls(events):
     return [(event.name, event.arguments) for event in events if isinstance(event, InvocationEnded)]
 
 
-@table("case", SPOKEN, ids=[case["id"] for case in SPOKEN])
+@pytest.mark.parametrize("case", SPOKEN, ids=[case["id"] for case in SPOKEN])
 def test_another_dialect_reads_the_calls_of_the_same_bytes(case):
     tools = [ToolDeclaration(each["name"], "", each.get("parameters", {})) for each in case.get("tools") or ()]
     reply = raw_reply(chat_stream(case["text"]), tools, profile={"watch": ""})

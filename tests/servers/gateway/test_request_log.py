@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from tests.tables import table
+import pytest
 
 from callboard.core import InvocationEnded, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
@@ -34,8 +34,8 @@ def ask(serving, logged, replies, *bodies, headers=None, path="chat", **settings
     return asyncio.run(scenario())
 
 
-@table("stream", [False, True])
-@table("path", ["chat", "messages", "responses", "gemini"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat", "messages", "responses", "gemini"])
 def test_what_is_kept_of_a_request(serving, logged, path, stream):
     bodies = {
         "responses": {"model": "gpt-5", "input": "Hi"},
@@ -184,8 +184,8 @@ def test_credentials_of_tools_are_not_shown(serving, logged):
     assert "another-secret" not in view_request(entry).body
 
 
-@table("stream", [False, True])
-@table(
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
     ("path", "fields"),
     [
         (

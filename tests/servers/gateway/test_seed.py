@@ -9,7 +9,6 @@ import logging
 import re
 
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -172,7 +171,7 @@ def test_parallel_calls(serving, fields):
     assert answer.body["parallel_tool_calls"] == fields.get("parallel_tool_calls", True)
 
 
-@table(
+@pytest.mark.parametrize(
     ("field", "value", "name", "expected"),
     [
         ("max_output_tokens", 50, "max_completion_tokens", 50),
@@ -414,7 +413,7 @@ ITEMS = {
 }
 
 
-@table("name", ITEMS)
+@pytest.mark.parametrize("name", ITEMS)
 def test_items_that_the_proxy_refused(serving, name):
     item, passage = ITEMS[name]
     assert passage in json.dumps(upstream_request(serving, input=item)["messages"])
@@ -625,7 +624,7 @@ IN_TEXT = {
 }
 
 
-@table("name", IN_TEXT)
+@pytest.mark.parametrize("name", IN_TEXT)
 def test_calls_in_text_however_it_arrives(serving, name):
     written, content, expected = IN_TEXT[name]
     for size in (1, 2, 7, 1000):
@@ -744,7 +743,7 @@ ENDS = {
 }
 
 
-@table("name", ENDS)
+@pytest.mark.parametrize("name", ENDS)
 def test_a_stream_tells_how_it_ended(serving, name):
     reply, status = ENDS[name]
     answer = stream_reply(serving, reply)
@@ -779,8 +778,8 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
     assert len(ids) == 1
 
 
-@table("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
-@table("stream", [True, False])
+@pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
+@pytest.mark.parametrize("stream", [True, False])
 def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
     chunks = [
         delta_chunk({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.tables import table
 
 from callboard.core import ReplyStarted
 from callboard.errors import CallerError
@@ -22,8 +21,8 @@ BODIES = {
 }
 
 
-@table("stream", [False, True])
-@table("front", BODIES)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("front", BODIES)
 def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stream):
     """What a client of Gemini says in its URL is not kept."""
 
@@ -137,7 +136,7 @@ def test_a_cursor_that_is_none_is_the_beginning():
         assert select_page(ROWS, RowFilter(), cursor, 1).rows[0].number == 6
 
 
-@table(
+@pytest.mark.parametrize(
     ("fields", "numbers"),
     [
         ({}, [6, 5, 4, 3, 2, 1]),

@@ -8,7 +8,6 @@ import os
 import threading
 
 import pytest
-from tests.tables import table
 
 from callboard import Ensemble, tool
 from callboard.errors import CallerError
@@ -91,8 +90,10 @@ def test_what_asks_nothing_is_not_answered(line):
     assert served(line).keys() - {None} == {0, "last"}
 
 
-@table(("text", "heard"), [(rb'"hi \ud83d"', "hi \ufffd"), (b'"hi \xff"', "hi \ufffd"), ('"hi 😀"'.encode(), "hi 😀")])
-@table("mark", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
+@pytest.mark.parametrize(
+    ("text", "heard"), [(rb'"hi \ud83d"', "hi \ufffd"), (b'"hi \xff"', "hi \ufffd"), ('"hi 😀"'.encode(), "hi 😀")]
+)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
 def test_half_a_character_does_not_lose_a_call(text, heard, mark):
     line = b'%b{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"say","arguments":{"text":%b}}}'
     assert served(last=line % (mark, text))["last"]["result"]["content"][0]["text"] == heard

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -174,7 +173,7 @@ def test_usage_is_sent_only_when_asked_for():
     assert not any(b"usage" in payload for payload in encode(CALL, include_usage=False))
 
 
-@table(
+@pytest.mark.parametrize(
     ("events", "reason"),
     [
         ([TextPiece("a"), ReplyEnded("stop")], "stop"),
@@ -243,7 +242,7 @@ def test_after_a_retry_the_whole_reply_is_the_second():
     assert whole(events)["choices"][0]["message"]["content"] == "good"
 
 
-@table("body", [b"", b"<html>", b"[]", {}, {"choices": {"a": 1}}, {"choices": []}, {"error": "no"}])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", {}, {"choices": {"a": 1}}, {"choices": []}, {"error": "no"}])
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

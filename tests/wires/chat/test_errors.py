@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.tables import table
+import pytest
 
 from callboard.wires.chat import decode_error
 
 
-@table(
+@pytest.mark.parametrize(
     ("status", "body", "party", "code", "message"),
     [
         (

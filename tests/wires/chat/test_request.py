@@ -7,7 +7,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -58,7 +57,7 @@ NO_RESULT = {"role": "tool", "content": "No result: the call was not run.", "too
 CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", "{}")]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("canisters", "messages", "dropped"),
     [
         (
@@ -498,7 +497,7 @@ def message(**fields):
     return {"model": "m", "messages": [{"role": "user", "content": "u"}, fields]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("body", "path"),
     [
         ({}, ""),
@@ -547,7 +546,7 @@ def test_what_is_no_request_is_refused_with_its_place(body, path):
     assert caught.value.path == path
 
 
-@table(
+@pytest.mark.parametrize(
     ("arguments", "expected", "raw"),
     [
         ('{"x": 1}', {"x": 1}, '{"x": 1}'),

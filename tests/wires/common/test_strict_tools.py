@@ -6,7 +6,6 @@ from importlib import import_module
 
 import msgspec
 import pytest
-from tests.tables import table
 
 from callboard.core import Request, ToolDeclaration, UserCanister
 
@@ -68,8 +67,8 @@ def test_a_tool_that_cannot_be_strict_is_not_and_the_others_are(wire):
     assert declared(wire, *tools) == ([(OPEN, False), (STRICT, True)], ("strict of the tool f",))
 
 
-@table("wire", FORMS)
-@table("strict", [None, False])
+@pytest.mark.parametrize("wire", FORMS)
+@pytest.mark.parametrize("strict", [None, False])
 def test_nothing_is_made_unasked(wire, strict):
     assert declared(wire, ToolDeclaration("f", "", OPTIONAL, strict=strict)) == ([(OPTIONAL, strict)], ())
 
@@ -85,8 +84,10 @@ def test_it_is_told_where_a_null_may_stand_for_nothing(wire):
 TOLD = [("made.1", OPTIONAL, True), ("unasked", OPTIONAL, None), ("strict", STRICT, True), ("open", OPEN, True)]
 
 
-@table("wire", FORMS)
-@table("odd", [{"x": object()}, {"x": "\ud800"}, {"x": "x" * 10_000}], ids=["no JSON", "no text", "long"])
+@pytest.mark.parametrize("wire", FORMS)
+@pytest.mark.parametrize(
+    "odd", [{"x": object()}, {"x": "\ud800"}, {"x": "x" * 10_000}], ids=["no JSON", "no text", "long"]
+)
 def test_a_schema_that_is_not_kept_is_made_strict_too(wire, odd):
     tools = [ToolDeclaration("f", "", {**OPTIONAL, "examples": odd}, strict=True)]
     told = ("minLength in the strict parameters of f",)

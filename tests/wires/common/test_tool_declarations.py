@@ -7,7 +7,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -85,9 +84,9 @@ NAMES = {"io_read": "io.read"}
 DECLARED = frozenset({"f", "io.read", "functions.g"})
 
 
-@table("whole", [False, True], ids=["streamed", "whole"])
-@table(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
-@table("wire", WIRES)
+@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
+@pytest.mark.parametrize(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
+@pytest.mark.parametrize("wire", WIRES)
 def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     events = [
         ReplyStarted("r", "m"),

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -187,7 +186,7 @@ def test_a_whole_body():
     }
 
 
-@table(
+@pytest.mark.parametrize(
     ("events", "reason"),
     [
         ([TextPiece("a"), ReplyEnded("stop")], "STOP"),
@@ -271,7 +270,7 @@ def test_a_signature_that_no_part_follows_is_sent_at_the_end():
     assert decode(encode(events)) == decode_response(whole(events), DecodeContext(identify=minted)) == events
 
 
-@table("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

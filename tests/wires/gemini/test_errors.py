@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from tests.tables import table
+import pytest
 
 from callboard.core import ReplyFailed
 from callboard.wires.gemini import decode_error, encode_error
 
 
-@table(
+@pytest.mark.parametrize(
     ("status", "body", "party", "code", "message"),
     [
         (
@@ -44,7 +44,7 @@ def test_error_bodies(status, body, party, code, message):
     assert (failure.party, failure.code, failure.message) == (party, code, message)
 
 
-@table(
+@pytest.mark.parametrize(
     ("party", "code", "status", "name"),
     [
         ("caller", "invalid_request_error", 400, "INVALID_ARGUMENT"),

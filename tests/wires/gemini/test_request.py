@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -80,7 +79,7 @@ def response(identifier="a", name="f", **said):
 NO_RESULT = response(output="No result: the call was not run.")
 
 
-@table(
+@pytest.mark.parametrize(
     ("canisters", "contents", "dropped"),
     [
         ([UserCanister("u")], [user(text("u"))], ()),
@@ -381,7 +380,7 @@ def test_paths():
     assert request_path("Gemini 2.5 (é)", stream=False) == "/models/Gemini%202.5%20%28%C3%A9%29:generateContent"
 
 
-@table(
+@pytest.mark.parametrize(
     "model",
     [
         "../../admin",
@@ -653,7 +652,7 @@ def test_what_the_core_has_no_word_for_comes_back():
     assert encode_request(request).body["toolConfig"] == config
 
 
-@table(
+@pytest.mark.parametrize(
     ("parts", "pairs"),
     [
         ([response("b", "f", output="2"), response("a", "f", output="1")], [("b", "2"), ("a", "1")]),
@@ -701,7 +700,7 @@ def test_a_reply_comes_back_as_it_was_folded():
     assert decoded({"contents": [model(part) for part in parts]}).canisters == tuple(canisters)
 
 
-@table(
+@pytest.mark.parametrize(
     ("body", "path"),
     [
         ([], ""),
@@ -774,7 +773,9 @@ def spoiled(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in spoiled(inner, wrong))
 
 
-@table("wrong", [None, True, 0, -1.5, "x", "é", "\ud83d", [], {}, [None], [[]], {"x": None}, {"a_b": [{}]}])
+@pytest.mark.parametrize(
+    "wrong", [None, True, 0, -1.5, "x", "é", "\ud83d", [], {}, [None], [[]], {"x": None}, {"a_b": [{}]}]
+)
 def test_anything_at_every_field(wrong):
     refused = 0
     for body in spoiled(FULL, wrong):

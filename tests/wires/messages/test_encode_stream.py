@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -398,7 +397,7 @@ def test_events_in_the_wrong_order(events):
     whole(events)
 
 
-@table(
+@pytest.mark.parametrize(
     "body",
     [
         b"",

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -71,13 +70,13 @@ def prefill_of(body):
     return "last" if body["messages"] and body["messages"][-1]["role"] == "assistant" else ""
 
 
-@table("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_a_client_s_request(case):
     asked = msgspec.structs.replace(request_of(case), prefill=prefill_of(case["body"]))
     assert decode_request(case["body"]) == asked
 
 
-@table("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_a_request_to_a_backend(case, anthropic_body):
     request = encode_request(request_of(case))
     body = json.loads(msgspec.json.encode(request.body))
@@ -118,7 +117,7 @@ NOT_RUN = text("No result: the call was not run.")
 PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 
 
-@table(
+@pytest.mark.parametrize(
     ("canisters", "messages", "dropped"),
     [
         (
@@ -594,7 +593,7 @@ def message(role, *content):
     return {"model": "m", "messages": [user(text("u")), {"role": role, "content": [*content]}]}
 
 
-@table(
+@pytest.mark.parametrize(
     ("body", "path"),
     [
         ({}, ""),
@@ -656,7 +655,7 @@ def places(value, path=()):
 WRONG = [..., None, True, -1, 1.5, 10**30, "", "x", "\ud83d", [], [1], [None], [{}], {}, {"type": "x"}, {"type": None}]
 
 
-@table("case", CASES)
+@pytest.mark.parametrize("case", CASES)
 def test_anything_at_every_field(case):
     """Null, nothing and each wrong type in place of each field: a request, or a CallerError."""
     for path in list(places(case["body"]))[1:]:

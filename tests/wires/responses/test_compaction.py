@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     InvocationStarted,
@@ -30,7 +30,7 @@ def test_a_summary_comes_back(text, origin):
     assert read_summary(seal_summary(text, origin)).endswith(text.encode("utf-8", "replace").decode())
 
 
-@table("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
+@pytest.mark.parametrize("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
 def test_what_is_not_ours_is_left_alone(sealed):
     assert read_summary(sealed) is None
 
@@ -44,7 +44,7 @@ def test_a_model_reads_it_as_said_by_the_user():
     assert second == UserCanister("So?")
 
 
-@table(
+@pytest.mark.parametrize(
     ("events", "status", "items"),
     [
         ([ReplyStarted(), TextPiece("a"), TextPiece("b"), Usage(1, 2), ReplyEnded("stop")], "completed", 1),
@@ -74,7 +74,7 @@ def test_nothing_follows_the_end():
     assert len(encoder.response["output"]) == 1
 
 
-@table(
+@pytest.mark.parametrize(
     "said",
     [None, "hi", [], [{"role": "user", "content": "hi"}], [{"type": "reasoning"}], [{"type": []}, {"type": ["x"]}, {}]],
 )

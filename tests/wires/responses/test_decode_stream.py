@@ -7,7 +7,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 from tests.wires.replay import decoder, minted, payloads, rows, run, terminals
 
 from callboard.core import (
@@ -100,7 +99,7 @@ def broken(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
-@table("wrong", [None, 3, "x", [], {}, [None], {"type": 3}], ids=json.dumps)
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], {}, [None], {"type": 3}], ids=json.dumps)
 def test_every_field_wrong_or_absent(wrong):
     unlike = {json.dumps(frame) for frame in FULL}
     for frame in sorted(unlike):
@@ -114,7 +113,7 @@ def test_lone_surrogates_are_malformed(payload):
     assert event.code == "malformed"
 
 
-@table(
+@pytest.mark.parametrize(
     "body",
     [b"<html>", b"\xff\xfe", "", "[]", "null", b"{}", {}, {"output": 3}, {"output": ["x"]}, {"status": "queued"}],
     ids=repr,

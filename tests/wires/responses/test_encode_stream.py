@@ -6,9 +6,9 @@ import json
 from itertools import groupby
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -286,7 +286,7 @@ SEQUENCES = {
 }
 
 
-@table(("events", "told"), SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.parametrize(("events", "told"), SEQUENCES.values(), ids=SEQUENCES)
 def test_the_sequence(events, told, judge):
     assert sequence(events) == told
     for data in read(encode(events)):
@@ -400,7 +400,7 @@ def whole(events, **fields):
     return encode_response(events, **{"identifier": "resp_1", "model": "m", "created": 1, "request": REQUEST} | fields)
 
 
-@table("events", [MIXED, *[events for events, _ in SEQUENCES.values()]])
+@pytest.mark.parametrize("events", [MIXED, *[events for events, _ in SEQUENCES.values()]])
 def test_the_whole_is_the_terminal_event_s(events, judge_response):
     body = whole(events)
     assert json.loads(msgspec.json.encode(body)) == read(encode(events))[-1]["response"]
@@ -529,7 +529,7 @@ def test_the_body_is_repeated_in_the_official_shape(judge_response):
     judge_response(opened)
 
 
-@table("wrong", [None, 3, "x", [], [None], {}, {"type": 3}], ids=json.dumps)
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], [None], {}, {"type": 3}], ids=json.dumps)
 def test_any_echo_is_taken(wrong):
     for name in DEFAULTS:
         assert opening(echo={name: wrong})["id"] == "resp_1"
@@ -574,7 +574,7 @@ def test_the_seed_s_events():
     assert [item["type"] for item in told["response.done"]["response"]["output"]] == ["message", "function_call"]
 
 
-@table("events", [events for events, _ in SEQUENCES.values()])
+@pytest.mark.parametrize("events", [events for events, _ in SEQUENCES.values()])
 def test_the_seed_s_events_have_one_end_too(events):
     kinds = [data["type"] for data in read(encode(events, compat_events=True))]
     assert kinds[-1] == "response.done"

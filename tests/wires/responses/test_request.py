@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tables import table
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -209,7 +208,7 @@ CANISTERS = {
 }
 
 
-@table(("canisters", "items", "dropped"), CANISTERS.values(), ids=CANISTERS)
+@pytest.mark.parametrize(("canisters", "items", "dropped"), CANISTERS.values(), ids=CANISTERS)
 def test_items(canisters, items, dropped):
     request = lowered(*canisters)
     assert request.body["input"] == items
@@ -737,7 +736,7 @@ ITEMS = {
 }
 
 
-@table(("items", "canisters", "dropped"), ITEMS.values(), ids=ITEMS)
+@pytest.mark.parametrize(("items", "canisters", "dropped"), ITEMS.values(), ids=ITEMS)
 def test_what_clients_send(items, canisters, dropped):
     asked = read_request({"model": "m", "input": items})
     assert list(asked.request.canisters) == canisters
@@ -774,7 +773,7 @@ FINDS = ToolDeclaration("tool_search", "finds", SCHEMA, kind="search")
 EMPTY = {"type": "object", "properties": {}}
 
 
-@table(
+@pytest.mark.parametrize(
     ("tools", "declared", "hosted", "dropped"),
     [
         ([NESTED], (F,), (), ()),
@@ -883,7 +882,7 @@ def test_descriptions_of_namespaces():
 G = {"type": "function", "name": "g"}
 
 
-@table(
+@pytest.mark.parametrize(
     ("choice", "expected", "names"),
     [
         (None, "auto", 5),
@@ -1012,7 +1011,7 @@ def items(*given_items):
     return {"model": "m", "input": list(given_items)}
 
 
-@table(
+@pytest.mark.parametrize(
     ("body", "path"),
     [
         ({}, ""),
@@ -1108,7 +1107,7 @@ def broken(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
-@table("wrong", WRONG, ids=json.dumps)
+@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
 def test_every_field_wrong_or_absent_is_taken_or_refused(wrong):
     for body in FULL:
         for each in broken(body, wrong):

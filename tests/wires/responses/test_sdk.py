@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -205,7 +204,7 @@ def test_output_that_is_parsed():
     assert final.output_parsed == Answer(x=1)
 
 
-@table(
+@pytest.mark.parametrize(
     ("events", "kind", "reason"),
     [
         ([START, TextPiece("Hel"), ReplyEnded("length")], "response.incomplete", "max_output_tokens"),

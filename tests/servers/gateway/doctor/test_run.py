@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedServer
-from tests.tables import table
 
 from callboard.core import (
     InvocationEnded,
@@ -146,7 +145,7 @@ def streaming(body):
     return refused("streaming is not supported") if body.get("stream") else None
 
 
-@table(
+@pytest.mark.parametrize(
     ("fault", "row", "fact", "value"),
     [
         (late_system, "Codex", "merge_system_messages", True),
