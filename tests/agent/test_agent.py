@@ -74,7 +74,26 @@ def test_the_seeds_complete_conversation():
     model.assert_complete()
 
 
-async def test_the_seeds_complete_conversation_on_the_wire():
+def test_the_seeds_complete_conversation_on_the_wire():
+    async def scenario():
+        calling = [
+            ReplyStarted(),
+            InvocationStarted(0, "call_abc123", "get_weather"),
+            ArgumentsPiece(0, '{"location":'),
+            ArgumentsPiece(0, '"San Francisco, CA"}'),
+            InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
+            ReplyEnded("invocations"),
+        ]
+        async with FakeBackend([calling, ANSWER.text, "It is still cloudy."]) as backend:
+            agent = Agent("gpt-4o", [get_weather], base_url=backend.url)
+            result = await agent.run(QUESTION.text)
+            assert result.canisters == (QUESTION, INVOCATION, RESULT, ANSWER)
+            # As the seed has it, the canister without content included, it may go on.
+            history = [QUESTION, AssistantCanister(None), INVOCATION, RESULT, ANSWER]
+            await agent.run("And now?", history=history)
+            backend.assert_complete()
+        return [asked.body["messages"] for asked in backend.requests]
+
     said = [
         {"role": "user", "content": "What's the weather in SF?"},
         {
@@ -92,23 +111,7 @@ async def test_the_seeds_complete_conversation_on_the_wire():
         {"role": "assistant", "content": ANSWER.text},
         {"role": "user", "content": "And now?"},
     ]
-    calling = [
-        ReplyStarted(),
-        InvocationStarted(0, "call_abc123", "get_weather"),
-        ArgumentsPiece(0, '{"location":'),
-        ArgumentsPiece(0, '"San Francisco, CA"}'),
-        InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
-        ReplyEnded("invocations"),
-    ]
-    async with FakeBackend([calling, ANSWER.text, "It is still cloudy."]) as backend:
-        agent = Agent("gpt-4o", [get_weather], base_url=backend.url)
-        result = await agent.run(QUESTION.text)
-        assert result.canisters == (QUESTION, INVOCATION, RESULT, ANSWER)
-        # As the seed has it, the canister without content included, it may go on.
-        history = [QUESTION, AssistantCanister(None), INVOCATION, RESULT, ANSWER]
-        await agent.run("And now?", history=history)
-        backend.assert_complete()
-    assert [asked.body["messages"] for asked in backend.requests] == [said[:1], said[:3], said]
+    assert asyncio.run(scenario()) == [said[:1], said[:3], said]
 
 
 def test_without_tools():
@@ -251,18 +254,21 @@ def test_what_a_caller_gets_wrong_is_told_at_once(arguments, options, message):
     assert message in str(caught.value)
 
 
-async def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream():
+def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream():
     failed = ReplyFailed("provider", "overloaded", "too many requests", "{}")
 
-    agent = Agent(ScriptedModel([[TextPiece("Hel"), failed], [failed]]), [multiply])
-    with pytest.raises(ProviderError) as caught:
-        await agent.run("Hi")
-    assert (str(caught.value), caught.value.code, caught.value.excerpt) == ("too many requests", "overloaded", "{}")
-    run = agent.stream("Hi")
-    events = [event async for event in run]
-    assert events[-2:] == [failed, RunEnded("failed", "")]
-    assert (run.result.state, run.result.why) == ("failed", "too many requests")
-    assert (run.failure.code, run.failure.party) == ("overloaded", "provider")
+    async def scenario():
+        agent = Agent(ScriptedModel([[TextPiece("Hel"), failed], [failed]]), [multiply])
+        with pytest.raises(ProviderError) as caught:
+            await agent.run("Hi")
+        assert (str(caught.value), caught.value.code, caught.value.excerpt) == ("too many requests", "overloaded", "{}")
+        run = agent.stream("Hi")
+        events = [event async for event in run]
+        assert events[-2:] == [failed, RunEnded("failed", "")]
+        assert (run.result.state, run.result.why) == ("failed", "too many requests")
+        assert (run.failure.code, run.failure.party) == ("overloaded", "provider")
+
+    asyncio.run(scenario())
 
 
 # Over HTTP, in each mode.
@@ -292,12 +298,15 @@ IDS = ["native", "native, leaked into the text", "structured", "validated", "par
 
 @pytest.mark.parametrize("chunk_size", [None, 1, 7])
 @pytest.mark.parametrize(("mode", "calling", "answer"), MODES, ids=IDS)
-async def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
-    async with FakeBackend([calling, answer], chunk_size=chunk_size) as backend:
-        run = Agent("fake-model", [multiply], base_url=backend.url, mode=mode).stream("48213 times 9177?")
-        events = [event async for event in run]
-        backend.assert_complete()
-    result, requests = run.result, backend.requests
+def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
+    async def scenario():
+        async with FakeBackend([calling, answer], chunk_size=chunk_size) as backend:
+            run = Agent("fake-model", [multiply], base_url=backend.url, mode=mode).stream("48213 times 9177?")
+            events = [event async for event in run]
+            backend.assert_complete()
+        return events, run.result, backend.requests
+
+    events, result, requests = asyncio.run(scenario())
     assert (result.output, result.state, result.rounds) == ("It is 442450701.", "completed", 2)
     invocation, given = [each for each in result.canisters if isinstance(each, (InvocationCanister, ResultCanister))]
     assert (invocation.name, invocation.arguments) == ("multiply", {"a": 48213, "b": 9177})
@@ -309,10 +318,13 @@ async def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
 
 
 @pytest.mark.parametrize(("mode", "calling", "answer"), MODES, ids=IDS)
-async def test_where_each_mode_declares_its_tools(mode, calling, answer):
-    async with FakeBackend([calling, answer]) as backend:
-        await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
-    first, second = [asked.body for asked in backend.requests]
+def test_where_each_mode_declares_its_tools(mode, calling, answer):
+    async def scenario():
+        async with FakeBackend([calling, answer]) as backend:
+            await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
+        return [asked.body for asked in backend.requests]
+
+    first, second = asyncio.run(scenario())
     assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
     prompted = first["messages"][0]
     assert (prompted["role"] == "system" and "Multiply two whole numbers." in prompted["content"]) == (mode != "native")
@@ -356,26 +368,29 @@ def test_a_leaked_call_is_told_like_any_other():
 
 
 @pytest.mark.parametrize("how", ["cancel", "break"])
-async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
-    async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
-        run = Agent("fake-model", [multiply], base_url=backend.url).stream("Hi")
-        said = asyncio.Event()
+def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
+    async def scenario():
+        async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
+            run = Agent("fake-model", [multiply], base_url=backend.url).stream("Hi")
+            said = asyncio.Event()
 
-        async def follow():
-            async with run:
-                async for event in run:
-                    if isinstance(event, TextPiece):
-                        said.set()
-                        if how == "break":
-                            break
+            async def follow():
+                async with run:
+                    async for event in run:
+                        if isinstance(event, TextPiece):
+                            said.set()
+                            if how == "break":
+                                break
 
-        following = asyncio.create_task(follow())
-        await said.wait()
-        if how == "cancel":
-            following.cancel()
-        await backend.disconnected.wait()
-        await asyncio.wait([following])
-    result = run.result
+            following = asyncio.create_task(follow())
+            await said.wait()
+            if how == "cancel":
+                following.cancel()
+            await backend.disconnected.wait()
+            await asyncio.wait([following])
+        return run.result
+
+    result = asyncio.run(scenario())
     assert (result.state, result.text, result.why) == ("cancelled", "Hel", "cancelled")
     assert result.canisters == (UserCanister("Hi"), AssistantCanister("Hel"))
 
@@ -391,11 +406,14 @@ async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
         ),
     ],
 )
-async def test_what_a_backend_refuses(reply, code):
-    async with FakeBackend([reply]) as backend:
-        with pytest.raises(ProviderError) as caught:
-            await Agent("fake-model", base_url=backend.url).run("Hi")
-    assert caught.value.code == code
+def test_what_a_backend_refuses(reply, code):
+    async def scenario():
+        async with FakeBackend([reply]) as backend:
+            with pytest.raises(ProviderError) as caught:
+                await Agent("fake-model", base_url=backend.url).run("Hi")
+        return caught.value.code
+
+    assert asyncio.run(scenario()) == code
 
 
 def test_runs_at_once_share_an_agent():
@@ -453,7 +471,7 @@ def test_a_tool_that_an_ensemble_gets_later_is_there_for_the_next_run():
     assert agent.registry is agent.registry is not before
 
 
-async def test_what_is_printed_of_agents_runs_and_results_is_short():
+def test_what_is_printed_of_agents_runs_and_results_is_short():
     tools = [Tool(get_weather, name=f"tool_{number}") for number in range(7)]
     agent = Agent(ScriptedModel(["It is fine. " * 100]), tools)
     assert repr(agent) == "<Agent scripted: tool_0, tool_1, tool_2, tool_3, tool_4, 2 more>"
@@ -461,7 +479,10 @@ async def test_what_is_printed_of_agents_runs_and_results_is_short():
     run = agent.stream("How is it?")
     assert repr(run) == "<Run of scripted: not begun>"
 
-    async for _ in run:
-        assert repr(run) in {"<Run of scripted: under way>", "<Run of scripted: completed>"}
+    async def follow():
+        async for _ in run:
+            assert repr(run) in {"<Run of scripted: under way>", "<Run of scripted: completed>"}
+
+    asyncio.run(follow())
     assert repr(run) == "<Run of scripted: completed>"
     assert repr(run.result) == "<RunResult completed: 'It is fine. ... It is fine. ', rounds=1, canisters=2>"

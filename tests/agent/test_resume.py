@@ -89,11 +89,14 @@ def test_edited_arguments_run_later_and_the_model_reads_them():
     }
 
 
-async def test_the_events_of_a_resumed_run_begin_with_the_decisions():
+def test_the_events_of_a_resumed_run_begin_with_the_decisions():
     desk = Desk()
     run = desk.agent.stream(history=waiting(7, 8), approvals={"c8": "deny", "c7": "allow"})
 
-    events = [event async for event in run]
+    async def follow():
+        return [event async for event in run]
+
+    events = asyncio.run(follow())
     heads = [event for event in events if isinstance(event, (ApprovalAnswered, ResultReady, RoundStarted))]
     assert [type(each) for each in heads] == [ApprovalAnswered] * 2 + [ResultReady] * 2 + [RoundStarted]
     assert [each.canister.invocation_id for each in heads[2:4]] == ["c7", "c8"]
@@ -220,29 +223,32 @@ def test_a_call_whose_result_comes_from_outside_waits_for_it_when_it_is_allowed(
     assert (result.state, [each.identifier for each in result.pending]) == ("pending", ["c7"])
 
 
-async def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
+def test_a_resumed_run_that_is_cancelled_keeps_what_the_user_said():
     history = waiting(7)
 
-    begun = asyncio.Event()
+    async def scenario():
+        begun = asyncio.Event()
 
-    @tool(approval=True)
-    async def book(room: int) -> str:
-        """Book."""
-        begun.set()
-        await asyncio.Event().wait()
-        return f"booked {room}"
+        @tool(approval=True)
+        async def book(room: int) -> str:
+            """Book."""
+            begun.set()
+            await asyncio.Event().wait()
+            return f"booked {room}"
 
-    run = Agent(ScriptedModel([]), [book]).stream("And?", history=history, approvals={"c7": "allow"})
+        run = Agent(ScriptedModel([]), [book]).stream("And?", history=history, approvals={"c7": "allow"})
 
-    async def follow():
-        async for _ in run:
-            pass
+        async def follow():
+            async for _ in run:
+                pass
 
-    task = asyncio.create_task(follow())
-    await begun.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    result = run.result
+        task = asyncio.create_task(follow())
+        await begun.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return run.result
+
+    result = asyncio.run(scenario())
     assert result.state == "cancelled"
     assert results_by_call(result) == {"c7": "Error: the run was cancelled"}
     assert result.canisters[-1].text == "And?"

@@ -272,16 +272,19 @@ def test_a_reply_that_fails_inside_a_call():
     assert result.canisters[-1].error == ToolError("cancelled", "the reply failed before the call could run")
 
 
-async def test_a_model_whose_reply_has_no_end():
+def test_a_model_whose_reply_has_no_end():
     class Mute:
         name = "mute"
 
         async def batches(self, _):
             yield [TextPiece("Hel")]
 
-    run = Agent(Mute()).stream("Hi")
-    events = [event async for event in run]
-    assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
+    async def scenario():
+        run = Agent(Mute()).stream("Hi")
+        events = [event async for event in run]
+        assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
+
+    asyncio.run(scenario())
 
 
 def test_a_model_may_be_any_async_iterator():
@@ -383,12 +386,15 @@ def test_an_abandoned_thread_is_told_of():
     assert result.state == "completed"
 
 
-async def test_a_run_goes_once():
-    run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
-    events = [event async for event in run]
-    with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
-        aiter(run)
-    assert run.result.output == events[-1].output == "Hello."
+def test_a_run_goes_once():
+    async def scenario():
+        run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
+        events = [event async for event in run]
+        with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
+            aiter(run)
+        assert run.result.output == events[-1].output == "Hello."
+
+    asyncio.run(scenario())
 
 
 # Approvals.
@@ -471,19 +477,22 @@ def test_nobody_is_asked_about_a_call_that_cannot_run():
 
 
 @pytest.mark.parametrize("leave_after", range(1, 25))
-async def test_leaving_after_any_event(leave_after):
+def test_leaving_after_any_event(leave_after):
     """Whatever was seen is in the transcript, and every invocation has its result."""
     kept = []  # a list is a Store
 
-    model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
-    run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
-    seen = []
-    async with run:
-        async for event in run:
-            seen.append(event)
-            if len(seen) == leave_after:
-                break
-    result = run.result
+    async def scenario():
+        model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
+        run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
+        seen = []
+        async with run:
+            async for event in run:
+                seen.append(event)
+                if len(seen) == leave_after:
+                    break
+        return seen, run.result
+
+    seen, result = asyncio.run(scenario())
     assert len(seen) == leave_after
     assert result.state == "cancelled"
     assert_paired(result.canisters)
@@ -496,62 +505,68 @@ async def test_leaving_after_any_event(leave_after):
     assert [each.invocation_id for each in results(result.canisters)] == ended
 
 
-async def test_leaving_without_a_word_cancels_too():
+def test_leaving_without_a_word_cancels_too():
     ended = []
 
-    started, over = asyncio.Event(), asyncio.Event()
+    async def scenario():
+        started, over = asyncio.Event(), asyncio.Event()
 
-    @tool
-    async def wait() -> None:
-        """Wait for ever."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
-            over.set()
+        @tool
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+                over.set()
 
-    run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
-    async for event in run:
-        if isinstance(event, ResultReady):
-            await started.wait()
-            break
-    await over.wait()
-    while not run.ended:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
-        await asyncio.sleep(0)
-    result = run.result
+        run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
+        async for event in run:
+            if isinstance(event, ResultReady):
+                await started.wait()
+                break
+        await over.wait()
+        while not run.ended:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
+            await asyncio.sleep(0)
+        return run.result
+
+    result = asyncio.run(scenario())
     assert ended == [True]
     assert result.state == "cancelled"
     assert [each.text for each in results(result.canisters)] == ["6", "Error: the run was cancelled"]
 
 
-async def test_cancelling_the_task_cancels_the_tools():
+def test_cancelling_the_task_cancels_the_tools():
     ended = []
 
-    started = asyncio.Event()
+    async def scenario():
+        started = asyncio.Event()
 
-    @tool
-    async def wait() -> None:
-        """Wait for ever."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
+        @tool
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
 
-    agent = Agent(ScriptedModel([[Call("wait"), SIX]]), [multiply, wait])
-    run = agent.stream("Go.")
+        agent = Agent(ScriptedModel([[Call("wait"), SIX]]), [multiply, wait])
+        run = agent.stream("Go.")
 
-    async def follow():
-        async for _ in run:
-            pass
+        async def follow():
+            async for _ in run:
+                pass
 
-    task = asyncio.create_task(follow())
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    result = run.result
+        task = asyncio.create_task(follow())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return run.result
+
+    result = asyncio.run(scenario())
     assert ended == [True]
     assert (result.state, result.why) == ("cancelled", "cancelled")
     assert_paired(result.canisters)

@@ -158,40 +158,46 @@ def test_modules_are_found_here_only_where_they_are_named(invoke, greeter, tmp_p
     assert sys.path == [*path, str(tmp_path)]
 
 
-async def test_ctrl_c_disconnects(callboard, greeter, tmp_path):
-    async with FakeBackend([call("wait")]) as backend:
-        child = await asyncio.create_subprocess_exec(
-            *callboard.command,
-            *("run", "--ensembles", greeter, "--model", "fake-model", "--base-url", backend.url, "Go."),
-            cwd=tmp_path,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        said = await child.stderr.readuntil(b"waiting\n")
-        child.send_signal(signal.SIGINT)
-        _, err = await child.communicate()
-    code, told = child.returncode, (said + err).decode().splitlines()
+def test_ctrl_c_disconnects(callboard, greeter, tmp_path):
+    async def scenario():
+        async with FakeBackend([call("wait")]) as backend:
+            child = await asyncio.create_subprocess_exec(
+                *callboard.command,
+                *("run", "--ensembles", greeter, "--model", "fake-model", "--base-url", backend.url, "Go."),
+                cwd=tmp_path,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            said = await child.stderr.readuntil(b"waiting\n")
+            child.send_signal(signal.SIGINT)
+            _, err = await child.communicate()
+        return child.returncode, (said + err).decode().splitlines()
+
+    code, told = asyncio.run(asyncio.wait_for(scenario(), 60))
     assert (code, told) == (130, ["connected", "-> wait()", "waiting", "disconnected", told[-1]])
     kept = re.fullmatch(r"cancelled; the transcript is kept in (.*)", told[-1])[1]
     assert Transcript(Path(kept)).read()[-1].text == "Error: the run was cancelled"
 
 
-async def test_ctrl_c_while_connecting_disconnects_the_others(callboard, greeter, tmp_path):
+def test_ctrl_c_while_connecting_disconnects_the_others(callboard, greeter, tmp_path):
     slow = "import asyncio\n\nclass Slow:\n    async def connect(self):\n        print('slow', flush=True)\n"
     slow += "        await asyncio.Event().wait()\n\ndef connection():\n    return Slow()\n"
     (tmp_path / "slow_of_test.py").write_text(slow)
     (tmp_path / "ensembles" / "slow.toml").write_text("[ensemble]\nname = 'slow'\nmodule = 'slow_of_test'\n")
 
+    async def scenario():
+        child = await asyncio.create_subprocess_exec(
+            *callboard.command,
+            *("run", "--ensembles", greeter, "--model", "m", "--base-url", "http://127.0.0.1:1", "Go."),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said = await child.stderr.readuntil(b"slow\n")
+        child.send_signal(signal.SIGINT)
+        out, err = await child.communicate()
+        return child.returncode, out, (said + err).decode()
+
     notice = "slow has no tools: none is enabled in [[invokers]]"
     err = f"{notice}\nconnected\nslow\ndisconnected\ncancelled\n"
-    child = await asyncio.create_subprocess_exec(
-        *callboard.command,
-        *("run", "--ensembles", greeter, "--model", "m", "--base-url", "http://127.0.0.1:1", "Go."),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said = await child.stderr.readuntil(b"slow\n")
-    child.send_signal(signal.SIGINT)
-    out, err = await child.communicate()
-    assert (child.returncode, out, (said + err).decode()) == (130, b"", err)
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == (130, b"", err)

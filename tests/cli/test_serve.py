@@ -232,25 +232,28 @@ def test_a_port_that_is_taken(callboard):
     assert "is another gateway running?" in " ".join(told.stderr.split())
 
 
-async def test_it_starts_answers_and_ends(running):
-    async with FakeBackend(["Hello", "Hello"]) as backend, running("--backend", backend.url) as gateway:
-        assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
-        async with aiohttp.ClientSession() as client:
-            async with client.get(f"{gateway.url}/health") as answer:
-                assert (await answer.json())["status"] == "healthy"
-            async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
-                assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
-            headers = {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}
-            async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
-                assert (await answer.text()).endswith("data: [DONE]\n\n")
-            async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
-                assert answer.status == 403
-            async with client.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}) as answer:
-                assert answer.status == 403
-        gateway.process.send_signal(signal.SIGINT)
-        code = await gateway.ended()
-        assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnopqrstuvwxyz"
-    told = gateway.told
+def test_it_starts_answers_and_ends(running):
+    async def scenario():
+        async with FakeBackend(["Hello", "Hello"]) as backend, running("--backend", backend.url) as gateway:
+            assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
+            async with aiohttp.ClientSession() as client:
+                async with client.get(f"{gateway.url}/health") as answer:
+                    assert (await answer.json())["status"] == "healthy"
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
+                    assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
+                headers = {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}
+                async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
+                    assert (await answer.text()).endswith("data: [DONE]\n\n")
+                async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
+                    assert answer.status == 403
+                async with client.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}) as answer:
+                    assert answer.status == 403
+            gateway.process.send_signal(signal.SIGINT)
+            code = await gateway.ended()
+            assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnopqrstuvwxyz"
+        return code, gateway.told
+
+    code, told = asyncio.run(scenario())
     assert code == 0
     assert "sk-abc...wxyz" in told
     assert "defghijkl" not in told

@@ -134,13 +134,17 @@ WAITS = [
 
 
 @pytest.mark.parametrize(("client", "tool", "arguments"), WAITS)
-async def test_a_client_that_is_stopped_leaves_nothing(client, tool, arguments, run, room):
+def test_a_client_that_is_stopped_leaves_nothing(client, tool, arguments, run, room):
     """The room asserts it."""
-    async with FakeBackend([calling(tool, arguments)] * 9) as backend:
-        running = asyncio.create_task(run(client, "Wait.", url=backend.url, model="some-model"))
-        while not (room.work / "begun").exists():
-            await asyncio.sleep(0.01)
-            assert not running.done()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+
+    async def scenario():
+        async with FakeBackend([calling(tool, arguments)] * 9) as backend:
+            running = asyncio.create_task(run(client, "Wait.", url=backend.url, model="some-model"))
+            while not (room.work / "begun").exists():
+                await asyncio.sleep(0.01)
+                assert not running.done()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(scenario())

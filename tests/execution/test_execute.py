@@ -291,24 +291,27 @@ def test_what_succeeds_the_second_time_is_a_result():
     assert len(calls) == 2
 
 
-async def test_cancelling_the_task_cancels_the_tool():
+def test_cancelling_the_task_cancels_the_tool():
     ended = []
 
-    started = asyncio.Event()
+    async def scenario():
+        started = asyncio.Event()
 
-    async def wait() -> None:
-        """Wait for ever."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
 
-    task = asyncio.create_task(execute_invoker(in_ensemble(wait), {}, on_error="feedback"))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+        task = asyncio.create_task(execute_invoker(in_ensemble(wait), {}, on_error="feedback"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
     assert ended == [True]
 
 
@@ -336,52 +339,64 @@ def swallowing(ends):
     return stay
 
 
-async def test_an_async_tool_that_swallows_its_cancellation_is_left_with_a_note():
+def test_an_async_tool_that_swallows_its_cancellation_is_left_with_a_note():
     told = []
 
-    ends = asyncio.Event()
-    invoker = in_ensemble(swallowing(ends))
-    result = await run_invoker(invoker, {}, timeout=0.01, grace=0.01, tell=told.append)
-    (left,) = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
-    ends.set()
-    await left
-    assert result.error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
+    async def scenario():
+        ends = asyncio.Event()
+        invoker = in_ensemble(swallowing(ends))
+        result = await run_invoker(invoker, {}, timeout=0.01, grace=0.01, tell=told.append)
+        (left,) = [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+        ends.set()
+        await left
+        return result
+
+    assert asyncio.run(scenario()).error == ToolError("timeout", "Tool execution timed out. It had 0.01 s.")
     assert told == ["stay did not end when it was cancelled after 0.01 s; it was left"]
 
 
-async def test_a_run_goes_on_after_a_tool_that_swallows_its_cancellation():
-    ends = asyncio.Event()
-    stay = tool(timeout=0.01)(swallowing(ends))
-    run = Agent(ScriptedModel([Call("stay"), "It did not end."]), [stay]).stream("?")
-    events = [event async for event in run]
-    ends.set()
-    result = run.result
+def test_a_run_goes_on_after_a_tool_that_swallows_its_cancellation():
+    async def scenario():
+        ends = asyncio.Event()
+        stay = tool(timeout=0.01)(swallowing(ends))
+        run = Agent(ScriptedModel([Call("stay"), "It did not end."]), [stay]).stream("?")
+        events = [event async for event in run]
+        ends.set()
+        return events, run.result
+
+    events, result = asyncio.run(scenario())
     assert Note("alert", "stay did not end when it was cancelled after 0.01 s; it was left") in events
     assert (result.state, result.output) == ("completed", "It did not end.")
 
 
-async def test_an_execution_that_is_cancelled_does_not_wait_for_such_a_tool():
-    ends = asyncio.Event()
-    task = asyncio.create_task(run_invoker(in_ensemble(swallowing(ends)), {}, grace=0.01))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    ends.set()
+def test_an_execution_that_is_cancelled_does_not_wait_for_such_a_tool():
+    async def scenario():
+        ends = asyncio.Event()
+        task = asyncio.create_task(run_invoker(in_ensemble(swallowing(ends)), {}, grace=0.01))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ends.set()
+
+    asyncio.run(scenario())
 
 
-async def test_a_tool_that_cleans_up_when_it_is_cancelled_is_waited_for():
+def test_a_tool_that_cleans_up_when_it_is_cancelled_is_waited_for():
     cleaned = []
 
-    async def tidy() -> str:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            cleaned.append(1)
+    async def scenario():
+        async def tidy() -> str:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                cleaned.append(1)
 
-    assert await run_invoker(in_ensemble(tidy), {}, timeout=0.01).error.category == "timeout"
+        return await run_invoker(in_ensemble(tidy), {}, timeout=0.01)
+
+    assert asyncio.run(scenario()).error.category == "timeout"
     assert cleaned == [1]
 
 
@@ -395,7 +410,7 @@ def test_a_tool_cannot_end_the_run_with_an_odd_exception(error, is_async):
     assert result.canisters[2].error.message.startswith(f"RuntimeError: {type(error).__name__}")
 
 
-async def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
+def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
     threads = ThreadPool(1)
     monkeypatch.setattr("callboard.execution.execute._threads", threads)
     ends = threading.Event()
@@ -403,13 +418,16 @@ async def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
     def stuck() -> None:
         ends.wait()
 
-    told = []
-    results = [
-        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
-        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
-    ]
-    ends.set()
-    messages = [each.error.message for each in results]
+    async def scenario():
+        told = []
+        results = [
+            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+        ]
+        ends.set()
+        return [each.error.message for each in results], told
+
+    messages, told = asyncio.run(scenario())
     assert messages == [
         "Tool execution timed out. It had 0.05 s.",
         "Tool execution timed out. No thread was free within 0.05 s: tools that did not return hold all 1.",
@@ -458,7 +476,7 @@ def test_a_timeout_ends_what_a_plain_function_gives_to_be_awaited():
     assert result.error.category == "timeout"
 
 
-async def test_what_a_plain_function_gives_too_late_is_closed_and_no_warning_speaks_of_it():
+def test_what_a_plain_function_gives_too_late_is_closed_and_no_warning_speaks_of_it():
     late, made = threading.Event(), []
 
     def slow(page: str):
@@ -467,11 +485,14 @@ async def test_what_a_plain_function_gives_too_late_is_closed_and_no_warning_spe
         made.append(fetch(page))
         return made[0]
 
-    result = await execute_invoker(in_ensemble(slow), {"page": "a"}, timeout=0.01)
-    late.set()
-    while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:  # noqa: ASYNC110 - by a thread
-        await asyncio.sleep(0)
-    assert result.error.category == "timeout"
+    async def run():
+        result = await execute_invoker(in_ensemble(slow), {"page": "a"}, timeout=0.01)
+        late.set()
+        while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:  # noqa: ASYNC110 - by a thread
+            await asyncio.sleep(0)
+        return result
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)).error.category == "timeout"
 
 
 def plus(number: int) -> int:

@@ -29,58 +29,68 @@ def results(events):
     return [event.canister for event in events if isinstance(event, ResultReady)]
 
 
-async def test_results_come_in_the_order_of_the_calls():
-    second_ended = asyncio.Event()
+def test_results_come_in_the_order_of_the_calls():
+    async def scenario():
+        second_ended = asyncio.Event()
 
-    async def first() -> str:
-        """End after the second."""
-        await second_ended.wait()
-        return "1"
+        async def first() -> str:
+            """End after the second."""
+            await second_ended.wait()
+            return "1"
 
-    async def second() -> str:
-        """End before the first."""
-        second_ended.set()
-        return "2"
+        async def second() -> str:
+            """End before the first."""
+            second_ended.set()
+            return "2"
 
-    given = results(await run(ParallelExecutor(local(first, second)), call("first"), call("second")))
+        return await run(ParallelExecutor(local(first, second)), call("first"), call("second"))
+
+    given = results(asyncio.run(scenario()))
     assert [(each.invocation_id, each.text) for each in given] == [("first", "1"), ("second", "2")]
 
 
-async def test_a_result_is_given_while_others_still_run():
-    first_given = asyncio.Event()
+def test_a_result_is_given_while_others_still_run():
+    async def scenario():
+        first_given = asyncio.Event()
 
-    async def quick() -> str:
-        """Be quick."""
-        return "quick"
+        async def quick() -> str:
+            """Be quick."""
+            return "quick"
 
-    async def slow() -> str:
-        """Wait until the first was given."""
-        await first_given.wait()
-        return "slow"
+        async def slow() -> str:
+            """Wait until the first was given."""
+            await first_given.wait()
+            return "slow"
 
-    given = []
-    async for event in ParallelExecutor(local(quick, slow)).run([call("quick"), call("slow")]):
-        given.append(event.canister.text)
-        first_given.set()
-    assert given == ["quick", "slow"]
+        given = []
+        async for event in ParallelExecutor(local(quick, slow)).run([call("quick"), call("slow")]):
+            given.append(event.canister.text)
+            first_given.set()
+        return given
+
+    assert asyncio.run(scenario()) == ["quick", "slow"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-async def test_so_many_run_at_once_and_no_more(limit):
-    running, peak, full = [], [], asyncio.Event()
+def test_so_many_run_at_once_and_no_more(limit):
+    async def scenario():
+        running, peak, full = [], [], asyncio.Event()
 
-    async def work(number: int) -> None:
-        """Work until as many are running as may."""
-        running.append(number)
-        peak.append(len(running))
-        if len(running) == limit:
-            full.set()
-        await full.wait()
-        await asyncio.sleep(0)  # whoever could begin now has begun
-        running.remove(number)
+        async def work(number: int) -> None:
+            """Work until as many are running as may."""
+            running.append(number)
+            peak.append(len(running))
+            if len(running) == limit:
+                full.set()
+            await full.wait()
+            await asyncio.sleep(0)  # whoever could begin now has begun
+            running.remove(number)
 
-    group = ParallelExecutor(local(work), limit=limit)
-    await run(group, *(call("work", f"call_{number}", number=number) for number in range(10)))
+        group = ParallelExecutor(local(work), limit=limit)
+        await run(group, *(call("work", f"call_{number}", number=number) for number in range(10)))
+        return peak
+
+    peak = asyncio.run(scenario())
     assert (max(peak), len(peak)) == (limit, 10)
 
 
@@ -144,26 +154,29 @@ def test_failures_are_results_among_others():
     assert given[4] == ResultCanister(invocation_id="fine", content="good")
 
 
-async def test_failing_fast_ends_the_others():
+def test_failing_fast_ends_the_others():
     ended = []
 
-    started = asyncio.Event()
+    async def scenario():
+        started = asyncio.Event()
 
-    async def wait() -> None:
-        """Wait for ever."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
 
-    async def bad() -> None:
-        """Fail when the other runs."""
-        await started.wait()
-        raise ValueError("no luck")
+        async def bad() -> None:
+            """Fail when the other runs."""
+            await started.wait()
+            raise ValueError("no luck")
 
-    with pytest.raises(ToolExecutionFailure, match="Tool 'bad' failed: ValueError: no luck"):
-        await run(ParallelExecutor(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
+        with pytest.raises(ToolExecutionFailure, match="Tool 'bad' failed: ValueError: no luck"):
+            await run(ParallelExecutor(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
+
+    asyncio.run(scenario())
     assert ended == [True]
 
 
@@ -184,70 +197,76 @@ def test_an_abandoned_thread_is_told_of_before_its_result():
 
 
 @pytest.mark.parametrize("how", ["cancel", "close"])
-async def test_ending_it_early_cancels_what_runs(how):
+def test_ending_it_early_cancels_what_runs(how):
     ended = []
 
-    started = asyncio.Event()
+    async def scenario():
+        started = asyncio.Event()
 
-    async def quick() -> str:
-        """Be quick."""
-        return "quick"
+        async def quick() -> str:
+            """Be quick."""
+            return "quick"
 
-    async def wait() -> None:
-        """Wait for ever."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
+        async def wait() -> None:
+            """Wait for ever."""
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
 
-    group = ParallelExecutor(local(quick, wait))
-    if how == "cancel":
-        task = asyncio.create_task(run(group, call("wait")))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    else:
-        async with aclosing(group.run([call("quick"), call("wait")])) as events:
-            assert (await anext(events)).canister.text == "quick"
+        group = ParallelExecutor(local(quick, wait))
+        if how == "cancel":
+            task = asyncio.create_task(run(group, call("wait")))
             await started.wait()
-    assert ended == [True]
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            async with aclosing(group.run([call("quick"), call("wait")])) as events:
+                assert (await anext(events)).canister.text == "quick"
+                await started.wait()
+        assert ended == [True]
+
+    asyncio.run(scenario())
 
 
-async def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
+def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
     monkeypatch.setattr("callboard.execution.parallel.GRACE", 0.01)
 
-    # What had ended is not lost.
-    begun, over = asyncio.Event(), asyncio.Event()
+    async def scenario():
+        begun, over = asyncio.Event(), asyncio.Event()
 
-    async def stubborn() -> str:
-        """Heed no cancellation."""
-        begun.set()
-        while not over.is_set():
-            try:
-                await over.wait()
-            except asyncio.CancelledError:
-                continue
-        return "over"
+        async def stubborn() -> str:
+            """Heed no cancellation."""
+            begun.set()
+            while not over.is_set():
+                try:
+                    await over.wait()
+                except asyncio.CancelledError:
+                    continue
+            return "over"
 
-    async def quick() -> str:
-        """End at once."""
+        async def quick() -> str:
+            """End at once."""
+            await begun.wait()
+            return "quick"
+
+        group = ParallelExecutor(local(stubborn, quick))
+        running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
         await begun.wait()
-        return "quick"
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        over.set()
+        return group.unseen
 
-    group = ParallelExecutor(local(stubborn, quick))
-    running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
-    await begun.wait()
-    await asyncio.sleep(0)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    over.set()
-    assert [each.text for each in group.unseen] == ["quick"]
+    # What had ended is not lost.
+    assert [each.text for each in asyncio.run(scenario())] == ["quick"]
 
 
-async def test_what_a_tool_sees_of_its_run():
+def test_what_a_tool_sees_of_its_run():
     def count(context: Context) -> str:
         """Count the calls."""
         context.namespace["calls"] = context.namespace.get("calls", 0) + 1
@@ -257,8 +276,11 @@ async def test_what_a_tool_sees_of_its_run():
     there = Ensemble("there", [tool(name="other")(count)])
     group = ParallelExecutor(InvokerRegistry([here, there]), auxdata={"user": "ada"})
 
+    async def scenario():
+        return [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")]
+
     # One mutable mapping for each ensemble.
-    assert [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")] == [
+    assert asyncio.run(scenario()) == [
         "1 for ada by count",
         "2 for ada by also",
         "1 for ada by other",

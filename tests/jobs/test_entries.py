@@ -107,9 +107,12 @@ def test_steps_alone_tell_the_conversation():
     assert read_conversation([]) == []
 
 
-async def test_one_reader_reads_the_database_its_export_a_transcript_and_a_log(store, tmp_path):
-    job = await store.create("agent", items=ITEMS)
-    entries = await store.read_entries(job.id)
+def test_one_reader_reads_the_database_its_export_a_transcript_and_a_log(store, tmp_path):
+    async def story():
+        job = await store.create("agent", items=ITEMS)
+        return await store.read_entries(job.id)
+
+    entries = asyncio.run(story())
     (tmp_path / "export.jsonl").write_bytes(b"".join(export_entries(entries)))
     assert list(read_entries_file(tmp_path / "export.jsonl")) == entries
 

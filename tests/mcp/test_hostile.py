@@ -77,16 +77,19 @@ def daemon(tmp_path):
 
 
 @linux
-async def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
+def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
     command, journal = daemon
 
-    client = McpClient(ServerSettings(name="s", command=command))
-    await client.start()
-    pids = daemons(journal)
-    assert len(pids) == 2
-    assert not any(gone_now(pid) for pid in pids)
-    await client.aclose()
-    assert all(gone(pid) for pid in pids)
+    async def scene():
+        client = McpClient(ServerSettings(name="s", command=command))
+        await client.start()
+        pids = daemons(journal)
+        assert len(pids) == 2
+        assert not any(gone_now(pid) for pid in pids)
+        await client.aclose()
+        assert all(gone(pid) for pid in pids)
+
+    asyncio.run(scene())
 
 
 def gone_now(pid):
@@ -118,17 +121,20 @@ def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
 
 @linux
 @pytest.mark.parametrize(("how", "says"), [("9", "status -9"), ("15", "status -15"), ("", "status 7")])
-async def test_how_a_server_ended_is_told(how, says):
+def test_how_a_server_ended_is_told(how, says):
     end = f"os.kill(os.getpid(), {how})" if how else "sys.exit(7)"
 
-    client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
-    with pytest.raises(ServerFailure, match=says):
-        await client.start()
-    await client.aclose()
+    async def scene():
+        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
+        with pytest.raises(ServerFailure, match=says):
+            await client.start()
+        await client.aclose()
+
+    asyncio.run(scene())
 
 
 @linux
-async def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
+def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
     from callboard.mcp import server_process
 
     monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
@@ -143,35 +149,41 @@ async def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatc
         signal.pause()
     """
 
-    lines = []
-    up = asyncio.Event()
-    made = await server_process.ServerProcess.start(
-        (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
-    )
-    await up.wait()
-    await made.stop()
-    assert made.status == 0
+    async def scene():
+        lines = []
+        up = asyncio.Event()
+        made = await server_process.ServerProcess.start(
+            (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
+        )
+        await up.wait()
+        await made.stop()
+        assert made.status == 0
+
+    asyncio.run(scene())
     assert heard.read_text() == "asked"
 
 
 @linux
-async def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
+def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
     from callboard.mcp import server_process
 
     monkeypatch.setenv("SECRET", "hunter2")
 
-    said = bytearray()
-    over = asyncio.Event()
-    made = await server_process.ServerProcess.start(
-        ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
-    )
-    await over.wait()
-    await made.stop()
-    assert bytes(said) == b"A=b\n"
+    async def scene():
+        said = bytearray()
+        over = asyncio.Event()
+        made = await server_process.ServerProcess.start(
+            ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
+        )
+        await over.wait()
+        await made.stop()
+        assert bytes(said) == b"A=b\n"
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize("command", ["nowhere", "./nowhere", "/", "bin/tool"])
-async def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monkeypatch, command):
+def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monkeypatch, command):
     (tmp_path / "bin").mkdir()
     for name in ("tool", "nowhere"):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -181,29 +193,39 @@ async def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path
     if command == "bin/tool":
         command = "tool"
 
-    client = McpClient(ServerSettings(name="s", command=(command,)))
-    with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
-        await client.start()
-    await client.aclose()
+    async def scene():
+        client = McpClient(ServerSettings(name="s", command=(command,)))
+        with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
+            await client.start()
+        await client.aclose()
+
+    asyncio.run(scene())
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_failed_connect_leaves_no_task():
+def test_a_failed_connect_leaves_no_task():
     """Also where nobody closes the client."""
-    for command in ((sys.executable, "-c", ""), ("/nowhere",)):
-        client = McpClient(ServerSettings(name="s", command=command))
-        with pytest.raises((ServerFailure, CallerError)):
+
+    async def scene():
+        for command in ((sys.executable, "-c", ""), ("/nowhere",)):
+            client = McpClient(ServerSettings(name="s", command=command))
+            with pytest.raises((ServerFailure, CallerError)):
+                await client.start()
+            async with asyncio.timeout(PATIENCE):
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
+    async def scene():
+        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
+        with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
             await client.start()
-        async with asyncio.timeout(PATIENCE):
-            while len(asyncio.all_tasks()) > 1:
-                await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        await client.aclose()
 
-
-async def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
-    client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
-    with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
-        await client.start()
-    await client.aclose()
+    asyncio.run(scene())
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer, small, usi
     assert (server.calls, server.sessions) == (1, 1)
 
 
-async def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
+def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
     begun = []
 
     class Login(httpx2.Auth):
@@ -78,12 +78,15 @@ async def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
             raise RuntimeError("no token")
             yield request
 
-    link = McpClient(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
-    try:
-        with pytest.raises(ServerFailure, match="no token"):
-            await link.start()
-    finally:
-        await link.aclose()
+    async def scenario():
+        link = McpClient(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
+        try:
+            with pytest.raises(ServerFailure, match="no token"):
+                await link.start()
+        finally:
+            await link.aclose()
+
+    asyncio.run(scenario())
     assert len(begun) == 1
 
 

@@ -109,12 +109,15 @@ def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
     assert connected(settings(journal), ProtocolCache(tmp_path / "eras")) == "2025-11-25"
 
 
-async def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
+def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    for _ in range(2):
-        async with McpEnsemble(settings(journal, "--ends-at-discover")):
-            pass
+    async def scene():
+        for _ in range(2):
+            async with McpEnsemble(settings(journal, "--ends-at-discover")):
+                pass
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
     assert count(journal, "server/discover") == 1
 
 

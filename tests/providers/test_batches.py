@@ -186,31 +186,37 @@ class Listener(ExchangeObserver):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
+def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
+    async def scenario():
+        replies = [StatusReply(429, headers={"retry-after": "7"}), "Hello"]
+        async with FakeBackend(replies) as backend, model_at(backend.url, "chat", "native") as model:
+            for _ in replies:
+                batches = model.batches(
+                    replace(ASKING, stream=stream),
+                    headers={"authorization": "Bearer hers"},
+                    observer=Listener(
+                        lambda response: heard.append((response.status, response.headers.get("Retry-After")))
+                    ),
+                )
+                given.append([batch async for batch in batches])
+        return backend.requests
+
     heard, given = [], []
-    replies = [StatusReply(429, headers={"retry-after": "7"}), "Hello"]
-    async with FakeBackend(replies) as backend, model_at(backend.url, "chat", "native") as model:
-        for _ in replies:
-            batches = model.batches(
-                replace(ASKING, stream=stream),
-                headers={"authorization": "Bearer hers"},
-                observer=Listener(
-                    lambda response: heard.append((response.status, response.headers.get("Retry-After")))
-                ),
-            )
-            given.append([batch async for batch in batches])
-    requests = backend.requests
+    requests = asyncio.run(scenario())
     assert heard == [(429, "7"), (200, None)]
     assert [each.headers["authorization"] for each in requests] == ["Bearer hers"] * 2
     assert [type(batches[-1][-1]) for batches in given] == [ReplyFailed, ReplyEnded]
 
 
-async def test_each_attempt_is_heard():
+def test_each_attempt_is_heard():
+    async def scenario():
+        async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
+            request = replace(ASKING, tool_choice="required")
+            async for _ in model.batches(request, observer=Listener(lambda response: heard.append(response.status))):
+                pass
+
     heard = []
-    async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
-        request = replace(ASKING, tool_choice="required")
-        async for _ in model.batches(request, observer=Listener(lambda response: heard.append(response.status))):
-            pass
+    asyncio.run(scenario())
     assert heard == [200, 200]
 
 

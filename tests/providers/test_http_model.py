@@ -259,18 +259,22 @@ def test_streams_of_every_kind_end_once(chunks, last, chunk_size):
     assert (events[-1].code if isinstance(last, str) else events[-1]) == last
 
 
-async def test_a_stream_cut_anywhere_ends_once():
+def test_a_stream_cut_anywhere_ends_once():
     """Cleanly, as by a proxy that gives up: never half a call, never an exception."""
-    frames = await stream_of(CALL)
-    cuts = range(0, len(frames), 5)
-    replies = [Raw([frames[:end]]) for end in cuts]
-    async with FakeBackend(replies) as backend, model_at(backend.url, mode="native") as model:
-        for _ in cuts:
-            events = await events_of(model)
-            assert_ends_once(events)
-            for event in events:
-                if isinstance(event, InvocationEnded):
-                    assert event.arguments == {"query": "x"}
+
+    async def scenario():
+        frames = await stream_of(CALL)
+        cuts = range(0, len(frames), 5)
+        replies = [Raw([frames[:end]]) for end in cuts]
+        async with FakeBackend(replies) as backend, model_at(backend.url, mode="native") as model:
+            for _ in cuts:
+                events = await events_of(model)
+                assert_ends_once(events)
+                for event in events:
+                    if isinstance(event, InvocationEnded):
+                        assert event.arguments == {"query": "x"}
+
+    asyncio.run(scenario())
 
 
 async def stream_of(reply):
@@ -284,15 +288,18 @@ async def stream_of(reply):
     return data
 
 
-async def test_leaving_a_reply_closes_its_connection():
-    async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
-        async with aclosing(reply_events(model, ASKING)) as events:
-            async for event in events:
-                if isinstance(event, TextPiece):
-                    break
-        await backend.disconnected.wait()
-        # The model is as good as before.
-        assert text_of(await events_of(model)) == "again"
+def test_leaving_a_reply_closes_its_connection():
+    async def scenario():
+        async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
+            async with aclosing(reply_events(model, ASKING)) as events:
+                async for event in events:
+                    if isinstance(event, TextPiece):
+                        break
+            await backend.disconnected.wait()
+            # The model is as good as before.
+            assert text_of(await events_of(model)) == "again"
+
+    asyncio.run(scenario())
 
 
 def test_what_cannot_be_sent_is_told():

@@ -255,24 +255,27 @@ class TestEnd:
         assert shell(sandbox, "exec >/dev/null 2>&1; sleep 0.2; exit 5", workspace=workspace).code == 5
 
     @pytest.mark.parametrize("begun", [True, False])
-    async def test_cancelled(self, sandbox, workspace, marker, begun):
-        script = f"echo > begun; (setsid sleep {marker} &); sleep {marker}"
-        task = asyncio.create_task(sandbox.run(["sh", "-c", script], Confinement(workspace=workspace)))
-        while begun and not (workspace / "begun").exists():  # noqa: ASYNC110  # another process says so
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert processes(marker) == []
+    def test_cancelled(self, sandbox, workspace, marker, begun):
+        async def cancel():
+            script = f"echo > begun; (setsid sleep {marker} &); sleep {marker}"
+            task = asyncio.create_task(sandbox.run(["sh", "-c", script], Confinement(workspace=workspace)))
+            while begun and not (workspace / "begun").exists():  # noqa: ASYNC110  # another process says so
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return processes(marker)
+
+        assert asyncio.run(cancel()) == []
         assert not (workspace / ".git").exists()
 
-    async def test_several_at_once(self, sandbox, workspace):
-        confinement = Confinement(workspace=workspace)
-        assert [
-            outcome.output
-            for outcome in await asyncio.gather(*(sandbox.run(["echo", str(n)], confinement) for n in range(8)))
-        ] == [b"%d\n" % n for n in range(8)]
+    def test_several_at_once(self, sandbox, workspace):
+        async def several():
+            confinement = Confinement(workspace=workspace)
+            return await asyncio.gather(*(sandbox.run(["echo", str(n)], confinement) for n in range(8)))
+
+        assert [outcome.output for outcome in asyncio.run(several())] == [b"%d\n" % n for n in range(8)]
         assert not (workspace / ".git").exists()
 
     def test_we_are_killed(self, sandbox, workspace, marker, tmp_path):
@@ -393,15 +396,18 @@ class TestBorrowed:
         assert not (workspace / "node_modules").is_symlink()
         assert names(library) == ["a.js"]
 
-    async def test_two_at_once(self, linking, workspace, library):
+    def test_two_at_once(self, linking, workspace, library):
         """It is there until the last of them has ended."""
         confinement = Confinement(workspace=workspace, bind_mounts={"node_modules": library})
         long = "touch begun; while ! test -e ended; do sleep 0.01; done; cat node_modules/a.js"
 
-        first = asyncio.create_task(linking.run(["sh", "-c", long], confinement))
-        await asyncio.to_thread(until, (workspace / "begun").exists)
-        await linking.run(["touch", "ended"], confinement)
-        assert await first.output == b"mine"
+        async def both():
+            first = asyncio.create_task(linking.run(["sh", "-c", long], confinement))
+            await asyncio.to_thread(until, (workspace / "begun").exists)
+            await linking.run(["touch", "ended"], confinement)
+            return await first
+
+        assert asyncio.run(both()).output == b"mine"
         assert sorted(names(workspace)) == ["begun", "ended"]
 
 

@@ -181,38 +181,44 @@ def test_what_is_no_address_is_refused_as_without_telemetry(url, telemetry):
     assert "server.address" not in told.named("chat gpt-x").attributes
 
 
-async def test_a_run_that_is_left_ends_its_spans_and_keeps_its_callers_context(telemetry):
+def test_a_run_that_is_left_ends_its_spans_and_keeps_its_callers_context(telemetry):
     told = telemetry()
 
-    async with FakeBackend(["a long answer in many pieces"]) as backend:
-        agent = Agent(open_model("openai:gpt-x", base_url=backend.url, api_key=KEY), [divide])
-        async with agent.stream("go") as events:
-            async for _ in events:
-                assert not trace.get_current_span().get_span_context().is_valid
-                break
-        await agent.model.aclose()
+    async def go():
+        async with FakeBackend(["a long answer in many pieces"]) as backend:
+            agent = Agent(open_model("openai:gpt-x", base_url=backend.url, api_key=KEY), [divide])
+            async with agent.stream("go") as events:
+                async for _ in events:
+                    assert not trace.get_current_span().get_span_context().is_valid
+                    break
+            await agent.model.aclose()
+
+    asyncio.run(go())
     assert told.named("invoke_agent").attributes["error.type"] == "cancelled"
 
 
-async def test_a_run_within_a_tool_is_below_the_tool(telemetry):
+def test_a_run_within_a_tool_is_below_the_tool(telemetry):
     told = telemetry()
 
     call = [InvocationStarted(0, "1", "ask"), InvocationEnded(0, "1", "ask", {}, "{}"), ReplyEnded("invocations")]
 
-    def reply(body):
-        if body["messages"][-1]["content"] == "inner":
-            return "inner"
-        return call if body["messages"][-1]["content"] == "go" else "done"
+    async def go():
+        def reply(body):
+            if body["messages"][-1]["content"] == "inner":
+                return "inner"
+            return call if body["messages"][-1]["content"] == "go" else "done"
 
-    async with FakeBackend(reply) as backend:
-        model = open_model("openai:gpt-x", base_url=backend.url, api_key=KEY)
+        async with FakeBackend(reply) as backend:
+            model = open_model("openai:gpt-x", base_url=backend.url, api_key=KEY)
 
-        async def ask() -> str:
-            """Ask another agent."""
-            return (await Agent(model).run("inner")).text
+            async def ask() -> str:
+                """Ask another agent."""
+                return (await Agent(model).run("inner")).text
 
-        await Agent(model, [ask]).run("go")
-        await model.aclose()
+            await Agent(model, [ask]).run("go")
+            await model.aclose()
+
+    asyncio.run(go())
     inner, outer = [each for each in told.spans if each.name == "invoke_agent"]
     assert inner.parent.span_id == told.named("execute_tool ask").context.span_id
     assert inner.context.trace_id == outer.context.trace_id

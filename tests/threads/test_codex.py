@@ -294,26 +294,29 @@ def test_codex_32318_and_36942_namespaces_and_additional_tools_are_restored(wire
 
 @pytest.mark.parametrize("wire", BACKENDS)
 @pytest.mark.parametrize("by", ["trigger", "compact"])
-async def test_sglang_38690_a_compaction_is_replayed_twice(by, wire):
+def test_sglang_38690_a_compaction_is_replayed_twice(by, wire):
     model, strict, _ = BACKENDS[wire]
     calls = [called("a"), called("b"), output("b", "two")]
     said = []
 
-    replies = [f"Summary {number}." if number % 2 else "Done." for number in range(1, 5)]
-    async with (
-        FakeBackend(replies, strict=strict) as backend,
-        GATEWAY._serving(GATEWAY.behind(backend, wire=wire)) as served,
-    ):
-        items = [USER, *calls]
-        for _ in range(2):
-            asked = [*items, {"type": "compaction_trigger"}] if by == "trigger" else items
-            path = "responses" if by == "trigger" else "/responses/compact"
-            answer = await served.post(path, {"model": model, "input": asked})
-            assert answer.status == 200, answer
-            items = [*answer.body["output"], {"role": "user", "content": "Go on."}, *calls]
-            answer = await served.post("responses", {"model": model, "input": items})
-            assert (answer.status, answer.body["status"]) == (200, "completed")
-        said.extend(asked.body for asked in backend.requests if asked.method == "POST")
+    async def scenario():
+        replies = [f"Summary {number}." if number % 2 else "Done." for number in range(1, 5)]
+        async with (
+            FakeBackend(replies, strict=strict) as backend,
+            GATEWAY._serving(GATEWAY.behind(backend, wire=wire)) as served,
+        ):
+            items = [USER, *calls]
+            for _ in range(2):
+                asked = [*items, {"type": "compaction_trigger"}] if by == "trigger" else items
+                path = "responses" if by == "trigger" else "/responses/compact"
+                answer = await served.post(path, {"model": model, "input": asked})
+                assert answer.status == 200, answer
+                items = [*answer.body["output"], {"role": "user", "content": "Go on."}, *calls]
+                answer = await served.post("responses", {"model": model, "input": items})
+                assert (answer.status, answer.body["status"]) == (200, "completed")
+            said.extend(asked.body for asked in backend.requests if asked.method == "POST")
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
     assert any("Summary 1." in str(text) for text in strings(said[1]))
     assert any("Summary 3." in str(text) for text in strings(said[3]))
     assert not any("Summary 1." in str(text) for text in strings(said[3]))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from callboard import Ensemble, Invoker, tool
@@ -26,20 +28,23 @@ class Connection:
         self.did.append("disconnect")
 
 
-async def test_the_seeds_ensemble():
+def test_the_seeds_ensemble():
     read_file, write_file, list_directory = map(invoker, ("read_file", "write_file", "list_directory"))
 
-    # Seed 000, example 2.
-    io_ensemble = Ensemble(
-        name="io",
-        invokers={"read_file": read_file, "write_file": write_file, "list_directory": list_directory},
-        configuration={"timeout": 30},
-        connection=None,
-    )
-    await io_ensemble.connect()
-    assert io_ensemble.access_invoker("read_file") is read_file
-    await io_ensemble.disconnect()
-    io = io_ensemble
+    async def scenario():
+        # Seed 000, example 2.
+        io_ensemble = Ensemble(
+            name="io",
+            invokers={"read_file": read_file, "write_file": write_file, "list_directory": list_directory},
+            configuration={"timeout": 30},
+            connection=None,
+        )
+        await io_ensemble.connect()
+        assert io_ensemble.access_invoker("read_file") is read_file
+        await io_ensemble.disconnect()
+        return io_ensemble
+
+    io = asyncio.run(scenario())
     assert [*io.invokers] == ["read_file", "write_file", "list_directory"]
     assert io.configuration == {"timeout": 30}
     assert all(each.ensemble is io for each in io.invokers.values())
@@ -117,13 +122,16 @@ def test_nothing_is_changed_from_outside():
         io.configuration["timeout"] = 1
 
 
-async def test_the_connection_lives_as_long_as_the_ensemble():
+def test_the_connection_lives_as_long_as_the_ensemble():
     connection = Connection()
     io = Ensemble("io", connection=connection)
 
-    await io.connect()
-    assert connection.did == ["connect"]
-    await io.disconnect()
+    async def scenario():
+        await io.connect()
+        assert connection.did == ["connect"]
+        await io.disconnect()
+
+    asyncio.run(scenario())
     assert connection.did == ["connect", "disconnect"]
 
 
@@ -190,7 +198,7 @@ def test_a_tool_that_is_in_no_list_is_refused():
         Ensemble("io", tool(bar))
 
 
-async def test_a_connection_may_have_plain_methods():
+def test_a_connection_may_have_plain_methods():
     happened = []
 
     class Connection:
@@ -200,9 +208,12 @@ async def test_a_connection_may_have_plain_methods():
         def disconnect(self) -> None:
             happened.append("disconnected")
 
-    ensemble = Ensemble("io", connection=Connection())
-    await ensemble.connect()
-    await ensemble.disconnect()
+    async def scenario():
+        ensemble = Ensemble("io", connection=Connection())
+        await ensemble.connect()
+        await ensemble.disconnect()
+
+    asyncio.run(scenario())
     assert happened == ["connected", "disconnected"]
 
 

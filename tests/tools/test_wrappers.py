@@ -68,7 +68,7 @@ WRAPPERS = [
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS)
-async def test_what_every_wrapper_keeps(io, wrap):
+def test_what_every_wrapper_keeps(io, wrap):
     before = dict(io.invokers)
     wrapped = wrap(io)
     assert (wrapped.name, wrapped.configuration, wrapped.connection) == (io.name, io.configuration, io.connection)
@@ -78,12 +78,15 @@ async def test_what_every_wrapper_keeps(io, wrap):
     assert dict(io.invokers) == before
     assert all(each.ensemble is io and not each.approval for each in io.invokers.values())
 
-    await wrapped.connect()
-    await wrapped.disconnect()
+    async def life():
+        await wrapped.connect()
+        await wrapped.disconnect()
+
+    asyncio.run(life())
     assert io.connection.did == ["connect", "disconnect"]
 
 
-async def test_connecting_is_the_wrapped_ensembles_own():
+def test_connecting_is_the_wrapped_ensembles_own():
     did = []
 
     class Own(Ensemble):
@@ -93,9 +96,12 @@ async def test_connecting_is_the_wrapped_ensembles_own():
         async def disconnect(self):
             did.append("disconnect")
 
-    wrapped = cached(prefixed(Own("own"), "x_"))
-    await wrapped.connect()
-    await wrapped.disconnect()
+    async def life():
+        wrapped = cached(prefixed(Own("own"), "x_"))
+        await wrapped.connect()
+        await wrapped.disconnect()
+
+    asyncio.run(life())
     assert did == ["connect", "disconnect"]
 
 

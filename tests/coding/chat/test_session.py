@@ -97,60 +97,73 @@ def last_message_of(model):
     return model.requests[-1].canisters[-1].text
 
 
-async def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
+def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
     person = Person()
     model = ScriptedModel([READ, EDIT, "Done."])
 
-    async with chatting(model, person) as chat:
-        result = await chat.turn("mend add")
-        assert (result.state, result.output) == ("completed", "Done.")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            result = await chat.turn("mend add")
+            assert (result.state, result.output) == ("completed", "Done.")
+
+    asyncio.run(scenario())
     ((name, diff, _),) = person.asked
     assert name == "file"
     assert "-    return a - b\n+    return a + b\n" in diff
     assert "a + b" in (place / "calc.py").read_text()
 
 
-async def test_a_no_leaves_the_file_as_it_is(place, chatting):
+def test_a_no_leaves_the_file_as_it_is(place, chatting):
     model = ScriptedModel([EDIT, "A pity."])
 
-    async with chatting(model, Person("deny")) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, Person("deny")) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
     assert "the answer was no" in last_message_of(model)
 
 
-async def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
+def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
     person = Person()
     model = ScriptedModel([BACK, "Hm."])
 
-    async with chatting(model, person) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert person.asked == []
     assert "old is not in the file" in last_message_of(model)
     assert (place / "calc.py").read_text() == CODE
 
 
 @pytest.mark.parametrize(("verdict", "made"), [("allow", True), ("deny", False)])
-async def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(
-    place, chatting, verdict, made
-):
+def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(place, chatting, verdict, made):
     person = Person("allow", verdict)
     model = ScriptedModel([[EDIT, BACK], "Done."])
 
-    async with chatting(model, person) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     first, second = (diff for _, diff, _ in person.asked)
     assert "+    return a + b\n" in first
     assert "-    return a + b\n+    return a * b\n" in second
     assert ("a * b" in (place / "calc.py").read_text()) == made
 
 
-async def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
+def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
     edit = {"action": "edit_lines", "path": "calc.py", "start_line": 2, "new_content": "    return b + a\n"}
     model = ScriptedModel([Call("code_edit", edit), Call("code_edit", {**edit, "end_line": 2}), "Done."])
 
-    async with chatting(model) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert "b + a" in (place / "calc.py").read_text()
 
 
@@ -216,52 +229,61 @@ def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, aske
         (Call("test"), "test"),
     ],
 )
-async def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
+def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
     person = Person("deny")
 
-    async with chatting(ScriptedModel([call, "Done."]), person) as chat:
-        await chat.turn("go")
+    async def scenario():
+        async with chatting(ScriptedModel([call, "Done."]), person) as chat:
+            await chat.turn("go")
+
+    asyncio.run(scenario())
     assert [each for _, _, each in person.asked] == [pattern]
 
 
-async def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, jobs):
+def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, jobs):
     git(place, "init", "--quiet")
     model = ScriptedModel([[EDIT, NEW], "One.", BACK, "Two.", READ, "Nothing to do.", "I see."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("first")
-        await chat.turn("second")
-        await chat.turn("look only")
-        assert chat.job.output.files == ("calc.py", "new.py")
-        assert "+    return a * b" in await chat.diff()
-        assert await chat.undo() == ("calc.py",)
-        assert "a + b" in (place / "calc.py").read_text()
-        assert await chat.undo() == ("calc.py", "new.py")
-        assert (place / "calc.py").read_text() == CODE
-        assert not (place / "new.py").exists()
-        with pytest.raises(CallerError, match="nothing to take back"):
-            await chat.undo()
-        await chat.turn("and now?")
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            await chat.turn("look only")
+            assert chat.job.output.files == ("calc.py", "new.py")
+            assert "+    return a * b" in await chat.diff()
+            assert await chat.undo() == ("calc.py",)
+            assert "a + b" in (place / "calc.py").read_text()
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "calc.py").read_text() == CODE
+            assert not (place / "new.py").exists()
+            with pytest.raises(CallerError, match="nothing to take back"):
+                await chat.undo()
+            await chat.turn("and now?")
+
+    asyncio.run(scenario())
     assert last_message_of(model).count("took your changes back") == 2
     assert last_message_of(model).endswith("and now?")
     (job,) = jobs.all()
     assert (job.state, job.output.files, job.output.diff) == ("completed", (), "")
 
 
-async def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
+def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
     model = ScriptedModel([[EDIT, NEW], "One."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("first")
-        (place / "own.py").write_text("mine\n")
-        changed = (place / "calc.py").read_text() + "# mine\n"
-        (place / "calc.py").write_text(changed)
-        with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
-            await chat.undo()
-        assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
-        (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
-        assert await chat.undo() == ("calc.py", "new.py")
-        assert (place / "own.py").read_text() == "mine\n"
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("first")
+            (place / "own.py").write_text("mine\n")
+            changed = (place / "calc.py").read_text() + "# mine\n"
+            (place / "calc.py").write_text(changed)
+            with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
+                await chat.undo()
+            assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
+            (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "own.py").read_text() == "mine\n"
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("between", ["", "# mine\n"])
@@ -288,48 +310,58 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     assert any(isinstance(each, PromptSent) and "took your" in each.text for each in replay_steps(jobs.folder(job.id)))
 
 
-async def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
+def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
     calls = [
         Call("file", {"action": "delete", "path": "calc.py"}),
         Call("file", {"action": "write", "path": "calc.py/part.py", "content": "x\n"}),
     ]
 
-    async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
-        await chat.turn("go")
-        assert (place / "calc.py" / "part.py").is_file()
-        await chat.undo()
+    async def scenario():
+        async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
+            await chat.turn("go")
+            assert (place / "calc.py" / "part.py").is_file()
+            await chat.undo()
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
 
 
-async def test_what_a_command_changed_is_taken_back_too(place, chatting):
+def test_what_a_command_changed_is_taken_back_too(place, chatting):
     command = Call("bash", {"command": "echo more >> calc.py; touch made; mkdir sub; touch sub/x"})
 
-    async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
-        await chat.turn("go")
-        assert await chat.undo() == ("calc.py", "made", "sub/x")
+    async def scenario():
+        async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
+            await chat.turn("go")
+            assert await chat.undo() == ("calc.py", "made", "sub/x")
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
 
 
-async def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(
-    place, chatting, monkeypatch, tmp_path
-):
+def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(place, chatting, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
-        await chat.turn("first")
-        await chat.turn("second")
-        told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
-        assert len(told) == 1
-        assert "cannot be taken back: git is not installed" in told[0]
-        with pytest.raises(CallerError, match="git is not installed"):
-            await chat.undo()
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
+            assert len(told) == 1
+            assert "cannot be taken back: git is not installed" in told[0]
+            with pytest.raises(CallerError, match="git is not installed"):
+                await chat.undo()
+
+    asyncio.run(scenario())
     assert "a * b" in (place / "calc.py").read_text()
 
 
-async def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
-    async with chatting(ScriptedModel([READ, "I see."])) as chat:
-        await chat.turn("look")
-    job = chat.job
+def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
+    async def scenario():
+        async with chatting(ScriptedModel([READ, "I see."])) as chat:
+            await chat.turn("look")
+        return chat.job
+
+    job = asyncio.run(scenario())
     assert not (jobs.folder(job.id) / "snapshots.git").exists()
 
 
@@ -432,15 +464,18 @@ def test_however_a_chat_ends_its_job_says_so_and_can_go_on(place, chatting, jobs
     assert (job.state, job.rounds, job.description) == ("completed", 3, "mend add")
 
 
-async def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
+def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     model = ScriptedModel([EDIT, "Done.", "Who are you?", "I forgot."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("mend add")
-        chat.clear()
-        await chat.turn("hello")
-        await chat.turn("hello again")
-    job = chat.job
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("mend add")
+            chat.clear()
+            await chat.turn("hello")
+            await chat.turn("hello again")
+        return chat.job
+
+    job = asyncio.run(scenario())
     assert [each.text for each in model.requests[-1].canisters][1:] == ["hello", "Who are you?", "hello again"]
     assert "a + b" in (place / "calc.py").read_text()
     assert [each.text for each in replay_conversation(replay_steps(jobs.folder(job.id)))] == [
@@ -448,12 +483,15 @@ async def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs)
     ]
 
 
-async def test_long_results_are_cut_and_read_on(place, chatting):
+def test_long_results_are_cut_and_read_on(place, chatting):
     (place / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
     model = ScriptedModel([Call("file", {"action": "read", "path": "long.txt"}), "Long."])
 
-    async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
-        await chat.turn("read it")
+    async def scenario():
+        async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
+            await chat.turn("read it")
+
+    asyncio.run(scenario())
     assert len(last_message_of(model)) < 1200
     assert "Read on with read_result(" in last_message_of(model)
 

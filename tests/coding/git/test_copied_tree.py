@@ -108,7 +108,7 @@ def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value
         copied(source, target)
 
 
-async def test_cancelling_stops_it(source, tmp_path, monkeypatch):
+def test_cancelling_stops_it(source, tmp_path, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
     real = copied_tree._copy_file
 
@@ -123,10 +123,13 @@ async def test_cancelling_stops_it(source, tmp_path, monkeypatch):
     target = tmp_path / "job" / "tree"
     target.parent.mkdir()
 
-    task = asyncio.create_task(copy_tree(source, target, without=target.parent))
-    await asyncio.to_thread(begun.wait)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    ended.set()
+    async def cancelled():
+        task = asyncio.create_task(copy_tree(source, target, without=target.parent))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ended.set()
+
+    asyncio.run(cancelled())
     assert len(list(target.iterdir())) < 20

@@ -70,7 +70,7 @@ def test_a_call_that_takes_too_long_is_ended(repo):
         run(["hash-object", "fifo"], repo, seconds=0.2)
 
 
-async def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
+def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
     """A filter of the user's own that waits: git holds the lock of the index, and is ended."""
     script = tmp_path / "slow"
     os.mkfifo(tmp_path / "fifo")
@@ -80,12 +80,15 @@ async def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git)
     (repo / ".gitattributes").write_text("*.slow filter=slow\n")
     (repo / "x.slow").write_text("x\n")
 
-    task = asyncio.create_task(run_git(["add", "x.slow"], repo, writable=[tmp_path], programs=[script, SHELL]))
-    while not task.done() and not ((tmp_path / "pid").exists() and (repo / ".git" / "index.lock").exists()):  # noqa: ASYNC110  # for another process
-        await asyncio.sleep(0.01)
-    assert task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async def cancelled():
+        task = asyncio.create_task(run_git(["add", "x.slow"], repo, writable=[tmp_path], programs=[script, SHELL]))
+        while not task.done() and not ((tmp_path / "pid").exists() and (repo / ".git" / "index.lock").exists()):  # noqa: ASYNC110  # for another process
+            await asyncio.sleep(0.01)
+        assert task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
     assert not (repo / ".git" / "index.lock").exists()
     assert_gone(int((tmp_path / "pid").read_text()))
 
@@ -107,15 +110,19 @@ def test_what_git_does_not_read_is_no_error(repo):
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_call_may_be_cancelled_at_any_time(repo, turns):
+def test_a_call_may_be_cancelled_at_any_time(repo, turns):
     """Also before its thread has begun."""
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(["cat-file", "--batch"], repo, stdin=b"HEAD\n" * 100_000))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
     before = len([*Path("/proc/self/fd").iterdir()])
-    task = asyncio.create_task(run_git(["cat-file", "--batch"], repo, stdin=b"HEAD\n" * 100_000))
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    asyncio.run(cancelled())
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 

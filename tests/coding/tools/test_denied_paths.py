@@ -299,31 +299,37 @@ def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, ro
     assert (root / "app" / "b").read_text() == "fine\n"
 
 
-async def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):
+def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):
     """What is judged at last is the path that the walk took."""
     tree = ConfinedDirectory(str(root))
 
-    await tree.connect()
-    set_path_guard(lambda path: not path.startswith((".env", ".github")))
-    for path in ("docs/up/.env", "docs/hard", "docs/ci/workflows/ci.yml"):
-        for act in (lambda path=path: tree.read(path, 100), lambda path=path: tree.write(path, b"x")):
-            with pytest.raises(PermissionError, match="a rule keeps this call from"):
-                act()
-    with pytest.raises(PermissionError):
-        tree.names("docs/ci", 10)
-    assert tree.read("docs/index.md", 100)
-    await tree.disconnect()
+    async def run():
+        await tree.connect()
+        set_path_guard(lambda path: not path.startswith((".env", ".github")))
+        for path in ("docs/up/.env", "docs/hard", "docs/ci/workflows/ci.yml"):
+            for act in (lambda path=path: tree.read(path, 100), lambda path=path: tree.write(path, b"x")):
+                with pytest.raises(PermissionError, match="a rule keeps this call from"):
+                    act()
+        with pytest.raises(PermissionError):
+            tree.names("docs/ci", 10)
+        assert tree.read("docs/index.md", 100)
+        await tree.disconnect()
+
+    asyncio.run(run())
 
 
-async def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
-    io = Ensemble(
-        "io",
-        [io_tools.read_file, io_tools.write_file, io_tools.list_directory],
-        connection=ConfinedDirectory(str(root)),
-    )
-    await io.connect()
-    policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])
-    for path in ("docs/up/.env", "docs/hard", ".env"):
-        assert policy.decide(io.access_invoker("read_file"), {"path": path})[0] == "deny"
-    assert policy.decide(io.access_invoker("read_file"), {"path": "docs/index.md"})[0] == "allow"
-    await io.disconnect()
+def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
+    async def run():
+        io = Ensemble(
+            "io",
+            [io_tools.read_file, io_tools.write_file, io_tools.list_directory],
+            connection=ConfinedDirectory(str(root)),
+        )
+        await io.connect()
+        policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])
+        for path in ("docs/up/.env", "docs/hard", ".env"):
+            assert policy.decide(io.access_invoker("read_file"), {"path": path})[0] == "deny"
+        assert policy.decide(io.access_invoker("read_file"), {"path": "docs/index.md"})[0] == "allow"
+        await io.disconnect()
+
+    asyncio.run(run())

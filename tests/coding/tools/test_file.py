@@ -211,24 +211,25 @@ def test_a_hard_link_is_left_what_it_was(at):
     assert (at.read("one"), at.read("two")) == ("b\n", "a\n")
 
 
-async def test_edits_at_the_same_time_do_not_lose_each_other(at):
+def test_edits_at_the_same_time_do_not_lose_each_other(at):
     at.write("f", "".join(f"<{number}>\n" for number in range(40)))
     at.call("read_file", path="f")
     workspace = at.workspace
     calls = [("replace_in_file", {"path": "f", "old": f"<{number}>", "new": f"[{number}]"}) for number in range(40)]
 
+    async def run():
+        import asyncio
+
+        from callboard.execution import run_invoker
+
+        await workspace.connect()
+        invokers = at._ensemble.invokers
+        return await asyncio.gather(
+            *(run_invoker(invokers[name], arguments, on_error="feedback") for name, arguments in calls)
+        )
+
     import asyncio
 
     assert threading.active_count() < 100
-
-    from callboard.execution import run_invoker
-
-    await workspace.connect()
-    invokers = at._ensemble.invokers
-    assert all(
-        result.error is None
-        for result in await asyncio.gather(
-            *(run_invoker(invokers[name], arguments, on_error="feedback") for name, arguments in calls)
-        )
-    )
+    assert all(result.error is None for result in asyncio.run(run()))
     assert at.read("f") == "".join(f"[{number}]\n" for number in range(40))

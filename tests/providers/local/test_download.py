@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_made_is_named(world, catalogue_of, tmp_path)
         bring(catalogue_of(world.hub("tiny.gguf")))
 
 
-async def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
+def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
     catalogue = catalogue_of(world.hub("tiny.gguf"))
     world.pause[world.hub_path("tiny.gguf")] = 1000
     told = []
@@ -179,10 +179,13 @@ async def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
         told.append(event)
         world.go_on.set()
 
-    first_path, second_path = await asyncio.gather(
-        pull("tiny", catalogue=catalogue),
-        pull("tiny", catalogue=catalogue, progress=second),
-    )
+    async def both():
+        return await asyncio.gather(
+            pull("tiny", catalogue=catalogue),
+            pull("tiny", catalogue=catalogue, progress=second),
+        )
+
+    first_path, second_path = asyncio.run(both())
     assert first_path == second_path
     assert first_path.read_bytes() == model
     assert told == [Waiting()]
