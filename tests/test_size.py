@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 638
-TEST_LINES = 97_767
+TEST_LINES = 98_396
 
 
 def count_lines(folder):

@@ -164,6 +164,7 @@ def test_ctrl_c_while_tasks_are_read_ends_the_command(invoke, tasks, monkeypatch
         return []
 
     monkeypatch.setattr(suites, "load_file", load_file)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the loop of another test may have left its own
     assert invoke("eval", "fake-model", "--suite", tasks).exit_code == 130
 
 
