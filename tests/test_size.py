@@ -12,7 +12,7 @@ BUDGETS = {
     "coding": 14_806,
     "wires": 10_203,
     "cli": 7_978,
-    "jobs": 6_555,
+    "jobs": 6_569,
     "dialects": 6_282,
     "mcp": 4_086,
     "providers": 3_831,
@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 638
-TEST_LINES = 98_396
+TEST_LINES = 98_412
 
 
 def count_lines(folder):

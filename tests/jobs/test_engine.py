@@ -114,6 +114,23 @@ async def test_a_segment_runs_once_however_often_it_is_queued(engine):
 
 
 @in_loop
+async def test_a_claim_whose_commit_went_unnoticed_is_not_lost(engine, monkeypatch):
+    """Each transaction is made twice, as after a connection that broke behind the commit."""
+    run, runner = engine.database.run, Runner()
+
+    async def run_twice(work):
+        await run(work)
+        return await run(work)
+
+    await enqueue(engine, make_job("a"), make_job("b", partition="p"), make_job("c", partition="p"))
+    monkeypatch.setattr(engine.database, "run", run_twice)
+    async with serve(engine, runner, concurrency=2) as worker:
+        await worker.run(until_idle=0.2)
+    assert sorted(runner.begun) == ["a-1", "b-1", "c-1"]
+    assert read_rows(engine) == []
+
+
+@in_loop
 async def test_what_is_rolled_back_was_never_queued(engine):
     def fail(connection):
         engine.enqueue(connection, make_job("a"))

@@ -63,10 +63,10 @@ def home(tmp_path, monkeypatch):
     """The home directory of the worker's user, with keys and two projects."""
     home = tmp_path / "home" / "me"
     monkeypatch.setenv("HOME", str(home))
-    for each in (".ssh/old", ".aws", ".gnupg", ".config/gcloud", ".local/share/keyrings", "work/shop", "private"):
+    for each in (".ssh/old", ".aws", ".gnupg", ".config/gcloud", ".local/share/keyrings", "code/shop", "private"):
         (home / each).mkdir(parents=True)
-    (home / "work" / "keys").symlink_to(home / ".ssh")
-    (home / "work" / "other").symlink_to(home / "private")
+    (home / "code" / "keys").symlink_to(home / ".ssh")
+    (home / "code" / "other").symlink_to(home / "private")
     return home
 
 
@@ -74,7 +74,7 @@ def home(tmp_path, monkeypatch):
     "directory",
     [
         *("", ".ssh", ".ssh/old", ".aws", ".gnupg", ".config", ".config/gcloud", ".local/share", ".local"),
-        *("..", "../..", "work/../.ssh", "work/keys", "work/keys/old", "work/shop/../..", "../me", "/", ".ssh/none"),
+        *("..", "../..", "code/../.ssh", "code/keys", "code/keys/old", "code/shop/../..", "../me", "/", ".ssh/none"),
     ],
 )
 @pytest.mark.parametrize("database", [SHARED, SimpleNamespace(is_sqlite=True)], ids=["shared", "own"])
@@ -87,16 +87,16 @@ def test_no_job_works_where_keys_are_stored(home, settings, directory, database)
 @pytest.mark.parametrize(
     ("listed", "directory", "is_taken"),
     [
-        ("[]", "work/shop", False),
-        ('["~/work"]', "work/shop", True),
-        ('["~/work/"]', "work", True),
+        ("[]", "code/shop", False),
+        ('["~/code"]', "code/shop", True),
+        ('["~/code/"]', "code", True),
         ('["~"]', "private", True),
-        ('["~/work/shop"]', "work", False),
-        ('["~/wor"]', "work", False),
-        ('["~/work"]', "work/../private", False),
-        ('["~/work"]', "work/other", False),
-        ('["~/work", "~/private"]', "work/other", True),
-        ('["~/work/other"]', "private", True),
+        ('["~/code/shop"]', "code", False),
+        ('["~/cod"]', "code", False),
+        ('["~/code"]', "code/../private", False),
+        ('["~/code"]', "code/other", False),
+        ('["~/code", "~/private"]', "code/other", True),
+        ('["~/code/other"]', "private", True),
     ],
 )
 def test_a_job_of_somebody_else_works_in_the_directories_that_the_user_lists(
@@ -114,7 +114,7 @@ def test_a_job_of_somebody_else_works_in_the_directories_that_the_user_lists(
 
 
 def test_a_directory_in_the_settings_is_absolute(settings):
-    settings.write_text('[jobs]\ndirectories = ["work"]\n')
+    settings.write_text('[jobs]\ndirectories = ["code"]\n')
     with pytest.raises(CallerError, match="a directory begins with / or ~"):
         check_directory("/srv", SHARED)
 

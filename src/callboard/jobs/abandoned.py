@@ -54,7 +54,7 @@ async def end_abandoned(
         number = job.segment
 
         def take(connection: Connection, number: int = number) -> int:
-            """Return the end of the lease, or take the segment away from whoever could claim it."""
+            """Return the end of the lease. If there is no lease, remove the segment, so that no worker claims it."""
             lock_claims(connection)
             its = (segments.c.job == identifier, segments.c.segment == number)
             now = clock(connection.dialect.name)

@@ -3,8 +3,8 @@
 A segment is queued in the transaction that makes it due. A worker claims due segments under an id of its own, until a
 time of the database's clock that it moves on while it lives (`lease`). A segment whose time has passed is due again.
 
-Laws: queueing a segment twice is as queueing it once; a segment that raises is handed back to its queue; one job of a
-partition runs at a time, and no more segments of a queue start a minute than its limit says, in all workers together.
+Laws: a segment that is queued twice runs once. A segment that raises is handed back to its queue. One job of a partition runs
+at a time, and no more segments of a queue start a minute than its limit says, in all workers together.
 
 On PostgreSQL one worker claims at a time, since a partition and a limit count what all of them claim. A claim takes about
 three milliseconds and gives a worker as much as it has room for.
@@ -16,8 +16,9 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -35,7 +36,7 @@ from callboard.jobs.tables import clock, insert_once, jobs, lock_claims, queue_l
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
 """Runs a job's segment of a number to its end, or raises."""
 PAUSE_SECONDS: Final = 5.0
-"""Seconds before a segment that raised, or that this worker cannot run, is begun again."""
+"""Seconds before another attempt at a segment that raised, or that this worker cannot run."""
 SOON_SECONDS: Final = 3600
 """A worker that ends when it is idle waits for what is due within so many seconds: nobody else might be there."""
 _MINUTE: Final = 60_000
@@ -45,7 +46,7 @@ _log = logging.getLogger("callboard.jobs")
 
 
 class Engine:
-    """Queues segments, and runs those of some queues in this process."""
+    """The queue of all segments. It also runs the segments of some queues in this process."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -53,8 +54,9 @@ class Engine:
         """The id under which this process claims; "" if it does not serve."""
         self._now = clock(database.engine.dialect.name)
         self._queues: Mapping[str, QueueSettings] = {}
-        self._running: dict[asyncio.Task[None], str] = {}
-        """The queues of the segments that run here, by their tasks."""
+        self._running: dict[tuple[str, int], str] = {}
+        """The queues of the segments that run here, by their jobs and numbers."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = True
         self._lease: Lease | None = None
         self._taking: asyncio.Task[None] | None = None
@@ -92,7 +94,7 @@ class Engine:
         """Begin to run the segments of some queues, as tasks of this loop.
 
         Args:
-            run_segment: Runs a segment. What it raises hands the segment back.
+            run_segment: Runs a segment. An exception hands the segment back.
             queues: The queues, and what holds for each of them.
             concurrency: How many segments this process runs at once.
             on_loss: As of Lease.
@@ -116,7 +118,7 @@ class Engine:
                 self._loop.call_soon_threadsafe(self._bell.set)
 
     async def stop_taking(self) -> None:
-        """Claim no more segments. Those that run go on."""
+        """Claim no more segments. Running segments continue."""
         self._is_closed = True
         if self._taking is not None:
             self._bell.set()
@@ -136,7 +138,7 @@ class Engine:
         mine = segments.c.executor == self.executor
 
         def free(connection: Connection) -> None:
-            # To be stopped in good order is no failure of theirs; the next runner counts one.
+            # The next runner counts a failure, and a worker that stops in good order is not one.
             stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
             connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
             connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
@@ -159,13 +161,16 @@ class Engine:
         while not self._is_closed:
             self._bell.clear()
             taken = []
+            room, running = self._count_room(), frozenset(self._running)
             with suppress(DatabaseUnavailable):
-                if self._count_room():
-                    taken = await self.database.run(self._take) if await self.database.read(self._is_due) else []
+                is_due = bool(room) and await self.database.read(partial(self._is_due, room))
+                if is_due:
+                    taken = await self.database.run(partial(self._take, room, running))
             for job, segment, queue in taken:
+                self._running[job, segment] = queue
                 task = self._loop.create_task(self._run(job, segment))
-                self._running[task] = queue
-                task.add_done_callback(self._end)
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._end, (job, segment)))
             if not taken:
                 await self._bell.wait()
 
@@ -175,31 +180,39 @@ class Engine:
         limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
         return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
 
-    def _is_due(self, connection: Connection) -> bool:
-        return connection.execute(self._due, {"queues": [*self._count_room()], "room": 1}).first() is not None
+    def _is_due(self, room: Mapping[str, int], connection: Connection) -> bool:
+        return connection.execute(self._due, {"queues": [*room], "room": 1}).first() is not None
 
-    def _take(self, connection: Connection) -> list[tuple[str, int, str]]:
-        """Claim as many due segments as there is room for, in one transaction."""
+    def _take(
+        self, room: Mapping[str, int], running: Collection[tuple[str, int]], connection: Connection
+    ) -> list[tuple[str, int, str]]:
+        """Claim as many due segments as there is room for. Return all that this process has claimed and does not run.
+
+        So a claim whose commit went unnoticed is not lost when this is done again.
+        """
         lock_claims(connection)
-        room = self._count_room()
         starts = self._read_starts(connection, room)
         room = {name: min(count, starts.get(name, (count, []))[0]) for name, count in room.items()}
         places = {name: count for name, count in room.items() if count > 0}
-        most = self._places - len(self._running)
-        taken: list[tuple[str, int, str]] = []
+        most = self._places - len(running)
+        taken: Counter[str] = Counter()
         partitions = set()
-        # A partition may hide others behind it, so more rows are read than there is room for.
+        # Several jobs of one partition may be due, so more rows are read than there is room for.
         for row in connection.execute(self._due, {"queues": [*places], "room": 8 * most}).all():
             place = (row.queue, row.partition)
-            if len(taken) == most or places[row.queue] == 0 or (row.partition and place in partitions):
+            is_ending = (row.job, row.segment) in running  # it was handed back a moment ago
+            is_alone = not row.partition or place not in partitions
+            if taken.total() == most or places[row.queue] == 0 or is_ending or not is_alone:
                 continue
             partitions.add(place)
             places[row.queue] -= 1
             held = {"executor": self.executor, "lease_until": self._now + int(lease.LEASE_SECONDS * 1000)}
             connection.execute(sa.update(segments).where(*_is(row.job, row.segment)).values(held))
-            taken.append((row.job, row.segment, row.queue))
-        self._note_starts(connection, starts, Counter(queue for _, _, queue in taken))
-        return taken
+            taken[row.queue] += 1
+        self._note_starts(connection, starts, taken)
+        claimed = sa.select(segments.c.job, segments.c.segment, segments.c.queue)
+        rows = connection.execute(claimed.where(segments.c.executor == self.executor)).all()
+        return [(row.job, row.segment, row.queue) for row in rows if (row.job, row.segment) not in running]
 
     def _set_limits(self, connection: Connection) -> None:
         for name, settings in self._queues.items():
@@ -209,7 +222,7 @@ class Engine:
                 connection.execute(sa.update(queue_limits).where(row).values(starts=settings.starts_per_minute))
 
     def _read_starts(self, connection: Connection, queues: Mapping[str, int]) -> dict[str, tuple[int, list[int]]]:
-        """How many segments of each limited queue may start now, and when those of the last minute started."""
+        """Return how many segments of each limited queue may start now, and the times of the last minute's starts."""
         limited = sa.select(queue_limits, self._now.label("now")).where(
             queue_limits.c.queue.in_([*queues]), queue_limits.c.starts > 0
         )
@@ -229,12 +242,13 @@ class Engine:
                 row = queue_limits.c.queue == name
                 connection.execute(sa.update(queue_limits).where(row).values(started=started))
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+    def _end(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running.pop(key, None)
         self._bell.set()
 
     async def _run(self, job: str, segment: int) -> None:
-        """Run a claimed segment, and say that it is over. If the process ends it, its row stays as it is."""
+        """Run a claimed segment, then remove its row. If the process cancels the task, the row stays."""
         mine = (*_is(job, segment), segments.c.executor == self.executor)
         later = sa.update(segments).where(*mine)
         later = later.values(executor=None, lease_until=None, due_at=self._now + int(PAUSE_SECONDS * 1000))

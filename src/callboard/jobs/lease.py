@@ -112,7 +112,7 @@ class Lease:
                 line = None
                 self._closing.wait(_WAIT_SECONDS)
                 continue
-            if wrote or now - looked >= 1:  # what becomes due by itself is told by nobody
+            if wrote or now - looked >= 1:  # no write tells of a delay that has passed
                 looked = now
                 self._on_write()
         if line is not None:
@@ -170,7 +170,7 @@ class _SessionLine:
 
 
 def _end_process(why: str) -> NoReturn:
-    """End without cleaning up, because what that would write is another's to do now. What tools have started ends too."""
+    """End without cleaning up, because others may have the jobs by now. End the processes of tools, too."""
     with suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"callboard: lost its lease: {why}\n".encode())
     with suppress(OSError):
