@@ -23,8 +23,14 @@ from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob
 from callboard.jobs.kinds import Failed, Outcome
 from callboard.jobs.segment import JobSegment
-from callboard.servers.agui.history import client_ensemble, read_context, read_messages
-from callboard.servers.agui.run_input import AguiTool, AguiUserMessage, RunInput
+from callboard.servers.agui.run_input import (
+    AguiTool,
+    AguiUserMessage,
+    RunInput,
+    client_ensemble,
+    read_context,
+    read_messages,
+)
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.spending import Spending
 

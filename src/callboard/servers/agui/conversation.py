@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import ResultCanister, TextualContent
-from callboard.servers.agui.parts import encode_part
-
 
 class ThreadCall:
     """A call, with its arguments as far as they came.
@@ -134,6 +131,11 @@ class AguiThread:
         """The last call that the model of a run knows by this identifier."""
         return self._calls.get((author, source))
 
+    def client_call_id(self, source: str, author: str = "") -> str:
+        """What the client knows the call by that the model of a run knows by this identifier."""
+        call = self._calls.get((author, source))
+        return source if call is None else call.identifier
+
     def confirm_call(self, call: ThreadCall) -> None:
         """Of several calls that the model gave this identifier, it is the one that results are of."""
         self._calls[call.key] = call
@@ -207,10 +209,3 @@ class AguiThread:
                 if before is not None and before.is_answered and number.isdecimal():
                     # It may have got another identifier than the model gave it, as `add_call` does.
                     self._calls[earlier.author, source] = call
-
-
-def result_content(result: ResultCanister) -> str | list[dict[str, Any]]:
-    """What came of a call: its text, or parts where there is more than text."""
-    if all(isinstance(each, TextualContent) for each in result.content):
-        return result.text
-    return [part for each in result.content if (part := encode_part(each)) is not None]

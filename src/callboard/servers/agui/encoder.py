@@ -22,19 +22,7 @@ from callboard.jobs.handle import JobEvent
 from callboard.jobs.job import Approval, JobSummary
 from callboard.servers.agui.agent_stream import AgentStream
 from callboard.servers.agui.conversation import AguiThread
-from callboard.servers.agui.custom_events import PREFIX
-from callboard.servers.agui.events import (
-    PROTOCOL_VERSION,
-    AguiEvent,
-    AguiInterrupt,
-    AguiUsage,
-    CustomEvent,
-    MessagesSnapshotEvent,
-    RunErrorEvent,
-    RunFinishedEvent,
-    RunOutcome,
-    RunStartedEvent,
-)
+from callboard.servers.agui.events import PROTOCOL_VERSION, AguiEvent, make_event
 from callboard.servers.agui.interrupts import make_interrupt
 
 AguiInput: TypeAlias = Item | Event | JobEvent | JobEntry | JobSummary | Approval
@@ -80,8 +68,8 @@ class AguiEncoder:
         canisters: int = 0,
         client_tools: Collection[str] = (),
     ) -> None:
-        self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": run_id}
-        self._parent_run_id = parent_run_id
+        self._ids = {"threadId": thread_id, "runId": run_id}
+        self._parent_run_id = parent_run_id or None
         self._job_id = job_id or run_id
         self._thread = AguiThread(self._job_id, messages)
         self._stream = AgentStream(self._thread, canisters=canisters)
@@ -113,7 +101,8 @@ class AguiEncoder:
         if self._has_started:
             return []
         self._has_started = True
-        return [RunStartedEvent(**self._ids, protocol_version=PROTOCOL_VERSION, parent_run_id=self._parent_run_id)]
+        fields = {**self._ids, "protocolVersion": PROTOCOL_VERSION, "parentRunId": self._parent_run_id}
+        return [make_event("RUN_STARTED", **fields)]
 
     def feed(self, item: AguiInput, /) -> list[AguiEvent]:
         """What follows for the client; nothing behind the end of the run."""
@@ -161,7 +150,7 @@ class AguiEncoder:
 
     def _add_snapshot(self, events: list[AguiEvent]) -> list[AguiEvent]:
         if self._thread.is_stale:
-            events.append(MessagesSnapshotEvent(messages=self._thread.snapshot()))
+            events.append(make_event("MESSAGES_SNAPSHOT", messages=self._thread.snapshot()))
         return events
 
     # What ends the run
@@ -196,63 +185,63 @@ class AguiEncoder:
         self._message = job.error or job.reason
         self._code = job.state
         value = {name: to_builtins(getattr(job, name)) for name in _JOB_FIELDS}
-        return [CustomEvent(name=f"{PREFIX}job", value=value)]
+        return [make_event("CUSTOM", name="callboard.job", value=value)]
 
     def _take_approval(self, approval: Approval) -> list[AguiEvent]:
         if approval.verdict:
             self._approvals.pop(approval.call_id, None)
         else:
             self._approvals[approval.call_id] = approval
-        call = self._thread.find_call(approval.call_id)
-        value = {**to_builtins(approval), "toolCallId": approval.call_id if call is None else call.identifier}
-        return [CustomEvent(name=f"{PREFIX}approval", value=value)]
+        value = {**to_builtins(approval), "toolCallId": self._thread.client_call_id(approval.call_id)}
+        return [make_event("CUSTOM", name="callboard.approval", value=value)]
 
-    def _usages(self) -> tuple[AguiUsage, ...]:
+    def _usages(self) -> list[dict[str, Any]] | None:
+        """The tokens of the run, without counts of zero: nobody may have counted them."""
         usage = self._usage
         if usage == Usage():
-            return ()
-        return (
-            AguiUsage(
-                model=self._model,
-                input_tokens=usage.input,
-                output_tokens=usage.output,
-                total_tokens=usage.input + usage.output,
-                reasoning_tokens=usage.reasoning,
-                cached_input_tokens=usage.cached,
-            ),
-        )
+            return None
+        counts = {
+            "model": self._model,
+            "inputTokens": usage.input,
+            "outputTokens": usage.output,
+            "totalTokens": usage.input + usage.output,
+            "reasoningTokens": usage.reasoning,
+            "cachedInputTokens": usage.cached,
+        }
+        return [{name: value for name, value in counts.items() if value}]
 
-    def _interrupts(self) -> list[AguiInterrupt]:
-        """What the run waits for, but for the calls that the client runs itself."""
-        interrupts = []
-        for approval in self._approvals.values():
-            if approval.name in self._client_tools and approval.is_question:
-                continue
-            call = self._thread.find_call(approval.call_id)
-            name = approval.call_id if call is None else call.identifier
-            interrupts.append(make_interrupt(approval, self._job_id, name))
-        return interrupts
+    def _interrupts(self) -> list[dict[str, Any]]:
+        """What the run waits for, except the calls that the client runs itself."""
+        return [
+            make_interrupt(each, self._job_id, self._thread.client_call_id(each.call_id))
+            for each in self._approvals.values()
+            if not (each.name in self._client_tools and each.is_question)
+        ]
+
+    def _end_finished(self, outcome: dict[str, Any], result: Any = None) -> AguiEvent:
+        return make_event("RUN_FINISHED", **self._ids, result=result, outcome=outcome, usage=self._usages())
 
     def _end_success(self) -> AguiEvent:
-        pending = tuple([name for name, call in self._thread.unanswered.items() if not call.message.author])
-        outcome = RunOutcome(type="success", pending_tool_call_ids=pending)
-        return RunFinishedEvent(**self._ids, result=self._result, outcome=outcome, usage=self._usages())
+        pending = [name for name, call in self._thread.unanswered.items() if not call.message.author]
+        return self._end_finished(
+            {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}, self._result
+        )
 
     def _end_pending(self) -> AguiEvent:
         interrupts = self._interrupts()
-        if not interrupts:
-            return self._end_success()
-        outcome = RunOutcome(type="interrupt", interrupts=interrupts)
-        return RunFinishedEvent(**self._ids, outcome=outcome, usage=self._usages())
+        return (
+            self._end_finished({"type": "interrupt", "interrupts": interrupts}) if interrupts else self._end_success()
+        )
 
     def _end_stopped(self) -> AguiEvent:
-        return RunFinishedEvent(**self._ids, outcome=RunOutcome(type="cancelled"), usage=self._usages())
+        return self._end_finished({"type": "cancelled"})
 
     def _end_failed(self) -> AguiEvent:
-        return RunErrorEvent(message=self._message or "the run failed", code=self._code, usage=self._usages())
+        message = self._message or "the run failed"
+        return make_event("RUN_ERROR", message=message, code=self._code or None, usage=self._usages())
 
     def _end_cut(self) -> AguiEvent:
-        return RunErrorEvent(message="the run was cut", code="cut", usage=self._usages())
+        return make_event("RUN_ERROR", message="the run was cut", code="cut", usage=self._usages())
 
     _WATCHED: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         ApprovalAsked: _watch_asked,

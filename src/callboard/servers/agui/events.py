@@ -1,228 +1,154 @@
-"""The events of AG-UI 1.0 that Callboard sends, as values with the names of its specification.
+"""The events of AG-UI 1.0 as JSON objects, their content parts, and the custom events for what the protocol has none for.
 
-The specification is https://docs.ag-ui.com/spec/1.0 (MIT). Of its 31 events those are left out that are a shorter form of
-others (the chunks), that change a shared state, which is the client's alone here, and activities.
+The specification is https://docs.ag-ui.com/spec/1.0 (MIT). Chunks, which are a shorter form of other events, activities,
+and changes of the shared state are not sent. The names of custom events begin with `callboard.`.
 
-Law: what is encoded holds to the schema: no null, and no field that is not declared there.
+Laws: every event holds to the schema, without null and without a field that the schema does not declare; custom events
+contain nothing that a provider answered to a failed request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
-import msgspec
+from msgspec import to_builtins
 
 from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.jobs.log import Notice, PhaseEnded, Resumed, TreeSnapshot
+from callboard.core import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Content,
+    FileContent,
+    HandedOver,
+    InvocationCanister,
+    Note,
+    PictureContent,
+    ReplyFailed,
+    RolledBack,
+    RunEnded,
+    TextualContent,
+    ToolProgress,
+)
+from callboard.servers.agui.conversation import AguiThread
 
 PROTOCOL_VERSION: Final = "1.0"
 
-JsonObject: TypeAlias = Mapping[str, Any]
+AguiEvent: TypeAlias = dict[str, Any]
 
 
-class AguiEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", rename="camel"):
-    """Any event. `metadata` says under `callboard` what the protocol has no field for."""
-
-    metadata: JsonObject | None = None
-
-
-class _Attributable(AguiEvent, frozen=True, kw_only=True):
-    subagent_run_id: str = ""
-    """The run within the run that it is of; "" is the run itself."""
-
-
-class AguiInterrupt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a run waits for: an approval of a call, or an answer. `id` is named by whoever answers."""
-
-    id: str
-    reason: str
-    message: str = ""
-    tool_call_id: str = ""
-    response_schema: JsonObject | None = None
-    metadata: JsonObject | None = None
-
-
-class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """How a run ended that did not fail."""
-
-    type: Literal["success", "interrupt", "cancelled"]
-    interrupts: Sequence[AguiInterrupt] = ()
-    pending_tool_call_ids: Sequence[str] = ()
-
-
-class SubagentOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """How a run within the run ended that did not fail."""
-
-    type: Literal["success", "suspended"]
-
-
-class AguiUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Tokens of a run. A count of zero is left out: nobody may have counted it."""
-
-    model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    total_tokens: int = 0
-    reasoning_tokens: int = 0
-    cached_input_tokens: int = 0
-
-
-class RunStartedEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_STARTED"):
-    """The first event."""
-
-    thread_id: str
-    run_id: str
-    protocol_version: str = ""
-    parent_run_id: str = ""
-
-
-class RunFinishedEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_FINISHED"):
-    """The last event of a run that did not fail."""
-
-    thread_id: str
-    run_id: str
-    result: Any = None
-    outcome: RunOutcome | None = None
-    usage: Sequence[AguiUsage] = ()
-
-
-class RunErrorEvent(AguiEvent, frozen=True, kw_only=True, tag="RUN_ERROR"):
-    """The last event of a run that failed."""
-
-    message: str
-    code: str = ""
-    usage: Sequence[AguiUsage] = ()
-
-
-class _StepEvent(_Attributable, frozen=True, kw_only=True):
-    step_name: str
-
-
-class StepStartedEvent(_StepEvent, frozen=True, tag="STEP_STARTED"):
-    """A round or a phase begins."""
-
-
-class StepFinishedEvent(_StepEvent, frozen=True, tag="STEP_FINISHED"):
-    """A round or a phase is over."""
-
-
-class _MessageEvent(_Attributable, frozen=True, kw_only=True):
-    message_id: str
-
-
-class _MessageStartEvent(_MessageEvent, frozen=True, kw_only=True):
-    role: str
-
-
-class _MessageContentEvent(_MessageEvent, frozen=True, kw_only=True):
-    delta: str
-
-
-class TextMessageStartEvent(_MessageStartEvent, frozen=True, tag="TEXT_MESSAGE_START"):
-    """A message begins: of the model, or of the user."""
-
-
-class TextMessageContentEvent(_MessageContentEvent, frozen=True, tag="TEXT_MESSAGE_CONTENT"):
-    """The next piece of a message."""
-
-
-class TextMessageEndEvent(_MessageEvent, frozen=True, tag="TEXT_MESSAGE_END"):
-    """A message is whole."""
-
-
-class ReasoningStartEvent(_MessageEvent, frozen=True, tag="REASONING_START"):
-    """The model begins to think."""
-
-
-class ReasoningMessageStartEvent(_MessageStartEvent, frozen=True, tag="REASONING_MESSAGE_START"):
-    """A thought begins. Its role is written, though it is the only one there is."""
-
-
-class ReasoningMessageContentEvent(_MessageContentEvent, frozen=True, tag="REASONING_MESSAGE_CONTENT"):
-    """The next piece of a thought."""
-
-
-class ReasoningMessageEndEvent(_MessageEvent, frozen=True, tag="REASONING_MESSAGE_END"):
-    """A thought is whole."""
-
-
-class ReasoningEndEvent(_MessageEvent, frozen=True, tag="REASONING_END"):
-    """The model has thought."""
-
-
-class ReasoningEncryptedValueEvent(_Attributable, frozen=True, kw_only=True, tag="REASONING_ENCRYPTED_VALUE"):
-    """The provider's own form of a thought, which the client sends back with the thought's message."""
-
-    subtype: Literal["message"]
-    entity_id: str
-    encrypted_value: str
-
-
-class _CallEvent(_Attributable, frozen=True, kw_only=True):
-    tool_call_id: str
-
-
-class ToolCallStartEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_START"):
-    """A call begins."""
-
-    tool_call_name: str
-    parent_message_id: str = ""
-
-
-class ToolCallArgsEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_ARGS"):
-    """The next piece of a call's arguments."""
-
-    delta: str
-
-
-class ToolCallEndEvent(_CallEvent, frozen=True, tag="TOOL_CALL_END"):
-    """A call is whole; it has not run yet."""
-
-
-class ToolCallResultEvent(_CallEvent, frozen=True, kw_only=True, tag="TOOL_CALL_RESULT"):
-    """What came of a call."""
-
-    message_id: str
-    content: str | Sequence[JsonObject]
-
-
-class MessagesSnapshotEvent(AguiEvent, frozen=True, kw_only=True, tag="MESSAGES_SNAPSHOT"):
-    """All messages, in the place of those that were sent: some of these are void."""
-
-    messages: Sequence[JsonObject]
-
-
-class CustomEvent(_Attributable, frozen=True, kw_only=True, tag="CUSTOM"):
-    """What the protocol has no event for; `name` begins with `callboard.`."""
-
-    name: str
-    value: Any
-
-
-class SubagentStartedEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_STARTED"):
-    """A tool begins a run within the run."""
-
-    subagent_run_id: str
-    name: str
-    parent_subagent_run_id: str = ""
-    parent_tool_call_id: str = ""
-
-
-class SubagentFinishedEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_FINISHED"):
-    """A run within the run has ended, or waits."""
-
-    subagent_run_id: str
-    outcome: SubagentOutcome | None = None
-
-
-class SubagentErrorEvent(AguiEvent, frozen=True, kw_only=True, tag="SUBAGENT_ERROR"):
-    """A run within the run did not complete."""
-
-    subagent_run_id: str
-    message: str
-    code: str = ""
+def make_event(kind: str, author: str = "", /, **fields: Any) -> AguiEvent:
+    """The event without the fields that are None; `author` is the run within the run that the event belongs to."""
+    event = {"type": kind, **{name: value for name, value in fields.items() if value is not None}}
+    return {**event, "subagentRunId": author} if author else event
 
 
 def encode_event(event: AguiEvent) -> bytes:
     """The event as one JSON object, in one line."""
     return encode_json(event)
+
+
+# Content parts
+
+
+def encode_part(content: Content) -> dict[str, Any] | None:
+    """The part, None for what the protocol has no part for."""
+    match content:
+        case TextualContent(text=text):
+            return {"type": "text", "text": text}
+        case PictureContent():
+            return {"type": "image", "source": _encode_source(content)}
+        case FileContent(name=name):
+            part: dict[str, Any] = {"type": "document", "source": _encode_source(content)}
+            return part | ({"metadata": {"filename": name}} if name else {})
+        case _:
+            return None
+
+
+def decode_part(part: Mapping[str, Any]) -> Content | None:
+    """The content of a valid part, None if no provider here takes it: sounds, films, and handles of other providers."""
+    if part["type"] == "text":
+        return TextualContent(part["text"])
+    make = _MAKE.get(part["type"])
+    source = part["source"]
+    if make is None or source["type"] == "file":
+        return None
+    if source["type"] == "url":
+        return make(url=source["value"])
+    try:
+        data = base64.b64decode(source["value"], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return make(data=data, mime_type=source["mimeType"])
+
+
+_MAKE: Mapping[str, type[PictureContent | FileContent]] = {"image": PictureContent, "document": FileContent}
+
+
+def _encode_source(content: PictureContent | FileContent) -> dict[str, Any]:
+    if content.url:
+        return {"type": "url", "value": content.url}
+    return {"type": "data", "value": base64.b64encode(content.data).decode(), "mimeType": content.mime_type}
+
+
+# Custom events
+
+
+def custom_event(item: Any, thread: AguiThread, author: str = "") -> AguiEvent | None:
+    """The custom event of an item, None for what a front-end does not need."""
+    row = _ROWS.get(type(item))
+    if row is None:
+        return None
+    name, make = row
+    return make_event("CUSTOM", author, name=f"callboard.{name}", value=make(item, thread, author))
+
+
+_Value: TypeAlias = dict[str, Any]
+
+
+def _encode_call(invocation: InvocationCanister, thread: AguiThread, author: str) -> _Value:
+    """The call, by the identifier that the client knows it by, and with the arguments that would run."""
+    identifier = thread.client_call_id(invocation.identifier, author)
+    return {"toolCallId": identifier, "name": invocation.name, "arguments": to_builtins(invocation.arguments)}
+
+
+def _encode_answer(event: ApprovalAnswered, thread: AguiThread, author: str) -> _Value:
+    value = {
+        **_encode_call(event.invocation, thread, author),
+        "verdict": event.verdict,
+        "why": event.why,
+        "failed": event.failed,
+        "by": event.by,
+        "via": event.via,
+        "at": to_builtins(event.timestamp),
+        "text": event.describe(),
+    }
+    return value if event.arguments is None else {**value, "edited": to_builtins(event.arguments)}
+
+
+def _encode_progress(event: ToolProgress, thread: AguiThread, author: str) -> _Value:
+    identifier = thread.client_call_id(event.identifier, author)
+    return {"toolCallId": identifier, "progress": event.progress, "total": event.total, "message": event.message}
+
+
+def _encode_fields(*names: str) -> Callable[[Any, AguiThread, str], _Value]:
+    return lambda item, *_: {name: to_builtins(getattr(item, name)) for name in names}
+
+
+_ROWS: Final[Mapping[type, tuple[str, Callable[[Any, AguiThread, str], _Value]]]] = {
+    Note: ("note", _encode_fields("kind", "code", "text")),
+    Notice: ("notice", _encode_fields("text")),
+    ToolProgress: ("tool_progress", _encode_progress),
+    ApprovalAsked: ("approval_asked", lambda event, *more: {**_encode_call(event.invocation, *more), "why": event.why}),
+    ApprovalAnswered: ("approval_answered", _encode_answer),
+    HandedOver: ("handed_over", _encode_fields("agent")),
+    RolledBack: ("rolled_back", _encode_fields("to")),
+    ReplyFailed: ("reply_failed", _encode_fields("party", "code", "message", "hint")),
+    RunEnded: ("run_ended", _encode_fields("state", "usage", "cost")),
+    PhaseEnded: ("phase_ended", _encode_fields("name", "missing")),
+    TreeSnapshot: ("tree_snapshot", _encode_fields("tree")),
+    Resumed: ("resumed", _encode_fields()),
+}

@@ -13,7 +13,6 @@ import msgspec
 
 from callboard.errors import CallerError
 from callboard.jobs.job import Approval
-from callboard.servers.agui.events import AguiInterrupt
 
 _APPROVAL_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -52,17 +51,17 @@ def job_of_interrupt(identifier: str) -> str:
     return identifier.partition("/")[0]
 
 
-def make_interrupt(approval: Approval, job_id: str, tool_call_id: str) -> AguiInterrupt:
+def make_interrupt(approval: Approval, job_id: str, tool_call_id: str) -> dict[str, Any]:
     """The interrupt of an approval or a question; `tool_call_id` is what the client knows its call by."""
+    interrupt: dict[str, Any] = {
+        "id": interrupt_id(approval, job_id),
+        "reason": "input_required" if approval.is_question else "tool_call",
+        "message": approval.why,
+        "toolCallId": tool_call_id,
+        "responseSchema": _ANSWER_SCHEMA if approval.is_question else _APPROVAL_SCHEMA,
+    }
     subject = {"name": approval.name, "arguments": approval.arguments, "digest": approval.digest}
-    return AguiInterrupt(
-        id=interrupt_id(approval, job_id),
-        reason="input_required" if approval.is_question else "tool_call",
-        message=approval.why,
-        tool_call_id=tool_call_id,
-        response_schema=_ANSWER_SCHEMA if approval.is_question else _APPROVAL_SCHEMA,
-        metadata={"callboard": subject},
-    )
+    return {**{name: value for name, value in interrupt.items() if value}, "metadata": {"callboard": subject}}
 
 
 def read_answer(approval: Approval, status: str, payload: Any, path: str) -> InterruptAnswer:

@@ -1,9 +1,9 @@
-"""A reply while it comes: its texts, thoughts and calls as AG-UI events, until canisters confirm them.
+"""The open reply of an agent as AG-UI events: its texts, thoughts and calls, from the first piece until they are confirmed.
 
-A reply may be told twice: its pieces while it comes, and its canisters when it was committed. What the canisters say
-otherwise is void, and so is a reply that is asked for again; the thread is stale then.
+The end of a reply confirms all of it. In a job the canisters do, one after the other: pieces that differ from them are
+void, and so is a reply that is asked for again. The thread is stale then.
 
-Laws: a part of a reply is told once, whether by pieces, by canisters, or by both; what begins has an end; constant work
+Laws: a part of a reply is sent once, whether by pieces, by canisters, or by both; what begins has an end; constant work
 for each piece.
 """
 
@@ -18,21 +18,7 @@ import msgspec
 
 from callboard.core import InvocationCanister
 from callboard.servers.agui.conversation import AguiThread, ThreadCall, ThreadMessage
-from callboard.servers.agui.events import (
-    AguiEvent,
-    ReasoningEncryptedValueEvent,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallStartEvent,
-)
+from callboard.servers.agui.events import AguiEvent, make_event
 
 AguiEvents: TypeAlias = list[AguiEvent]
 Kind: TypeAlias = Literal["text", "refusal", "reasoning", "call"]
@@ -41,7 +27,7 @@ _REFUSAL: Final[Mapping[str, Any]] = {"callboard": {"refusal": True}}
 
 
 class ReplyPart:
-    """A text, a thought or a call of the reply that comes."""
+    """A text, a thought or a call of the open reply."""
 
     __slots__ = ("call", "is_open", "kind", "message", "origin", "texts")
 
@@ -63,186 +49,88 @@ class ReplyStream:
     """
 
     def __init__(self, thread: AguiThread, author: str = "") -> None:
-        self.is_whole = False
-        """Whether the reply has come to its end."""
         self._thread = thread
         self._author = author
         self._attribution = {"subagentRunId": author} if author else {}
         self._parts: deque[ReplyPart] = deque()
-        """Those that no canister has confirmed, in order."""
+        """The parts that are not confirmed, in order."""
         self._open: ReplyPart | None = None
-        """The text or thought that goes on."""
+        """The text or thought that grows."""
         self._calls: dict[int, ReplyPart] = {}
-        """The calls that go on, by their index in the reply."""
+        """The calls that grow, by their index in the reply."""
         self._turn: ThreadMessage | None = None
         """The message that the next call belongs to."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is not confirmed."""
+        return bool(self._parts)
 
     @property
     def begin(self) -> int:
         """The first message that is not confirmed, else the next one."""
         return self._parts[0].message.ordinal if self._parts else self._thread.next_ordinal
 
-    @property
-    def is_unsure(self) -> bool:
-        """Whether there are parts of a reply that has not come to its end."""
-        return bool(self._parts) and not self.is_whole
-
-    def has_call(self, call: ThreadCall) -> bool:
-        """Whether a call is among the parts that are not confirmed."""
-        return any(each.call is call for each in self._parts)
-
     # Pieces
 
     def say(self, kind: Kind, text: str, origin: str = "", encrypted: str = "") -> AguiEvents:
-        """The next piece of a text or thought. Behind one that is `encrypted` another thought begins."""
+        """The next piece of a text or thought. After an `encrypted` one another thought begins."""
         if not text and not encrypted:
             return []
-        if self.is_whole:
-            self.confirm()
         part = self._open
         events: AguiEvents = []
         if part is None or part.kind != kind or part.origin != origin or part.message.encrypted:
-            events += self._close_text()
+            events = self._close_text()
             part, started = self._start_text(kind, origin)
             events += started
         if text:
             part.texts.append(text)
-            content = ReasoningMessageContentEvent if kind == "reasoning" else TextMessageContentEvent
-            events.append(content(message_id=part.message.identifier, delta=text, subagent_run_id=self._author))
+            name = "REASONING_MESSAGE_CONTENT" if kind == "reasoning" else "TEXT_MESSAGE_CONTENT"
+            events.append(make_event(name, self._author, messageId=part.message.identifier, delta=text))
         return events + self._encrypt(part.message, encrypted)
-
-    def _encrypt(self, message: ThreadMessage, encrypted: str) -> AguiEvents:
-        """The provider's own form of a thought, where there is one that was not told."""
-        if encrypted == message.encrypted:
-            return []
-        message.encrypted = encrypted
-        return [
-            ReasoningEncryptedValueEvent(
-                subtype="message",
-                entity_id=message.identifier,
-                encrypted_value=encrypted,
-                subagent_run_id=self._author,
-            )
-        ]
-
-    def _start_text(self, kind: Kind, origin: str = "") -> tuple[ReplyPart, AguiEvents]:
-        is_thought = kind == "reasoning"
-        fields: dict[str, Any] = {"role": "reasoning" if is_thought else "assistant", **self._attribution}
-        if kind == "refusal":
-            fields["metadata"] = _REFUSAL
-        message = self._thread.add_message(**fields)
-        part = self._open = ReplyPart(kind, message, origin)
-        self._parts.append(part)
-        name, author = message.identifier, self._author
-        self._turn = None if is_thought else message
-        if is_thought:
-            return part, [
-                ReasoningStartEvent(message_id=name, subagent_run_id=author),
-                ReasoningMessageStartEvent(message_id=name, role="reasoning", subagent_run_id=author),
-            ]
-        metadata = _REFUSAL if kind == "refusal" else None
-        start = TextMessageStartEvent(message_id=name, role="assistant", subagent_run_id=author, metadata=metadata)
-        return part, [start]
-
-    def _close_text(self) -> AguiEvents:
-        part, self._open = self._open, None
-        if part is None:
-            return []
-        part.is_open = False
-        name, author = part.message.identifier, self._author
-        if part.kind == "reasoning":
-            return [
-                ReasoningMessageEndEvent(message_id=name, subagent_run_id=author),
-                ReasoningEndEvent(message_id=name, subagent_run_id=author),
-            ]
-        return [TextMessageEndEvent(message_id=name, subagent_run_id=author)]
-
-    def _start_call(self, identifier: str, name: str) -> tuple[ReplyPart, AguiEvents]:
-        if self.is_whole:
-            self.confirm()
-        events = self._close_text()
-        if self._turn is None:
-            self._turn = self._thread.add_message(role="assistant", **self._attribution)
-        call = self._thread.add_call(self._turn, identifier, name)
-        part = ReplyPart("call", self._turn, call=call)
-        self._parts.append(part)
-        start = ToolCallStartEvent(
-            tool_call_id=call.identifier,
-            tool_call_name=name,
-            parent_message_id=self._turn.identifier,
-            subagent_run_id=self._author,
-        )
-        return part, [*events, start]
-
-    def _add_arguments(self, part: ReplyPart, text: str) -> AguiEvents:
-        if not text or part.call is None or not part.is_open:
-            return []
-        part.texts.append(text)
-        return [ToolCallArgsEvent(tool_call_id=part.call.identifier, delta=text, subagent_run_id=self._author)]
-
-    def _end_call(self, part: ReplyPart, arguments: Mapping[str, Any] | None, raw: str) -> AguiEvents:
-        """The rest of the arguments, and the end; what was told otherwise is void."""
-        if part.call is None:
-            return []
-        events: AguiEvents = []
-        text, whole = "".join(part.texts), _arguments_text(arguments, raw)
-        if part.is_open and whole.startswith(text):
-            events = self._add_arguments(part, whole[len(text) :])
-        elif text != whole and (arguments is None or _read(text) != arguments):
-            part.texts[:] = [whole]
-            self._thread.is_stale = True
-        if part.is_open:
-            part.is_open = False
-            events.append(ToolCallEndEvent(tool_call_id=part.call.identifier, subagent_run_id=self._author))
-        return events
 
     def begin_call(self, index: int, identifier: str, name: str) -> AguiEvents:
         """A call begins, whose arguments come in pieces."""
         events = self._close_call(index)
-        part, started = self._start_call(identifier, name)
-        self._calls[index] = part
+        self._calls[index], started = self._start_call(identifier, name)
         return events + started
 
     def add_arguments(self, index: int, text: str) -> AguiEvents:
-        """The next piece of the arguments of a call that goes on."""
+        """The next piece of the arguments of a call."""
         part = self._calls.get(index)
         return [] if part is None else self._add_arguments(part, text)
 
-    def end_call(
-        self, index: int, identifier: str, name: str, arguments: Mapping[str, Any] | None, raw: str
-    ) -> tuple[int, AguiEvents]:
-        """A call is whole; the message that it is in, and its events."""
+    def end_call(self, index: int, call: InvocationCanister) -> AguiEvents:
+        """A call is whole."""
         events: AguiEvents = []
         part = self._calls.pop(index, None)
         if part is None:
-            part, events = self._start_call(identifier, name)
-        return part.message.ordinal, events + self._end_call(part, arguments, raw)
-
-    def _close_call(self, index: int) -> AguiEvents:
-        part = self._calls.pop(index, None)
-        if part is None or part.call is None or not part.is_open:
-            return []
-        part.is_open = False
-        return [ToolCallEndEvent(tool_call_id=part.call.identifier, subagent_run_id=self._author)]
-
-    # What becomes of a reply
+            part, events = self._start_call(call.identifier, call.name)
+        return events + self._end_call(part, call)
 
     def close(self) -> AguiEvents:
-        """The ends of all that goes on."""
+        """The ends of all that is open."""
         events = self._close_text()
         for index in [*self._calls]:
             events += self._close_call(index)
         self._turn = None
         return events
 
-    def confirm(self) -> None:
-        """The reply is a part of the conversation."""
+    # What becomes of the reply
+
+    def confirm(self) -> list[int]:
+        """The reply belongs to the conversation: the first message of each canister that it is."""
+        marks: list[int] = []
+        follows_text = False
+        for part in self._parts:
+            if part.call is not None or not follows_text:
+                marks.append(part.message.ordinal)
+            follows_text = part.call is None
         self._parts.clear()
-        self.is_whole = False
         self._turn = None
+        return marks
 
     def revoke(self) -> AguiEvents:
-        """The reply as far as it came is no part of the conversation."""
+        """What came of the reply is void."""
         events = self.close()
         while self._parts:
             part = self._parts.pop()
@@ -252,67 +140,121 @@ class ReplyStream:
                 self._thread.remove_call(part.call)
                 if not part.message.calls and not part.message.texts:
                     self._thread.remove_message(part.message)
-        self.is_whole = False
         return events
 
-    def settle(self) -> AguiEvents:
-        """What comes behind a reply shows whether the reply came whole."""
-        if self.is_whole or not self._parts:
-            self.confirm()
-            return []
-        return self.revoke()
-
     def confirm_text(self, kind: Kind, text: str, encrypted: str = "") -> AguiEvents:
-        """A text or thought of a canister, of which pieces may have been told."""
+        """A text or thought of a canister, whose pieces may have been sent."""
         if not text and not encrypted:
             return []
-        self.is_whole = self.is_whole and bool(self._parts)
         events: AguiEvents = []
         if self._parts:
             part = self._parts[0]
-            if self._may_become(part, kind, text, encrypted):
-                sent = "".join(part.texts)
+            if _may_become(part, kind, text, encrypted):
                 if part is self._open:
-                    events = self.say(kind, text[len(sent) :], part.origin) + self._close_text()
+                    events = self.say(kind, text[len("".join(part.texts)) :], part.origin) + self._close_text()
                 self._parts.popleft()
                 self._turn = None if kind == "reasoning" else part.message
                 return events + self._encrypt(part.message, encrypted)
             events = self.revoke()
-        events += [*self._close_text(), *self.say(kind, text, encrypted=encrypted), *self._close_text()]
+        events += [*self.say(kind, text, encrypted=encrypted), *self._close_text()]
         self._parts.clear()
         return events
 
-    def _may_become(self, part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
-        """Whether what was told of a part is the text or thought of a canister, or its beginning."""
-        known, sent = part.message.encrypted, "".join(part.texts)
-        is_begun = part is self._open and not known and text.startswith(sent)
-        return part.kind == kind and known in ("", encrypted) and (sent == text or is_begun)
-
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
-        """A call of a canister, of which pieces may have been told; several calls may end in another order."""
-        part, events = None, []
-        self.is_whole = self.is_whole and bool(self._parts)
-        if self._parts:
-            calls = takewhile(lambda each: each.call is not None, self._parts)
-            part = next((each for each in calls if _is_call(each, canister)), None)
-            if part is None:
-                events = self.revoke()
+        """A call of a canister, whose pieces may have been sent; several calls may end in another order."""
+        events: AguiEvents = []
+        calls = takewhile(lambda each: each.call is not None, self._parts)
+        part = next((each for each in calls if _is_call(each, canister)), None)
         if part is None:
+            events = self.revoke() if self._parts else []
             part, started = self._start_call(canister.identifier, canister.name)
             events += started
         self._parts.remove(part)
         if part.call is not None:
             self._thread.confirm_call(part.call)
-        return events + self._end_call(part, canister.arguments, canister.raw)
+        return events + self._end_call(part, canister)
+
+    # Parts
+
+    def _start_text(self, kind: Kind, origin: str) -> tuple[ReplyPart, AguiEvents]:
+        is_thought = kind == "reasoning"
+        metadata = {"metadata": _REFUSAL} if kind == "refusal" else {}
+        role = "reasoning" if is_thought else "assistant"
+        message = self._thread.add_message(role=role, **self._attribution, **metadata)
+        part = self._open = ReplyPart(kind, message, origin)
+        self._parts.append(part)
+        self._turn = None if is_thought else message
+        name = message.identifier
+        if is_thought:
+            begin = make_event("REASONING_START", self._author, messageId=name)
+            return part, [begin, make_event("REASONING_MESSAGE_START", self._author, messageId=name, role=role)]
+        return part, [make_event("TEXT_MESSAGE_START", self._author, messageId=name, role=role, **metadata)]
+
+    def _close_text(self) -> AguiEvents:
+        part, self._open = self._open, None
+        if part is None:
+            return []
+        part.is_open = False
+        names = ("REASONING_MESSAGE_END", "REASONING_END") if part.kind == "reasoning" else ("TEXT_MESSAGE_END",)
+        return [make_event(each, self._author, messageId=part.message.identifier) for each in names]
+
+    def _encrypt(self, message: ThreadMessage, encrypted: str) -> AguiEvents:
+        """The provider's own form of a thought, if it was not sent yet."""
+        if encrypted == message.encrypted:
+            return []
+        message.encrypted = encrypted
+        fields = {"subtype": "message", "entityId": message.identifier, "encryptedValue": encrypted}
+        return [make_event("REASONING_ENCRYPTED_VALUE", self._author, **fields)]
+
+    def _start_call(self, identifier: str, name: str) -> tuple[ReplyPart, AguiEvents]:
+        events = self._close_text()
+        if self._turn is None:
+            self._turn = self._thread.add_message(role="assistant", **self._attribution)
+        call = self._thread.add_call(self._turn, identifier, name)
+        part = ReplyPart("call", self._turn, call=call)
+        self._parts.append(part)
+        fields = {"toolCallId": call.identifier, "toolCallName": name, "parentMessageId": self._turn.identifier}
+        return part, [*events, make_event("TOOL_CALL_START", self._author, **fields)]
+
+    def _add_arguments(self, part: ReplyPart, text: str) -> AguiEvents:
+        if not text or part.call is None or not part.is_open:
+            return []
+        part.texts.append(text)
+        return [make_event("TOOL_CALL_ARGS", self._author, toolCallId=part.call.identifier, delta=text)]
+
+    def _end_call(self, part: ReplyPart, call: InvocationCanister) -> AguiEvents:
+        """The rest of the arguments, and the end; what was sent otherwise is void."""
+        events: AguiEvents = []
+        arguments = call.arguments
+        text = "".join(part.texts)
+        whole = call.raw or ("" if arguments is None else msgspec.json.encode(arguments).decode())
+        if part.is_open and whole.startswith(text):
+            events = self._add_arguments(part, whole[len(text) :])
+        elif text != whole and (arguments is None or _read(text) != arguments):
+            part.texts[:] = [whole]
+            self._thread.is_stale = True
+        return events + self._close_part(part)
+
+    def _close_call(self, index: int) -> AguiEvents:
+        part = self._calls.pop(index, None)
+        return [] if part is None else self._close_part(part)
+
+    def _close_part(self, part: ReplyPart) -> AguiEvents:
+        if part.call is None or not part.is_open:
+            return []
+        part.is_open = False
+        return [make_event("TOOL_CALL_END", self._author, toolCallId=part.call.identifier)]
+
+
+def _may_become(part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
+    """Whether what was sent of a part is the text or thought of a canister, or its beginning."""
+    known, sent = part.message.encrypted, "".join(part.texts)
+    is_begun = part.is_open and not known and text.startswith(sent)
+    return part.kind == kind and known in ("", encrypted) and (sent == text or is_begun)
 
 
 def _is_call(part: ReplyPart, canister: InvocationCanister) -> bool:
     return part.call is not None and part.call.source == canister.identifier and part.call.name == canister.name
-
-
-def _arguments_text(arguments: Mapping[str, Any] | None, raw: str) -> str:
-    """As the model wrote them."""
-    return raw or ("" if arguments is None else msgspec.json.encode(arguments).decode())
 
 
 def _read(text: str) -> Any:

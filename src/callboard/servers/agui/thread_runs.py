@@ -32,7 +32,6 @@ from callboard.servers.agui.agui_kind import (
     thread_partition,
 )
 from callboard.servers.agui.encoder import AguiEncoder
-from callboard.servers.agui.history import client_ensemble, message_text
 from callboard.servers.agui.interrupts import InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
 from callboard.servers.agui.run_input import (
     AguiAssistantMessage,
@@ -41,6 +40,8 @@ from callboard.servers.agui.run_input import (
     AguiToolMessage,
     AnyMessage,
     RunInput,
+    client_ensemble,
+    message_text,
 )
 
 log = logging.getLogger("callboard.agui")
