@@ -1,7 +1,7 @@
-"""The entries of a job as HTML, by way of AG-UI: what any front-end of that protocol would show, our page shows.
+"""The entries of a job as HTML.
 
 `EntryView` is a Stage: entries in, one article for each that says something out, the same whether it is part of a page or
-of what a page is sent later. `PieceView` shows what a reply says while it comes; its entries replace that.
+of what a page is sent later. `PieceView` shows the open reply; the reply's entries replace it.
 
 Laws: what was written by a model, a tool or a user is escaped text within its article, and nothing else; an article's
 size is bounded, and says where the rest is.
@@ -10,14 +10,41 @@ size is bounded, and says where the rest is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 from markupsafe import Markup
 
-from callboard.core import Event, ResultCanister
-from callboard.jobs.entries import JobEntry
-from callboard.servers.agui import AguiEncoder, AguiEvent, events
+from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.core import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ArgumentsPiece,
+    AssistantCanister,
+    DocumentCanister,
+    Event,
+    FileContent,
+    HandedOver,
+    InvocationCanister,
+    InvocationStarted,
+    Nested,
+    Note,
+    PictureContent,
+    ReasoningContent,
+    ReasoningPiece,
+    RefusalContent,
+    RefusalPiece,
+    ReplyFailed,
+    ResultCanister,
+    RolledBack,
+    RoundStarted,
+    RunEnded,
+    SupervisorCanister,
+    TextPiece,
+    TextualContent,
+    UserCanister,
+)
+from callboard.jobs.entries import Item, JobEntry
 from callboard.servers.board.diff import DiffLine, is_diff, split_diff
 from callboard.servers.board.templating import render
 from callboard.text.display import display, make_visible, strip_controls
@@ -34,24 +61,21 @@ _ARGUMENT: Final = 20
 class EntryBlock:
     """A part of an article: a text, a thought, a call, a result, a note, or the beginning of a round or phase."""
 
-    __slots__ = ("error", "identifier", "kind", "parts", "title")
-
-    def __init__(self, kind: str, title: str, text: str = "", *, identifier: str = "", error: str = "") -> None:
+    def __init__(self, kind: str, title: str, text: str = "", *, error: str = "") -> None:
         self.kind = kind
         self.title = display(title, _MAX_TITLE)
-        self.identifier = identifier
         self.error = error
-        self.parts = [text]
+        self._whole = text
 
     @property
     def text(self) -> str:
         """As far as it is shown."""
-        return strip_controls("".join(self.parts)[:MAX_SHOWN])
+        return strip_controls(self._whole[:MAX_SHOWN])
 
     @property
     def hidden(self) -> int:
         """Characters that are not shown."""
-        return max(0, sum(map(len, self.parts)) - MAX_SHOWN)
+        return max(0, len(self._whole) - MAX_SHOWN)
 
     @property
     def diff(self) -> Sequence[DiffLine]:
@@ -62,7 +86,7 @@ class EntryBlock:
     @property
     def arguments(self) -> Sequence[ShownArgument]:
         """Those of a call; nothing where they are no JSON object."""
-        return show_arguments(read_object("".join(self.parts)), MAX_SHOWN) if self.kind == "call" else ()
+        return show_arguments(read_object(self._whole), MAX_SHOWN) if self.kind == "call" else ()
 
 
 class ShownArgument(msgspec.Struct, frozen=True):
@@ -118,163 +142,134 @@ class EntryView:
     """
 
     def __init__(self, job: str, place: str) -> None:
+        self._job = job
         self._place = place
-        self._encoder = AguiEncoder(job, job)
-        self._blocks: list[EntryBlock] = []
-        self._open: dict[str, EntryBlock] = {}
         self._names: dict[str, str] = {}
-        """The names of the calls that were seen."""
+        """The names of the calls without a result."""
+        self._prompt = ""
+        """The prompt that no canister has repeated."""
         self._round = 0
 
     def feed(self, entry: JobEntry, /) -> list[Markup]:
         """The article of an entry; nothing for one that says nothing to a person."""
-        self._blocks = []
-        self._open = {}
-        if entry.round > self._round:
-            self._round = entry.round
-            self._add(EntryBlock("step", f"Round {entry.round}"))
-        item = entry.item
-        for event in self._encoder.feed(entry):
-            handler = self._HANDLERS.get(type(event))
-            if handler is not None:
-                handler(self, event)
-        if isinstance(item, ResultCanister):
-            self._complete_result(item)
+        blocks = [EntryBlock("step", f"Round {entry.round}")] if entry.round > self._round else []
+        self._round = max(self._round, entry.round)
+        blocks += self._describe(entry.item)
         # A thought that the provider keeps to itself has no text, and neither has the place of an agent's instructions.
-        self._blocks = [each for each in self._blocks if each.text or each.kind not in ("reasoning", "system")]
-        if not self._blocks:
+        blocks = [each for each in blocks if each.text or each.kind not in ("reasoning", "system", "assistant")]
+        if not blocks:
             return []
-        values = {"place": self._place, "number": entry.number}
-        blocks, more = self._blocks[:MAX_BLOCKS], max(0, len(self._blocks) - MAX_BLOCKS)
-        return [render("entry.html", {**values, "blocks": blocks, "more": more})]
+        values = {"place": self._place, "number": entry.number, "more": max(0, len(blocks) - MAX_BLOCKS)}
+        return [render("entry.html", {**values, "blocks": blocks[:MAX_BLOCKS]})]
 
     def finish(self, why: str = "stop", /) -> list[Markup]:
         """Nothing is held."""
         return []
 
-    def _complete_result(self, result: ResultCanister) -> None:
-        """Show a result whose call was not seen, and the message of an error that has no text."""
-        if not any(block.kind == "result" for block in self._blocks):
-            self._add(EntryBlock("result", "", result.text, error=result.error.category if result.error else ""))
-        if result.error and not self._blocks[-1].text:
-            self._blocks[-1].parts.append(result.error.message)
-
-    def _add(self, block: EntryBlock) -> None:
-        self._blocks.append(block)
-        if block.identifier:
-            self._open[block.identifier] = block
-
-    def _append(self, identifier: str, text: str) -> None:
-        if identifier in self._open:
-            self._open[identifier].parts.append(text)
-
-    def _on_text(self, event: events.TextMessageStartEvent) -> None:
-        refused = (event.metadata or {}).get("callboard", {}).get("refusal")
-        kind = "refusal" if refused else event.role
-        self._add(EntryBlock(kind, _TITLES.get(kind, event.role), identifier=event.message_id))
-
-    def _on_reasoning(self, event: events.ReasoningMessageStartEvent) -> None:
-        self._add(EntryBlock("reasoning", "Reasoning", identifier=event.message_id))
-
-    def _on_content(self, event: events.TextMessageContentEvent | events.ReasoningMessageContentEvent) -> None:
-        self._append(event.message_id, event.delta)
-
-    def _on_call(self, event: events.ToolCallStartEvent) -> None:
-        self._names[event.tool_call_id] = event.tool_call_name
-        self._add(EntryBlock("call", event.tool_call_name, identifier=event.tool_call_id))
-
-    def _on_arguments(self, event: events.ToolCallArgsEvent) -> None:
-        self._append(event.tool_call_id, event.delta)
-
-    def _on_result(self, event: events.ToolCallResultEvent) -> None:
-        error = str((event.metadata or {}).get("callboard", {}).get("error", ""))
-        name = self._names.pop(event.tool_call_id, "")
-        self._add(EntryBlock("result", name, _content_text(event.content), error=error))
-
-    def _on_step(self, event: events.StepStartedEvent) -> None:
-        # Rounds are counted through the job, as the list of rounds does; each phase begins anew.
-        if not event.step_name.startswith("round "):
-            self._add(EntryBlock("step", event.step_name.capitalize()))
-
-    def _on_custom(self, event: events.CustomEvent) -> None:
-        row = _NOTES.get(event.name)
-        if row is not None:
-            title, describe = row
-            self._add(EntryBlock("note", title, describe(event.value)))
-
-    def _on_run(self, event: events.SubagentStartedEvent) -> None:
-        self._add(EntryBlock("note", "A run within this one", event.name))
-
-    def _on_run_error(self, event: events.SubagentErrorEvent) -> None:
-        self._add(EntryBlock("note", "The run within this one", event.message))
-
-    _HANDLERS: ClassVar[Mapping[type[AguiEvent], Callable[[Any, Any], None]]] = {
-        events.TextMessageStartEvent: _on_text,
-        events.TextMessageContentEvent: _on_content,
-        events.ReasoningMessageStartEvent: _on_reasoning,
-        events.ReasoningMessageContentEvent: _on_content,
-        events.ToolCallStartEvent: _on_call,
-        events.ToolCallArgsEvent: _on_arguments,
-        events.ToolCallResultEvent: _on_result,
-        events.StepStartedEvent: _on_step,
-        events.CustomEvent: _on_custom,
-        events.SubagentStartedEvent: _on_run,
-        events.SubagentErrorEvent: _on_run_error,
-    }
+    def _describe(self, item: Item) -> list[EntryBlock]:
+        match item:
+            case AssistantCanister(content=content):
+                return [_describe_content(each) for each in content]
+            case InvocationCanister(identifier=identifier, name=name, raw=raw, arguments=arguments):
+                self._names[identifier] = name
+                return [EntryBlock("call", name, raw or _argument_text(arguments or {}))]
+            case ResultCanister(invocation_id=identifier, error=error):
+                category, message = (error.category, error.message) if error else ("", "")
+                text = "\n".join([_content_text(each) for each in item.content]) or message
+                return [EntryBlock("result", self._names.pop(identifier, ""), text, error=category)]
+            case UserCanister() | DocumentCanister() | SupervisorCanister():
+                self._prompt = ""
+                kind = "system" if isinstance(item, SupervisorCanister) else "user"
+                return [EntryBlock(kind, _TITLES[kind], item.text)]
+            case PromptSent(text=text):
+                self._prompt = text
+            case RoundStarted() if self._prompt:
+                text, self._prompt = self._prompt, ""
+                return [EntryBlock("user", _TITLES["user"], text)]
+            case PhaseStarted(name=name):
+                return [EntryBlock("step", f"Phase {name}")]
+            case Nested(name=name, event=RunEnded(state=state)):
+                return [EntryBlock("note", "A run within this one", _join_words(name, state))]
+            case _ if type(item) in _NOTES:
+                title, describe = _NOTES[type(item)]
+                return [EntryBlock("note", title, describe(item))]
+            case _:
+                pass
+        return []
 
 
 class PieceView:
-    """What is said just now: pieces in, operations on the page out. Behind each entry another one goes on."""
+    """The open reply: pieces in, operations on the page out. After each entry another view begins."""
 
-    def __init__(self, job: str) -> None:
-        self._encoder = AguiEncoder(job, f"{job}-live")
+    def __init__(self, name: str) -> None:
+        self._name = name
+        """Begins the ids of the page's elements."""
+        self._count = 0
+        self._kind: type | None = None
+        """That of the text that grows."""
+        self._runs: dict[str, PieceView] = {}
 
     def feed(self, event: Event, /) -> list[dict[str, str]]:
         """Operations: `title` begins an element `id`, `text` is appended to it."""
-        operations: list[dict[str, str]] = []
-        for each in self._encoder.feed(event):
-            match each:
-                case events.TextMessageStartEvent(message_id=name):
-                    operations.append({"id": name, "title": _TITLES["assistant"]})
-                case events.ReasoningMessageStartEvent(message_id=name):
-                    operations.append({"id": name, "title": "Reasoning"})
-                case events.ToolCallStartEvent(tool_call_id=name, tool_call_name=tool):
-                    operations.append({"id": name, "title": f"Calls {display(tool, _MAX_TITLE)}"})
-                case events.TextMessageContentEvent(message_id=name, delta=text):
-                    operations.append({"id": name, "text": strip_controls(text)})
-                case events.ReasoningMessageContentEvent(message_id=name, delta=text):
-                    operations.append({"id": name, "text": strip_controls(text)})
-                case events.ToolCallArgsEvent(tool_call_id=name, delta=text):
-                    operations.append({"id": name, "text": strip_controls(text)})
-                case _:
-                    pass
-        return operations
+        match event:
+            case TextPiece(text=text) | RefusalPiece(text=text) | ReasoningPiece(text=text) if text:
+                begun = []
+                if self._kind is not type(event):
+                    self._kind = type(event)
+                    self._count += 1
+                    title = "Reasoning" if isinstance(event, ReasoningPiece) else _TITLES["assistant"]
+                    begun = [{"id": f"{self._name}-{self._count}", "title": title}]
+                return [*begun, {"id": f"{self._name}-{self._count}", "text": strip_controls(text)}]
+            case InvocationStarted(index=index, name=name):
+                self._kind = None
+                return [{"id": f"{self._name}-call-{index}", "title": f"Calls {display(name, _MAX_TITLE)}"}]
+            case ArgumentsPiece(index=index, json=text) if text:
+                return [{"id": f"{self._name}-call-{index}", "text": strip_controls(text)}]
+            case Nested(identifier=identifier, event=inner):
+                return self._runs.setdefault(identifier, PieceView(f"{self._name}-{identifier}")).feed(inner)
+            case _:
+                return []
+
+
+def _describe_content(content: Any) -> EntryBlock:
+    match content:
+        case ReasoningContent(text=text):
+            return EntryBlock("reasoning", "Reasoning", text)
+        case RefusalContent(text=text):
+            return EntryBlock("refusal", "Model refuses", text)
+        case _:
+            return EntryBlock("assistant", _TITLES["assistant"], _content_text(content))
 
 
 def _content_text(content: Any) -> str:
-    """The texts of a result's content; of another part what it is."""
-    if isinstance(content, str):
-        return content
-    return "\n".join([part.get("text") or f"[{part.get('type', 'content')}]" for part in content])
+    """The text of a content; of anything else what it is."""
+    match content:
+        case TextualContent(text=text):
+            return text
+        case PictureContent():
+            return "[image]"
+        case FileContent():
+            return "[document]"
+        case _:
+            return ""
 
 
 def _join_words(*words: Any) -> str:
     return ": ".join([str(each) for each in words if each])
 
 
-_TITLES: Final = {"assistant": "Model", "user": "User", "system": "Instructions", "refusal": "Model refuses"}
+_TITLES: Final = {"assistant": "Model", "user": "User", "system": "Instructions"}
 _SIDES: Final = {"old": "removed", "old_string": "removed", "new": "added", "new_string": "added"}
 """How the arguments of edits are seen."""
-_NOTES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
-    "callboard.note": ("Note", lambda value: _join_words(value["kind"], value["text"])),
-    "callboard.notice": ("Callboard", lambda value: value["text"]),
-    "callboard.approval_asked": ("Approval asked", lambda value: _join_words(value["name"], value["why"])),
-    "callboard.approval_answered": ("Approval", lambda value: _join_words(value["name"], value["text"])),
-    "callboard.handed_over": ("Handed over", lambda value: value["agent"]),
-    "callboard.rolled_back": ("Rolled back", lambda value: f"to the first {value['to']} items of the conversation"),
-    "callboard.reply_failed": ("The reply failed", lambda value: _join_words(value["message"], value["hint"])),
-    "callboard.run_ended": ("The run ended", lambda value: value["state"]),
-    "callboard.phase_ended": ("The phase ended", lambda value: _join_words(value["name"], "; ".join(value["missing"]))),
-    "callboard.resumed": ("Another process goes on", lambda value: ""),
+_NOTES: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {
+    Note: ("Note", lambda event: _join_words(event.kind, event.text)),
+    Notice: ("Callboard", lambda step: step.text),
+    ApprovalAsked: ("Approval asked", lambda event: _join_words(event.invocation.name, event.why)),
+    ApprovalAnswered: ("Approval", lambda event: _join_words(event.invocation.name, event.describe())),
+    HandedOver: ("Handed over", lambda event: event.agent),
+    RolledBack: ("Rolled back", lambda event: f"to the first {event.to} items of the conversation"),
+    ReplyFailed: ("The reply failed", lambda event: _join_words(event.message, event.hint)),
+    RunEnded: ("The run ended", lambda event: event.state),
+    PhaseEnded: ("The phase ended", lambda step: _join_words(step.name, "; ".join(step.missing))),
+    Resumed: ("Another process goes on", lambda step: ""),
 }
-"""What is shown of AG-UI's custom events; the others say what the page shows elsewhere."""
