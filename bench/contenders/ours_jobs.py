@@ -23,7 +23,7 @@ from callboard.configuration.jobs import QueueSettings
 from callboard.core import Request, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
 from callboard.jobs.segment import SegmentRunner, SegmentWatch
 from callboard.jobs.store import DurableStore
@@ -113,13 +113,13 @@ async def submit(store: DurableStore, task: str) -> DurableJob:
 
 
 @asynccontextmanager
-async def open_store(url: str) -> AsyncIterator[tuple[Engine, DurableStore]]:
+async def open_store(url: str) -> AsyncIterator[tuple[EmbeddedEngine, DurableStore]]:
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         yield engine, DurableStore(database, engine.enqueue)
 
 
-def new_worker(engine: Engine, store: DurableStore, concurrency: int) -> Worker:
+def new_worker(engine: EmbeddedEngine, store: DurableStore, concurrency: int) -> Worker:
     runner = SegmentRunner(store, [AgentKind({REFERENCE: agent})])
 
     async def run(identifier: str, number: int, watch: SegmentWatch) -> None:

@@ -13,7 +13,7 @@ from callboard.core import UserCanister, contents
 from callboard.jobs.agent_kind import KIND, AgentInput
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.references import agent_queue
 from callboard.jobs.store import DurableStore
 
@@ -44,7 +44,7 @@ def place(tmp_path, monkeypatch):
 
 def with_store(use):
     with Database.open() as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         return asyncio.run(use(DurableStore(database, engine.enqueue)))
 
 

@@ -12,7 +12,7 @@ from tests.jobs.forked import ForkedProcess, processes
 
 from callboard.core import ResultCanister
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.store import DurableStore
 
 PATIENCE = 120
@@ -57,7 +57,7 @@ class Fleet:
         self.settings = seconds, concurrency
         self.workers = []
         self.database = Database.open(url)
-        self.engine = Engine(self.database)
+        self.engine = EmbeddedEngine(self.database)
         self.store = DurableStore(self.database, self.engine.enqueue)
 
     def start(self, count=1):

@@ -17,7 +17,7 @@ from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs import lease
 from callboard.jobs.agent_kind import AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
@@ -117,7 +117,7 @@ def die(seconds):
 
 async def run_worker(url):
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         store = DurableStore(database, engine.enqueue)
         runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
         async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}) as worker:

@@ -8,8 +8,8 @@ from tests.jobs.test_engine import Runner, enqueue, in_loop, make_job, read_rows
 
 from callboard.jobs import embedded_worker
 from callboard.jobs.database import Database
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.embedded_worker import EmbeddedWorker
-from callboard.jobs.engine import Engine
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 
@@ -18,7 +18,7 @@ from callboard.jobs.worker import Worker
 def engine(url, monkeypatch):
     monkeypatch.setattr(embedded_worker, "RESTART_SECONDS", 0)
     with Database.open(url) as database:
-        yield Engine(database)
+        yield EmbeddedEngine(database)
 
 
 @in_loop

@@ -14,7 +14,7 @@ from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module
 from callboard.jobs import worker as worker_module
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
@@ -45,7 +45,7 @@ def database(url):
 
 @pytest.fixture
 def engine(database):
-    return Engine(database)
+    return EmbeddedEngine(database)
 
 
 class Runner:

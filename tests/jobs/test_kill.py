@@ -15,7 +15,7 @@ from tests.jobs.killed_worker import CALLS, LINES, QUEUE, REFERENCE, ROUNDS, ser
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.store import DurableStore
 
@@ -39,7 +39,7 @@ def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
     chance = random.Random(SEED)
     log = tmp_path / "log.txt"
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         store = DurableStore(database, engine.enqueue)
         jobs, codes = [], Counter()
         while codes[-9] < KILLS:

@@ -13,7 +13,7 @@ from sqlalchemy import select, text, update
 
 from callboard.jobs import lease as lease_module
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.job import DurableJob
 from callboard.jobs.lease import EXIT_STATUS, Lease
 from callboard.jobs.tables import segments
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def database(url):
     with Database.open(url) as database:
         job = DurableJob(id="a", kind="test", created_at=NOW, updated_at=NOW)
-        database.run_blocking(lambda connection: Engine(database).enqueue(connection, job))
+        database.run_blocking(lambda connection: enqueue(connection, job))
         statement = update(segments).values(executor="me", lease_until=0)
         database.run_blocking(lambda connection: connection.execute(statement))
         yield database
@@ -100,12 +100,12 @@ def test_a_process_that_stood_still_ends_before_it_asks_anybody(database, monkey
 SCRIPT = """
 import subprocess
 import sys
-from callboard.jobs.lease import _end_process
+from callboard.jobs.lease import end_process
 
 child = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True); print('ok', flush=True); sys.stdin.read()"
 process = subprocess.Popen([sys.executable, "-c", child], start_new_session=True, stdin=-1, stdout=-1)
 process.stdout.readline()
-_end_process("the connection broke")
+end_process("the connection broke")
 """
 
 

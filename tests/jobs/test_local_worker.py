@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.local_worker import start_worker
 from callboard.jobs.store import DurableStore
 
@@ -16,7 +16,7 @@ from callboard.jobs.store import DurableStore
 @pytest.fixture
 def database(tmp_path):
     with Database.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
-        asyncio.run(DurableStore(database, Engine(database).enqueue).create("test", queue="here"))
+        asyncio.run(DurableStore(database, enqueue).create("test", queue="here"))
         yield database
 
 

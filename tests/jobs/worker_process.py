@@ -13,7 +13,7 @@ from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs import lease
 from callboard.jobs.claim import Superseded
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 
@@ -43,7 +43,7 @@ async def run_job(claim, control, effects, seconds):
 
 async def work(url, effects, seconds, concurrency, ready):
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         store = DurableStore(database, engine.enqueue)
 
         async def run(job_id, number, control):

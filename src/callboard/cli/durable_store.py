@@ -36,11 +36,11 @@ def open_store() -> Iterator[DurableStore]:
     Raises CallerError and DatabaseUnavailable.
     """
     from callboard.jobs.database import Database  # noqa: PLC0415  # not for --help
-    from callboard.jobs.engine import Engine  # noqa: PLC0415
+    from callboard.jobs.engine import enqueue  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 
     with Database.open() as database:
-        yield DurableStore(database, Engine(database).enqueue)
+        yield DurableStore(database, enqueue)
 
 
 @contextmanager

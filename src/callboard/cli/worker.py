@@ -106,12 +106,12 @@ async def _work(
     from callboard.cli.settings import import_from  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
-    from callboard.jobs.engine import Engine  # noqa: PLC0415
     from callboard.jobs.references import agent_queue, load_agents, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.user_settings import (  # noqa: PLC0415
         load_job_settings,
+        make_engine,
         model_limits,
         open_services,
         queue_settings,
@@ -127,7 +127,7 @@ async def _work(
         if limit:
             queues[name] = replace(queues[name], starts_per_minute=limit)
     tell = partial(typer.echo, err=True)
-    engine = Engine(database)
+    engine = make_engine(database)
     store = DurableStore(database, engine.enqueue)
     coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
     runner = SegmentRunner(

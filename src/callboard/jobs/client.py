@@ -21,7 +21,7 @@ from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_worker import open_worker
-from callboard.jobs.engine import Engine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.references import agent_queue, find_reference, find_references, normalize_reference
 from callboard.jobs.store import DurableStore
@@ -64,8 +64,7 @@ class JobClient:
     async def __aenter__(self) -> Self:
         self._database = await asyncio.to_thread(Database.open, self._url)
         self._open.push_async_callback(asyncio.to_thread, self._database.close)
-        self._engine = Engine(self._database)
-        self.store = DurableStore(self._database, self._engine.enqueue)
+        self.store = DurableStore(self._database, enqueue)
         return self
 
     async def __aexit__(
@@ -163,7 +162,7 @@ class JobClient:
                 # The queues of a worker are those that it began with, so it begins with all agents of the process.
                 agents = {**find_references(), reference: agent}
                 queues = [agent_queue(each) for each in agents]
-                worker = open_worker(self._engine, self.store, [AgentKind(agents)], queues, self.streams)
+                worker = open_worker(self.store, [AgentKind(agents)], queues, self.streams)
                 await self._open.enter_async_context(worker)
                 self._agents = agents
             elif reference not in self._agents:

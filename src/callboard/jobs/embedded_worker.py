@@ -17,12 +17,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from callboard.jobs.engine import Engine
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.user_settings import load_job_settings, model_limits, open_services, queue_settings
+from callboard.jobs.user_settings import load_job_settings, make_engine, model_limits, open_services, queue_settings
 from callboard.jobs.worker import Worker
 
 RESTART_SECONDS: Final = 1.0
@@ -95,7 +94,6 @@ class EmbeddedWorker:
 
 @asynccontextmanager
 async def open_worker(
-    engine: Engine,
     store: DurableStore,
     kinds: Iterable[JobKind],
     queues: Collection[str],
@@ -109,6 +107,7 @@ async def open_worker(
         DatabaseUnavailable: The worker cannot begin.
     """
     settings = await asyncio.to_thread(load_job_settings)
+    engine = make_engine(store.database)
     served = queue_settings(settings, queues)
     runner = SegmentRunner(store, kinds, streams, limits=model_limits(settings, store.database))
     make_worker = partial(Worker, engine, store, runner, queues=served, **options)

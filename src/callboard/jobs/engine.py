@@ -1,37 +1,23 @@
-"""The engine of durable jobs: one table beside the entries says which segments are due, and who runs them.
+"""The engine of durable jobs: it decides which worker runs which segment, and when.
 
-A segment is queued in the transaction that makes it due. A worker claims due segments under an id of its own, until a
-time of the database's clock that it moves on while it lives (`lease`). A segment whose time has passed is due again.
-
-Laws: a segment that is queued twice runs once. A segment that raises is handed back to its queue. One job of a partition runs
-at a time, and no more segments of a queue start a minute than its limit says, in all workers together.
-
-On PostgreSQL one worker claims at a time, since a partition and a limit count what all of them claim. A claim takes about
-three milliseconds and gives a worker as much as it has room for.
+The row of a due segment is the truth for every engine. A segment is queued by a row of `segments`, in the transaction
+that makes it due. The executor that has the lease of the row runs the segment, and the row goes when the segment has
+ended. The times of the rows are those of the database's clock.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
-from functools import partial
-from typing import Any, Final
-from uuid import uuid4
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from callboard.configuration.jobs import QueueSettings
-from callboard.jobs import lease
-from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
 from callboard.jobs.job import DurableJob
-from callboard.jobs.lease import CHANNEL, Lease
-from callboard.jobs.tables import clock, insert_once, jobs, lock_claims, queue_limits, segments
+from callboard.jobs.lease import CHANNEL
+from callboard.jobs.tables import clock, insert_once, jobs, segments
 
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
 """Runs a job's segment of a number to its end, or raises."""
@@ -39,49 +25,21 @@ PAUSE_SECONDS: Final = 5.0
 """Seconds before another attempt at a segment that raised, or that this worker cannot run."""
 SOON_SECONDS: Final = 3600
 """A worker that ends when it is idle waits for what is due within so many seconds: nobody else might be there."""
-_MINUTE: Final = 60_000
-"""In milliseconds, as all times of the table are."""
-
-_log = logging.getLogger("callboard.jobs")
 
 
-class Engine:
-    """The queue of all segments. It also runs the segments of some queues in this process."""
+class Engine(Protocol):
+    """Queues segments, and runs the segments of some queues in this process.
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.executor = ""
-        """The id under which this process claims; "" if it does not serve."""
-        self._now = clock(database.engine.dialect.name)
-        self._queues: Mapping[str, QueueSettings] = {}
-        self._running: dict[tuple[str, int], str] = {}
-        """The queues of the segments that run here, by their jobs and numbers."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = True
-        self._lease: Lease | None = None
-        self._taking: asyncio.Task[None] | None = None
-        due, busy = segments.c, segments.alias().c
-        is_free = due.executor.is_(None) & (due.due_at <= self._now) | (due.lease_until < self._now)
-        is_alone = (due.partition == "") | ~sa.exists().where(
-            busy.queue == due.queue, busy.partition == due.partition, busy.lease_until >= self._now
-        )
-        self._due = (
-            sa.select(segments)
-            .where(due.queue.in_(sa.bindparam("queues", expanding=True)), is_free, is_alone)
-            .order_by(due.priority, due.due_at, due.job)
-            .limit(sa.bindparam("room"))
-        )
-        self._soon = sa.select(sa.literal(1)).where(
-            due.queue.in_(sa.bindparam("queues", expanding=True)),
-            due.due_at < self._now + SOON_SECONDS * 1000,
-        )
+    Laws: a segment that is queued twice runs once, and never in two processes at a time. A segment that raises is handed
+    back to its queue. One job of a partition runs at a time, and no more segments of a queue start a minute than its
+    limit says, in all workers together.
+    """
+
+    executor: str
+    """The id under which this process claims; "" if it does not serve."""
 
     def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
         """Queue the job's present segment in the transaction of this connection, to begin after `delay` seconds."""
-        row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
-        statement = insert_once(segments, connection).values(due_at=self._now + int(delay * 1000))
-        connection.execute(statement, {**row, "priority": job.priority})
-        self._announce(connection)
 
     async def serve(
         self,
@@ -97,184 +55,61 @@ class Engine:
             run_segment: Runs a segment. An exception hands the segment back.
             queues: The queues, and what holds for each of them.
             concurrency: How many segments this process runs at once.
-            on_loss: As of Lease.
+            on_loss: Called in a thread, with the reason, if the lease was lost. By default the process ends there.
 
         Raises:
-            DatabaseUnavailable: The limits of the queues could not be written.
+            CallboardError: The engine cannot begin.
         """
-        self._run_segment, self._queues, self._places = run_segment, dict(queues), concurrency
-        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        await self.database.run(self._set_limits)
-        self.database.check_health(forget=True)
-        self.executor = str(uuid4())
-        self._is_closed = False
-        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
-        self._taking = self._loop.create_task(self._take_always())
 
     def wake(self) -> None:
         """Look for due segments now, because something was written. Any thread may call it."""
-        if not self._is_closed:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._bell.set)
 
     async def stop_taking(self) -> None:
-        """Claim no more segments. Running segments continue."""
-        self._is_closed = True
-        if self._taking is not None:
-            self._bell.set()
-            await asyncio.wait([self._taking])  # the end of a loop has cancelled it, too
-
-    def count_segments(self) -> int:
-        """How many segments run here."""
-        return len(self._running)
+        """Begin no more segments. Running segments continue."""
 
     async def hand_back(self) -> None:
         """Stop serving: what was claimed is due again at once. If the database is away, it is when the lease ends."""
-        await self.stop_taking()
-        if self._lease is None:
-            return
-        await asyncio.to_thread(self._lease.close)
-        self._lease = None
-        mine = segments.c.executor == self.executor
-
-        def free(connection: Connection) -> None:
-            # The next runner counts a failure, and a worker that stops in good order is not one.
-            stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
-            connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
-            connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
-            self._announce(connection)
-
-        with suppress(DatabaseUnavailable):
-            await asyncio.to_thread(self.database.run_blocking, free, patience=0)
-        self.executor = ""
 
     async def is_idle(self) -> bool:
         """Whether no segment of the served queues runs, or waits for a time that is near."""
-        try:
-            query = self._soon.limit(1)
-            soon = await self.database.read(lambda connection: connection.scalar(query, {"queues": [*self._queues]}))
-        except DatabaseUnavailable:
-            return False
-        return soon is None and not self._running
-
-    async def _take_always(self) -> None:
-        while not self._is_closed:
-            self._bell.clear()
-            taken = []
-            room, running = self._count_room(), frozenset(self._running)
-            with suppress(DatabaseUnavailable):
-                is_due = bool(room) and await self.database.read(partial(self._is_due, room))
-                if is_due:
-                    taken = await self.database.run(partial(self._take, room, running))
-            for job, segment, queue in taken:
-                self._running[job, segment] = queue
-                task = self._loop.create_task(self._run(job, segment))
-                self._tasks.add(task)
-                task.add_done_callback(partial(self._end, (job, segment)))
-            if not taken:
-                await self._bell.wait()
-
-    def _count_room(self) -> dict[str, int]:
-        """How many more segments of each queue may run here."""
-        room, counts = self._places - len(self._running), Counter(self._running.values())
-        limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
-        return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
-
-    def _is_due(self, room: Mapping[str, int], connection: Connection) -> bool:
-        return connection.execute(self._due, {"queues": [*room], "room": 1}).first() is not None
-
-    def _take(
-        self, room: Mapping[str, int], running: Collection[tuple[str, int]], connection: Connection
-    ) -> list[tuple[str, int, str]]:
-        """Claim as many due segments as there is room for. Return all that this process has claimed and does not run.
-
-        So a claim whose commit went unnoticed is not lost when this is done again.
-        """
-        lock_claims(connection)
-        starts = self._read_starts(connection, room)
-        room = {name: min(count, starts.get(name, (count, []))[0]) for name, count in room.items()}
-        places = {name: count for name, count in room.items() if count > 0}
-        most = self._places - len(running)
-        taken: Counter[str] = Counter()
-        partitions = set()
-        # Several jobs of one partition may be due, so more rows are read than there is room for.
-        for row in connection.execute(self._due, {"queues": [*places], "room": 8 * most}).all():
-            place = (row.queue, row.partition)
-            is_ending = (row.job, row.segment) in running  # it was handed back a moment ago
-            is_alone = not row.partition or place not in partitions
-            if taken.total() == most or places[row.queue] == 0 or is_ending or not is_alone:
-                continue
-            partitions.add(place)
-            places[row.queue] -= 1
-            held = {"executor": self.executor, "lease_until": self._now + int(lease.LEASE_SECONDS * 1000)}
-            connection.execute(sa.update(segments).where(*_is(row.job, row.segment)).values(held))
-            taken[row.queue] += 1
-        self._note_starts(connection, starts, taken)
-        claimed = sa.select(segments.c.job, segments.c.segment, segments.c.queue)
-        rows = connection.execute(claimed.where(segments.c.executor == self.executor)).all()
-        return [(row.job, row.segment, row.queue) for row in rows if (row.job, row.segment) not in running]
-
-    def _set_limits(self, connection: Connection) -> None:
-        for name, settings in self._queues.items():
-            if settings.starts_per_minute is not None:
-                row = queue_limits.c.queue == name
-                connection.execute(insert_once(queue_limits, connection), {"queue": name, "starts": 0})
-                connection.execute(sa.update(queue_limits).where(row).values(starts=settings.starts_per_minute))
-
-    def _read_starts(self, connection: Connection, queues: Mapping[str, int]) -> dict[str, tuple[int, list[int]]]:
-        """Return how many segments of each limited queue may start now, and the times of the last minute's starts."""
-        limited = sa.select(queue_limits, self._now.label("now")).where(
-            queue_limits.c.queue.in_([*queues]), queue_limits.c.starts > 0
-        )
-        starts = {}
-        for row in connection.execute(limited).all():
-            recent = [each for each in json.loads(row.started) if each > row.now - _MINUTE]
-            starts[row.queue] = (row.starts - len(recent), recent)
-        return starts
-
-    def _note_starts(
-        self, connection: Connection, starts: Mapping[str, tuple[int, list[int]]], taken: Mapping[str, int]
-    ) -> None:
-        for name, (_, recent) in starts.items():
-            if taken.get(name):
-                now = connection.scalar(sa.select(self._now)) or 0
-                started = json.dumps([*recent, *[now] * taken[name]])
-                row = queue_limits.c.queue == name
-                connection.execute(sa.update(queue_limits).where(row).values(started=started))
-
-    def _end(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._running.pop(key, None)
-        self._bell.set()
-
-    async def _run(self, job: str, segment: int) -> None:
-        """Run a claimed segment, then remove its row. If the process cancels the task, the row stays."""
-        mine = (*_is(job, segment), segments.c.executor == self.executor)
-        later = sa.update(segments).where(*mine)
-        later = later.values(executor=None, lease_until=None, due_at=self._now + int(PAUSE_SECONDS * 1000))
-        statement: sa.Delete | sa.Update = sa.delete(segments).where(*mine)
-        try:
-            await self._run_segment(job, segment)
-        except LeftToOthers as error:
-            _log.info("%s", error)
-            statement = later
-        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
-            _log.warning("segment %d of job %s begins again later: %s: %s", segment, job, type(error).__name__, error)
-            statement = later
-        while True:
-            try:
-                await self.database.run(lambda connection: connection.execute(statement))
-            except DatabaseUnavailable:
-                if self._is_closed:
-                    return
-                await asyncio.sleep(1)
-            else:
-                return
-
-    def _announce(self, connection: Connection) -> None:
-        if not self.database.is_sqlite:
-            connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
 
 
-def _is(job: str, segment: int) -> tuple[sa.ColumnElement[bool], ...]:
+def enqueue(connection: Connection, job: DurableJob, delay: float = 0) -> None:
+    """Queue a job's present segment as `Engine.enqueue` does, whichever engine will run it."""
+    row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
+    due_at = clock(connection.dialect.name) + int(delay * 1000)
+    statement = insert_once(segments, connection).values(due_at=due_at)
+    connection.execute(statement, {**row, "priority": job.priority})
+    announce(connection)
+
+
+def announce(connection: Connection) -> None:
+    """Tell the workers of other processes to look for due segments. SQLite's look at a counter of writes."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
+
+
+def hand_segments_back(connection: Connection, executor: str) -> None:
+    """Make the segments that an executor claimed due again."""
+    mine = segments.c.executor == executor
+    # The next runner counts a failure, and a worker that stops in good order is not one.
+    stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
+    connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
+    connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
+    announce(connection)
+
+
+async def has_work(database: Database, queues: Collection[str]) -> bool:
+    """Whether a segment of the queues runs or is due soon; True if the database cannot say so."""
+    due = segments.c
+    is_soon = due.due_at < clock(database.engine.dialect.name) + SOON_SECONDS * 1000
+    query = sa.select(due.job).where(due.queue.in_(queues), is_soon).limit(1)
+    try:
+        return await database.read(lambda connection: connection.scalar(query)) is not None
+    except DatabaseUnavailable:
+        return True
+
+
+def is_segment(job: str, segment: int) -> tuple[sa.ColumnElement[bool], ...]:
+    """The conditions that a row is that of a segment."""
     return segments.c.job == job, segments.c.segment == segment

@@ -76,7 +76,7 @@ class Lease:
         self._database = database
         self._executor = executor
         self._on_write = on_write
-        self._on_loss = on_loss or _end_process
+        self._on_loss = on_loss or end_process
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="callboard-lease", daemon=True)
         self._thread.start()
@@ -169,7 +169,7 @@ class _SessionLine:
         self._connection.close()
 
 
-def _end_process(why: str) -> NoReturn:
+def end_process(why: str) -> NoReturn:
     """End without cleaning up, because others may have the jobs by now. End the processes of tools, too."""
     with suppress(OSError):
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"callboard: lost its lease: {why}\n".encode())

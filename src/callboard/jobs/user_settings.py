@@ -14,6 +14,8 @@ from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import JobSettings, QueueSettings
 from callboard.jobs.database import Database
 from callboard.jobs.day_budget import DayBudget
+from callboard.jobs.embedded_engine import EmbeddedEngine
+from callboard.jobs.engine import Engine
 from callboard.jobs.model_limits import ModelLimits
 from callboard.jobs.notify import Notifier
 from callboard.jobs.retention import open_retention
@@ -23,6 +25,11 @@ from callboard.jobs.store import DurableStore
 def load_job_settings() -> JobSettings:
     """The user's `[jobs]`. Raises CallerError."""
     return load_settings({}, user_file(os.environ).parent, os.environ).jobs
+
+
+def make_engine(database: Database) -> Engine:
+    """Return the engine of a database."""
+    return EmbeddedEngine(database)
 
 
 def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, QueueSettings]:

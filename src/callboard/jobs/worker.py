@@ -162,7 +162,7 @@ class Worker:
                         task.cancel()
 
     async def _look_for_due(self) -> None:
-        schedules = ScheduleStore(self._engine.database, self._engine.enqueue)
+        schedules = ScheduleStore(self._store.database, self._engine.enqueue)
         while True:
             with suppress(CallboardError):  # as above
                 await schedules.submit_due()
@@ -171,16 +171,10 @@ class Worker:
     async def _end(self) -> None:
         self._stopping.set()
         await self._engine.stop_taking()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + (0 if self._is_abandoned else GRACE_SECONDS)
-        while self._engine.count_segments():  # one that was claimed may be about to begin
-            for _, control in self._running.values():
-                control.stopping.set()
-            tasks = [task for task, _ in self._running.values()]
-            if not tasks:
-                await asyncio.sleep(0.01)
-                continue
-            _, late = await asyncio.wait(tasks, timeout=max(0, end - loop.time()))
+        for _, control in self._running.values():
+            control.stopping.set()
+        if tasks := [task for task, _ in self._running.values()]:
+            _, late = await asyncio.wait(tasks, timeout=0 if self._is_abandoned else GRACE_SECONDS)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)

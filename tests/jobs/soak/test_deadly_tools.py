@@ -13,7 +13,7 @@ from callboard.configuration.jobs import QueueSettings
 from callboard.core import ResultCanister, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import ABANDONED_SECONDS, Worker
@@ -48,7 +48,7 @@ processes = get_context("forkserver")
 
 async def work(url):
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         store = DurableStore(database, engine.enqueue)
         runner = SegmentRunner(store, [AgentKind(agents)])
         async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}, concurrency=1) as worker:
@@ -62,7 +62,7 @@ def run(url):
 @pytest.mark.parametrize(("name", "state", "deaths"), [("look", "interrupted", 6), ("change", "completed", 1)])
 def test_a_job_that_kills_its_workers_is_given_up_and_one_that_comes_further_is_not(url, name, state, deaths):
     with Database.open(url) as database:
-        engine = Engine(database)
+        engine = EmbeddedEngine(database)
         store = DurableStore(database, engine.enqueue)
         job_input = AgentInput(agent="deadly", prompt=UserCanister(name)).to_json()
         job = asyncio.run(store.create(KIND, input=job_input, queue=QUEUE))

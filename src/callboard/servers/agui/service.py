@@ -17,7 +17,7 @@ from callboard.agent import Agent
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_worker import open_worker
-from callboard.jobs.engine import Engine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import follow_events
 from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.kinds import JobKind
@@ -87,9 +87,8 @@ class OwnJobs:
         async with AsyncExitStack() as resources:
             database = await asyncio.to_thread(Database.open, self._url)
             resources.push_async_callback(asyncio.to_thread, database.close)
-            engine = Engine(database)
-            store = DurableStore(database, engine.enqueue)
-            worker = open_worker(engine, store, self._kinds, self._queues, self.streams, concurrency=CONCURRENCY)
+            store = DurableStore(database, enqueue)
+            worker = open_worker(store, self._kinds, self._queues, self.streams, concurrency=CONCURRENCY)
             await resources.enter_async_context(worker)
             self._resources = resources.pop_all()
         return store

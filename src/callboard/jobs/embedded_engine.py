@@ -1,0 +1,224 @@
+"""The embedded engine: workers claim due segments from one table beside the entries.
+
+A worker claims due segments under an id of its own, until a time of the database's clock that it moves on while it lives
+(`lease`). A segment whose time has passed is due again.
+
+On PostgreSQL one worker claims at a time, since a partition and a limit count what all of them claim. A claim takes about
+three milliseconds and gives a worker as much as it has room for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from callboard.configuration.jobs import QueueSettings
+from callboard.jobs import engine, lease
+from callboard.jobs.claim import LeftToOthers
+from callboard.jobs.database import Database, DatabaseUnavailable
+from callboard.jobs.engine import Engine, RunSegment, hand_segments_back, has_work, is_segment
+from callboard.jobs.job import DurableJob
+from callboard.jobs.lease import Lease
+from callboard.jobs.tables import clock, insert_once, lock_claims, queue_limits, segments
+
+_MINUTE: Final = 60_000
+"""In milliseconds, as all times of the table are."""
+
+_log = logging.getLogger("callboard.jobs")
+
+
+class EmbeddedEngine(Engine):
+    """The engine of a database, see `Engine`."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.executor = ""
+        self._now = clock(database.engine.dialect.name)
+        self._queues: Mapping[str, QueueSettings] = {}
+        self._running: dict[tuple[str, int], str] = {}
+        """The queues of the segments that run here, by their jobs and numbers."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = True
+        self._lease: Lease | None = None
+        self._taking: asyncio.Task[None] | None = None
+        due, busy = segments.c, segments.alias().c
+        is_free = due.executor.is_(None) & (due.due_at <= self._now) | (due.lease_until < self._now)
+        is_alone = (due.partition == "") | ~sa.exists().where(
+            busy.queue == due.queue, busy.partition == due.partition, busy.lease_until >= self._now
+        )
+        self._due = (
+            sa.select(segments)
+            .where(due.queue.in_(sa.bindparam("queues", expanding=True)), is_free, is_alone)
+            .order_by(due.priority, due.due_at, due.job)
+            .limit(sa.bindparam("room"))
+        )
+
+    def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
+        engine.enqueue(connection, job, delay)
+
+    async def serve(
+        self,
+        run_segment: RunSegment,
+        *,
+        queues: Mapping[str, QueueSettings],
+        concurrency: int,
+        on_loss: Callable[[str], None] | None = None,
+    ) -> None:
+        self._run_segment, self._queues, self._places = run_segment, dict(queues), concurrency
+        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        await self.database.run(self._set_limits)
+        self.database.check_health(forget=True)
+        self.executor = str(uuid4())
+        self._is_closed = False
+        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
+        self._taking = self._loop.create_task(self._take_always())
+
+    def wake(self) -> None:
+        if not self._is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._bell.set)
+
+    async def stop_taking(self) -> None:
+        self._is_closed = True
+        if self._taking is not None:
+            self._bell.set()
+            await asyncio.wait([self._taking])  # the end of a loop has cancelled it, too
+            await asyncio.sleep(0)  # the segments that it claimed last begin
+
+    async def hand_back(self) -> None:
+        await self.stop_taking()
+        if self._lease is None:
+            return
+        await asyncio.to_thread(self._lease.close)
+        self._lease = None
+        free = partial(hand_segments_back, executor=self.executor)
+        with suppress(DatabaseUnavailable):
+            await asyncio.to_thread(self.database.run_blocking, free, patience=0)
+        self.executor = ""
+
+    async def is_idle(self) -> bool:
+        return not self._running and not await has_work(self.database, [*self._queues])
+
+    async def _take_always(self) -> None:
+        while not self._is_closed:
+            self._bell.clear()
+            taken = []
+            room, running = self._count_room(), frozenset(self._running)
+            with suppress(DatabaseUnavailable):
+                is_due = bool(room) and await self.database.read(partial(self._is_due, room))
+                if is_due:
+                    taken = await self.database.run(partial(self._take, room, running))
+            for job, segment, queue in taken:
+                self._running[job, segment] = queue
+                task = self._loop.create_task(self._run(job, segment))
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._end, (job, segment)))
+            if not taken:
+                await self._bell.wait()
+
+    def _count_room(self) -> dict[str, int]:
+        """How many more segments of each queue may run here."""
+        room, counts = self._places - len(self._running), Counter(self._running.values())
+        limits = {name: (each.concurrency or self._places) - counts[name] for name, each in self._queues.items()}
+        return {name: min(room, limit) for name, limit in limits.items() if min(room, limit) > 0}
+
+    def _is_due(self, room: Mapping[str, int], connection: Connection) -> bool:
+        return connection.execute(self._due, {"queues": [*room], "room": 1}).first() is not None
+
+    def _take(
+        self, room: Mapping[str, int], running: Collection[tuple[str, int]], connection: Connection
+    ) -> list[tuple[str, int, str]]:
+        """Claim as many due segments as there is room for. Return all that this process has claimed and does not run.
+
+        So a claim whose commit went unnoticed is not lost when this is done again.
+        """
+        lock_claims(connection)
+        starts = self._read_starts(connection, room)
+        room = {name: min(count, starts.get(name, (count, []))[0]) for name, count in room.items()}
+        places = {name: count for name, count in room.items() if count > 0}
+        most = self._places - len(running)
+        taken: Counter[str] = Counter()
+        partitions = set()
+        # Several jobs of one partition may be due, so more rows are read than there is room for.
+        for row in connection.execute(self._due, {"queues": [*places], "room": 8 * most}).all():
+            place = (row.queue, row.partition)
+            is_ending = (row.job, row.segment) in running  # it was handed back a moment ago
+            is_alone = not row.partition or place not in partitions
+            if taken.total() == most or places[row.queue] == 0 or is_ending or not is_alone:
+                continue
+            partitions.add(place)
+            places[row.queue] -= 1
+            held = {"executor": self.executor, "lease_until": self._now + int(lease.LEASE_SECONDS * 1000)}
+            connection.execute(sa.update(segments).where(*is_segment(row.job, row.segment)).values(held))
+            taken[row.queue] += 1
+        self._note_starts(connection, starts, taken)
+        claimed = sa.select(segments.c.job, segments.c.segment, segments.c.queue)
+        rows = connection.execute(claimed.where(segments.c.executor == self.executor)).all()
+        return [(row.job, row.segment, row.queue) for row in rows if (row.job, row.segment) not in running]
+
+    def _set_limits(self, connection: Connection) -> None:
+        for name, settings in self._queues.items():
+            if settings.starts_per_minute is not None:
+                row = queue_limits.c.queue == name
+                connection.execute(insert_once(queue_limits, connection), {"queue": name, "starts": 0})
+                connection.execute(sa.update(queue_limits).where(row).values(starts=settings.starts_per_minute))
+
+    def _read_starts(self, connection: Connection, queues: Mapping[str, int]) -> dict[str, tuple[int, list[int]]]:
+        """Return how many segments of each limited queue may start now, and the times of the last minute's starts."""
+        limited = sa.select(queue_limits, self._now.label("now")).where(
+            queue_limits.c.queue.in_([*queues]), queue_limits.c.starts > 0
+        )
+        starts = {}
+        for row in connection.execute(limited).all():
+            recent = [each for each in json.loads(row.started) if each > row.now - _MINUTE]
+            starts[row.queue] = (row.starts - len(recent), recent)
+        return starts
+
+    def _note_starts(
+        self, connection: Connection, starts: Mapping[str, tuple[int, list[int]]], taken: Mapping[str, int]
+    ) -> None:
+        for name, (_, recent) in starts.items():
+            if taken.get(name):
+                now = connection.scalar(sa.select(self._now)) or 0
+                started = json.dumps([*recent, *[now] * taken[name]])
+                row = queue_limits.c.queue == name
+                connection.execute(sa.update(queue_limits).where(row).values(started=started))
+
+    def _end(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._running.pop(key, None)
+        self._bell.set()
+
+    async def _run(self, job: str, segment: int) -> None:
+        """Run a claimed segment, then remove its row. If the process cancels the task, the row stays."""
+        mine = (*is_segment(job, segment), segments.c.executor == self.executor)
+        later = sa.update(segments).where(*mine)
+        later = later.values(executor=None, lease_until=None, due_at=self._now + int(engine.PAUSE_SECONDS * 1000))
+        statement: sa.Delete | sa.Update = sa.delete(segments).where(*mine)
+        try:
+            await self._run_segment(job, segment)
+        except LeftToOthers as error:
+            _log.info("%s", error)
+            statement = later
+        except Exception as error:  # noqa: BLE001  # a segment that could not write why it ended has not ended
+            _log.warning("segment %d of job %s begins again later: %s: %s", segment, job, type(error).__name__, error)
+            statement = later
+        while True:
+            try:
+                await self.database.run(lambda connection: connection.execute(statement))
+            except DatabaseUnavailable:
+                if self._is_closed:
+                    return
+                await asyncio.sleep(1)
+            else:
+                return
