@@ -37,7 +37,7 @@ TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$f
 PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
 EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
 
-.PHONY: run test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run demo test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -50,6 +50,10 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(PIP) install --quiet $(LOCKED)
 	@$(PIP) install --quiet $(OURSELVES)
 	@touch $@
+
+# make demo   record docs/pictures/demo.svg again
+demo: $(INSTALLED)
+	@$(BIN)/python docs/record_demo.py
 
 run: $(INSTALLED)
 	@echo "[run] a model on this machine is asked: What is 48213 times 9177?"
