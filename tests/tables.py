@@ -5,6 +5,10 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
+PARAM = type(pytest.param())
+
 
 def table(
     names: str | Iterable[str], rows: Iterable[Any], ids: Callable[[Any], object] | Iterable[object] | None = None
@@ -16,32 +20,38 @@ def table(
 
     Args:
         names: The parameters, as a string with commas or as a list.
-        rows: The values of the parameters, or of the only one.
+        rows: The values of the parameters, or of the only one. A row may be a `pytest.param` that has an id.
         ids: A function that names a value, or a name for each row. The default is the row itself.
     """
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     rows = list(rows)
     labels = None if ids is None or callable(ids) else list(ids)
 
-    def label(number: int, values: tuple[Any, ...]) -> str:
+    def values_of(row: Any) -> tuple[Any, ...]:
+        if isinstance(row, PARAM):
+            return row.values
+        return (row,) if len(parameters) == 1 else tuple(row)
+
+    def label(number: int, row: Any) -> str:
+        if isinstance(row, PARAM) and row.id:
+            return row.id
         if labels is not None:
             return str(labels[number])
-        return ", ".join(str(ids(value)) if callable(ids) else repr(value)[:200] for value in values)
+        return ", ".join(str(ids(value)) if callable(ids) else repr(value)[:200] for value in values_of(row))
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         def run(**fixtures: Any) -> None:
             failures = []
             for number, row in enumerate(rows):
-                values = (row,) if len(parameters) == 1 else tuple(row)
                 try:
-                    result = test(**dict(zip(parameters, values, strict=True)), **fixtures)
+                    result = test(**dict(zip(parameters, values_of(row), strict=True)), **fixtures)
                     if inspect.iscoroutine(result):
                         asyncio.run(result)
-                except Exception as error:  # noqa: BLE001  # any failure is raised below
-                    error.add_note(f"row {number}: {label(number, values)}")
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # any failure is raised below
+                    error.add_note(f"row {number}: {label(number, row)}")
                     failures.append(error)
             if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(rows)} rows failed", failures)
+                raise BaseExceptionGroup(f"{len(failures)} of {len(rows)} rows failed", failures)
 
         signature = inspect.signature(test)
         others = [each for name, each in signature.parameters.items() if name not in parameters]

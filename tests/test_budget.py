@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {
@@ -29,7 +30,7 @@ HEAVY = {
 """What nobody pays for before it is used."""
 
 
-@pytest.mark.parametrize(
+@table(
     ("statement", "most", "allowed"),
     [
         ("import callboard", 100, set()),

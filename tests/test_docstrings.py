@@ -2,7 +2,7 @@
 
 import inspect
 
-import pytest
+from tests.tables import table
 
 import callboard
 from callboard import agent, core, errors, execution, loop, tools
@@ -21,8 +21,6 @@ def undocumented(room):
                 yield f"{name}.{member}"
 
 
-@pytest.mark.parametrize(
-    "room", [callboard, agent, core, errors, tools, loop, execution], ids=lambda room: room.__name__
-)
+@table("room", [callboard, agent, core, errors, tools, loop, execution], ids=lambda room: room.__name__)
 def test_every_public_class_function_and_method_says_what_it_is(room):
     assert [*undocumented(room)] == []

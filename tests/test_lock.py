@@ -5,8 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
+from tests.tables import table
 
 ROOT = Path(__file__).parents[1]
 LOCKS = {name: (ROOT / name).read_text("utf-8") for name in ("requirements.lock", ".ci/uv.txt")}
@@ -25,7 +25,7 @@ def name_of(requirement):
     return re.sub("[-_.]+", "-", requirement.name).lower()
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@table("name", LOCKS)
 def test_each_requirement_is_one_version_with_the_hashes_of_its_files(name):
     found = list(locked(LOCKS[name]))
     assert found
@@ -72,7 +72,7 @@ def test_nothing_is_installed_but_by_its_hash():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "version"),
     [("aiohttp", "3.11.0"), ("griffelib", "2.0.0"), ("msgspec", "0.21.0"), ("pydantic", "2.12.0"), ("rich", "13.8.0")],
 )

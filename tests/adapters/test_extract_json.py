@@ -65,7 +65,7 @@ def test_content_that_is_none_holds_nothing():
     assert parse_json_response(None) is None
 
 
-@pytest.mark.parametrize("text", [5, b"{}", {"a": 1}])
+@table("text", [5, b"{}", {"a": 1}])
 def test_what_is_no_text_is_refused(text):
     with pytest.raises(CallerError, match=r"is no text; give the content of a message$"):
         parse_json_response(text)

@@ -32,13 +32,13 @@ def test_the_table(model, mode):
     assert mode_of(model) is ToolCallingMode(mode)
 
 
-@pytest.mark.parametrize("mode", ["json", "", None, "AUTO"])
+@table("mode", ["json", "", None, "AUTO"])
 def test_a_mode_that_there_is_not(mode):
     with pytest.raises(ValueError, match=r"^Unsupported tool calling mode: .*; there are auto, native, structured"):
         get_adapter("gpt-4o", mode)
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "mode"),
     [
         ("gpt-5", "native"),
@@ -56,7 +56,7 @@ def test_the_profile_says_what_the_table_does_not_know(model, mode):
     assert mode_of(model) is ToolCallingMode(mode)
 
 
-@pytest.mark.parametrize("model", [None, 5, b"gpt-4o", ["gpt-4o"]])
+@table("model", [None, 5, b"gpt-4o", ["gpt-4o"]])
 def test_what_is_no_name_of_a_model_is_refused(model):
     with pytest.raises(CallerError, match=r"is no model's name; give one such as 'gpt-4o'$"):
         get_adapter(model)

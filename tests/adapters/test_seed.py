@@ -112,7 +112,7 @@ def with_client(work, reply=reply):
 # Philosophy, "Automatic Mode Selection", "Explicit Mode Selection", "Example models".
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "adapter"),
     [
         ("gpt-4o-mini", OpenAIStructuredAdapter),
@@ -127,7 +127,7 @@ def test_a_name_selects(model, adapter):
     assert type(get_adapter(model, ToolCallingMode.AUTO)) is adapter
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "mode", "adapter"),
     [
         ("gpt-4o", ToolCallingMode.VALIDATED, ValidatedAdapter),
@@ -161,7 +161,7 @@ NATIVE = [
 VALIDATED = ["mistral-7b", "mistral-7b-instruct-v0.3", "local-model", "phi-4"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("models", "adapter"),
     [(STRUCTURED, OpenAIStructuredAdapter), (NATIVE, NativeToolAdapter), (VALIDATED, ValidatedAdapter)],
 )
@@ -191,7 +191,7 @@ def test_the_enum_the_validation_and_the_tables():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["native", "structured", "validated", "parsed"])
+@table("mode", ["native", "structured", "validated", "parsed"])
 def test_every_adapter_is_one(mode):
     assert isinstance(get_adapter("local-model", mode), ToolCallingAdapter)
 
@@ -232,7 +232,7 @@ def test_the_native_request():
     }
 
 
-@pytest.mark.parametrize("adapter", [ValidatedAdapter(), ParsedAdapter()])
+@table("adapter", [ValidatedAdapter(), ParsedAdapter()])
 def test_the_other_requests(adapter):
     assert adapter.format_request([search], [{"role": "user", "content": "Hi"}]) == {}
 
@@ -264,7 +264,7 @@ def test_direct_usage_says_what_is_valid_where_no_call_comes_back(said, model, c
     assert "Valid formats: " in printed
 
 
-@pytest.mark.parametrize("mode", list(ToolCallingMode))
+@table("mode", list(ToolCallingMode))
 def test_every_mode_on_every_example_model(mode):
     models = [*STRUCTURED, *NATIVE, *VALIDATED]
 
@@ -327,14 +327,14 @@ def test_native_falls_back_to_the_content():
 # "Error Handling".
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "error"),
     [
         ({"query": 123}, "ArgValidationError: query\n  Input should be a valid string"),
         ({}, "ArgValidationError: query\n  Field required"),
     ],
 )
-@pytest.mark.parametrize("mode", ["native", "structured", "validated"])
+@table("mode", ["native", "structured", "validated"])
 def test_validation_errors(arguments, error, mode):
     adapter = get_adapter("any", mode)
     validation = adapter.validate_tool_call({"tool": "search", "arguments": arguments}, TOOLS)

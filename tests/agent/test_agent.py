@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, RunResult, Tool, tool
 from callboard.core import (
@@ -156,7 +157,7 @@ def test_a_conversation_goes_on():
     assert second.canisters == (UserCanister("What?"), AssistantCanister("I said 42."))
 
 
-@pytest.mark.parametrize(
+@table(
     "history",
     [
         [UserCanister("Where?"), AssistantCanister("I will look.")],
@@ -240,7 +241,7 @@ def test_usage_is_the_sum_of_the_replies():
     assert Agent(model, [multiply]).run_sync("6 times 7?").usage == Usage(30, 8, 2, 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "options", "message"),
     [
         (("mystery",), {}, "mystery: no provider is named"),
@@ -296,8 +297,8 @@ MODES = [
 IDS = ["native", "native, leaked into the text", "structured", "validated", "parsed"]
 
 
-@pytest.mark.parametrize("chunk_size", [None, 1, 7])
-@pytest.mark.parametrize(("mode", "calling", "answer"), MODES, ids=IDS)
+@table("chunk_size", [None, 1, 7])
+@table(("mode", "calling", "answer"), MODES, ids=IDS)
 def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
     async def scenario():
         async with FakeBackend([calling, answer], chunk_size=chunk_size) as backend:
@@ -317,7 +318,7 @@ def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
     assert {asked.body["stream"] for asked in requests} == {True}
 
 
-@pytest.mark.parametrize(("mode", "calling", "answer"), MODES, ids=IDS)
+@table(("mode", "calling", "answer"), MODES, ids=IDS)
 def test_where_each_mode_declares_its_tools(mode, calling, answer):
     async def scenario():
         async with FakeBackend([calling, answer]) as backend:
@@ -367,7 +368,7 @@ def test_a_leaked_call_is_told_like_any_other():
     assert native[-2:] == leaked[-2:] == [ResultReady, RunEnded]
 
 
-@pytest.mark.parametrize("how", ["cancel", "break"])
+@table("how", ["cancel", "break"])
 def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
     async def scenario():
         async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
@@ -395,7 +396,7 @@ def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
     assert result.canisters == (UserCanister("Hi"), AssistantCanister("Hel"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "code"),
     [
         (Html(), "malformed"),

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, execute_invoker, tool
 from callboard.core import (
@@ -32,7 +33,7 @@ def subtract(a: int, b: int) -> int:
     return a - b
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "message"),
     [
         ({"on_error": "failfast"}, "on_error: 'failfast' is no word for it; did you mean 'fail_fast'?"),
@@ -73,14 +74,14 @@ def test_what_an_agent_cannot_be_made_of_is_refused_at_once(arguments, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tools", "names", "message"),
     [
         ([], ["io", "io"], "ensembles[1]: two ensembles are named 'io'; the other is at ensembles[0]"),
         ([add], ["io", "local"], "ensembles[1]: two ensembles are named 'local'; the other is at tools"),
     ],
 )
-@pytest.mark.parametrize("other", [add, subtract])
+@table("other", [add, subtract])
 def test_ensembles_of_one_name_are_refused(tools, names, message, other):
     ensembles = [Ensemble(name, [other if at else add]) for at, name in enumerate(names)]
     with pytest.raises(CallerError) as caught:
@@ -137,7 +138,7 @@ def test_canisters_and_messages_may_stand_side_by_side():
     assert list(model.requests[0].canisters) == [*CANISTERS, UserCanister("And 5 and 6?")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("history", "message"),
     [
         (None, "history: a NoneType is no history; give a list of canisters or messages"),
@@ -164,7 +165,7 @@ def test_what_is_no_history_is_refused_with_its_place(history, message):
 # A prompt.
 
 
-@pytest.mark.parametrize(
+@table(
     ("prompt", "canister"),
     [
         (UserCanister("Hi."), UserCanister("Hi.")),
@@ -178,7 +179,7 @@ def test_a_prompt_may_be_a_canister_or_contents(prompt, canister):
     assert list(model.requests[0].canisters) == [canister]
 
 
-@pytest.mark.parametrize(
+@table(
     ("prompt", "message"),
     [
         ([{"role": "user", "content": "x"}], "a dict is no content; give a text, TextualContent, PictureContent"),

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard import Agent, Conversation, Limits, access_model, tool
 from callboard.core import (
@@ -216,7 +217,7 @@ def test_calls_that_are_made_again_may_be_told():
     assert model.requests[2].tool_choice == "auto"
 
 
-@pytest.mark.parametrize(("given", "choices"), [(None, ["auto", "none"]), ("model", ["auto", "auto"])])
+@table(("given", "choices"), [(None, ["auto", "none"]), ("model", ["auto", "auto"])])
 def test_when_the_answer_comes_may_be_said(given, choices):
     model = ScriptedModel([Call("multiply", {"a": 2, "b": 3}), "6"], profile={"answer_after": "results"})
     Agent(model, [multiply], answer_after=given).run_sync("?")

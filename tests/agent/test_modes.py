@@ -3,7 +3,7 @@
 import asyncio
 
 import msgspec
-import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -48,9 +48,9 @@ def search(query: str) -> str:
     return f"Results for {query}"
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("mode", REPLIES)
+@table("streams", [True, False], ids=["streamed", "whole"])
+@table("name", MODELS)
+@table("mode", REPLIES)
 def test_every_mode_on_every_model(mode, name, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
@@ -68,7 +68,7 @@ def test_every_mode_on_every_model(mode, name, streams):
     assert bool(first.get("stream")) is streams
 
 
-@pytest.mark.parametrize("name", ["gpt-4o-mini", "llama-3-70b", "local-model"])
+@table("name", ["gpt-4o-mini", "llama-3-70b", "local-model"])
 def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
     async def scenario():
         async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
@@ -79,9 +79,9 @@ def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
     assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("mode", REPLIES)
+@table("streams", [True, False], ids=["streamed", "whole"])
+@table("wire", WIRES)
+@table("mode", REPLIES)
 def test_every_mode_on_every_wire(mode, wire, streams):
     async def scenario():
         async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
@@ -115,8 +115,8 @@ THOUGHT = [ReasoningPiece("hm"), ReplyEnded("stop")]
 THOUGHTS = dict.fromkeys(REPLIES, THOUGHT) | {"structured": '{"action": {"scratchpad": "hm"}}'}
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("mode", REPLIES)
+@table("wire", WIRES)
+@table("mode", REPLIES)
 def test_no_request_ends_with_what_the_model_said(mode, wire):
     """Behind a thought, a call, a refused finish and another thought, kept or not by the wire."""
     calling, answer = REPLIES[mode]
@@ -149,7 +149,7 @@ def structured(replies):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("other", ['{"foo":1}', "[1]", '{"action":null}'])
+@table("other", ['{"foo":1}', "[1]", '{"action":null}'])
 def test_a_structured_reply_of_another_shape_is_told_with_the_formats_and_asked_for_again(other):
     result, (_, again) = structured([other, '{"action": {"answer": "There."}}'])
     assert (result.state, result.output) == ("completed", "There.")
@@ -167,7 +167,7 @@ def test_a_structured_reply_that_stays_of_another_shape_is_no_answer():
     assert result.why.startswith("Error: the reply has none of the formats")
 
 
-@pytest.mark.parametrize("mode", REPLIES)
+@table("mode", REPLIES)
 def test_a_flag_as_a_key_in_every_mode(mode):
     @tool(cli={"-q": "query"})
     def look(query: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Never
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
@@ -51,7 +52,7 @@ def follow(run):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "said", "output"),
     [
         (Weather, 'Here:\n```json\n{"city": "Oslo", "degrees": "3.5"}\n```', Weather("Oslo", 3.5)),
@@ -84,7 +85,7 @@ def test_the_output_has_the_type_that_was_asked_for(kind, said, output):
     assert Agent(model, output=kind).run_sync("?").output == output
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "said", "wrong"),
     [
         (list[str], "5", "answer\n  Input should be a valid"),
@@ -118,17 +119,15 @@ def test_an_output_that_stays_wrong_leaves_the_run_incomplete():
     assert "Input should be" in result.why
 
 
-@pytest.mark.parametrize(
-    "kind", [{"type": "object"}, None, 3, "Weather", [int], Weather("Oslo", 3), len, type, Never, (int, str), ...]
-)
+@table("kind", [{"type": "object"}, None, 3, "Weather", [int], Weather("Oslo", 3), len, type, Never, (int, str), ...])
 def test_an_output_that_is_no_type_is_the_callers_mistake(kind):
     with pytest.raises(CallerError, match=r"^output: .*; give a type that JSON can say") as raised:
         Agent(ScriptedModel([]), output=kind)
     assert type(raised.value) is CallerError
 
 
-@pytest.mark.parametrize("kind", [str, Weather])
-@pytest.mark.parametrize(
+@table("kind", [str, Weather])
+@table(
     ("script", "state", "why", "text"),
     [
         ([[TextPiece("Hel"), ReplyEnded("length")]], "incomplete", "its length limit", "Hel"),
@@ -181,7 +180,7 @@ def test_a_refusal_has_no_output_of_the_type():
 # Validators.
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@table("asynchronous", [False, True])
 def test_an_output_validator_may_refuse_an_output(asynchronous):
     said = []
 
@@ -216,7 +215,7 @@ def test_an_output_validator_gets_the_value_behind_the_check_of_its_type():
     assert model.requests[2].canisters[-1].text == "That is too warm."
 
 
-@pytest.mark.parametrize("retries", [0, 1, 3])
+@table("retries", [0, 1, 3])
 def test_a_refused_output_is_asked_for_again_as_often_as_the_limits_say(retries):
     model = ScriptedModel(["Done."] * (retries + 1))
     agent = Agent(model, output_validator=lambda _: "the tests fail", limits=Limits(output_retries=retries))
@@ -225,7 +224,7 @@ def test_a_refused_output_is_asked_for_again_as_often_as_the_limits_say(retries)
     model.assert_complete()
 
 
-@pytest.mark.parametrize("given", [True, False, 0, ["no"]])
+@table("given", [True, False, 0, ["no"]])
 def test_an_output_validator_that_gives_no_text_is_the_callers_mistake(given):
     with pytest.raises(CallerError, match=r"output_validator: it gave a .* as a text, or None"):
         Agent(ScriptedModel(["Done."]), output_validator=lambda _: given).run_sync("?")

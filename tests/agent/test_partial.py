@@ -2,9 +2,9 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard import Agent
 from callboard.agent.output_type import PartialObject
@@ -45,7 +45,7 @@ def test_reading_it_on_the_way_changes_nothing(value):
     assert partial.value == json.loads(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("Well, ", None),

@@ -5,7 +5,7 @@ import inspect
 import sys
 from contextlib import asynccontextmanager
 
-import pytest
+from tests.tables import table
 
 from callboard import Agent, Limits
 from callboard.core import TextPiece
@@ -55,7 +55,7 @@ class Transport:
         pass
 
 
-@pytest.mark.parametrize(("fallback", "seconds", "count"), [(False, None, 2), (True, None, 3), (False, 60, 2)])
+@table(("fallback", "seconds", "count"), [(False, None, 2), (True, None, 3), (False, 60, 2)])
 def test_an_event_passes_three_generators_at_most(fallback, seconds, count):
     counts = []
     resolution = resolve("gpt-4o", {"mode": "native"})

@@ -5,6 +5,7 @@ import inspect
 import json
 
 import pytest
+from tests.tables import table
 
 from callboard.adapters import ToolCallingMode
 from callboard.agent import react
@@ -101,7 +102,7 @@ def test_when_the_steps_run_out_a_last_reply_is_asked_for_without_tools():
     assert {request.controls.temperature for request in model.requests} == {0.7}
 
 
-@pytest.mark.parametrize("last", [[], [Call("add", {"a": 1, "b": 1})], ["Once more.", Call("add", {"a": 1, "b": 1})]])
+@table("last", [[], [Call("add", {"a": 1, "b": 1})], ["Once more.", Call("add", {"a": 1, "b": 1})]])
 def test_when_even_that_gives_nothing_it_says_so(last):
     result = ask([ADD, OTHER, last], max_steps=2)
     assert (result.state, result.final_answer, result.steps_taken) == ("step_limit_reached", None, 2)
@@ -112,7 +113,7 @@ def test_when_even_that_gives_nothing_it_says_so(last):
         ReactAgent([add], ScriptedModel([ADD, OTHER, last])).run_sync("What is 2 and 3?", max_steps=2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("replies", "why"),
     [([CUT], "the reply reached its length limit"), ([[], []], "the model replied nothing")],
 )
@@ -135,7 +136,7 @@ def test_verbose_tells_the_steps(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("tools", "said"),
     [
         ([], "ReactAgent needs at least one tool"),
@@ -157,7 +158,7 @@ def test_models_that_cannot_be():
         ReactAgent([add], ScriptedModel([]), tool_calling_mode="native")
 
 
-@pytest.mark.parametrize(
+@table(
     ("parameter", "value"),
     [
         *[("temperature", value) for value in ("hot", -1, float("nan"), float("inf"), True)],
@@ -169,7 +170,7 @@ def test_a_temperature_and_a_limit_that_cannot_be_are_refused_at_once(parameter,
         ReactAgent([add], ScriptedModel([]), **{parameter: value})
 
 
-@pytest.mark.parametrize("steps", [0, -1, "3", 1.5])
+@table("steps", [0, -1, "3", 1.5])
 def test_steps_that_cannot_be_are_refused(steps):
     agent = ReactAgent([add], ScriptedModel([]))
     with pytest.raises(CallerError, match=r"^max_steps: .* cannot be it; give a count"):
@@ -222,7 +223,7 @@ def converse(replies, model="gpt-4o-mini", runs=1, **options):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "mode", "declared"),
     [
         ("gpt-4o-mini", "auto", "response_format"),
@@ -299,8 +300,8 @@ def converse_in(mode, replies):
     return outputs[0], [request.body["messages"] for request in requests]
 
 
-@pytest.mark.parametrize("mode", ["validated", "parsed"])
-@pytest.mark.parametrize(
+@table("mode", ["validated", "parsed"])
+@table(
     "call",
     [
         json.dumps(SEED_CALL),
@@ -310,26 +311,26 @@ def converse_in(mode, replies):
         json.dumps({"scratchpad": "First.", "tool": "add", "arguments": {"a": 2, "b": 3}}),
     ],
 )
-@pytest.mark.parametrize("answer", ["5", '{"answer": "5"}', '{"answer": "5", "scratchpad": "Directly."}'])
+@table("answer", ["5", '{"answer": "5"}', '{"answer": "5", "scratchpad": "Directly."}'])
 def test_the_payloads_of_the_specification_in_text(mode, call, answer):
     output, asked = converse_in(mode, [call, answer])
     assert output == "5"
     assert "5" in asked[1][-1]["content"]
 
 
-@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@table("mode", ["validated", "parsed"])
 def test_a_scratchpad_alone_does_not_end_a_run(mode):
     output, asked = converse_in(mode, ['{"scratchpad": "I should add."}', json.dumps(SEED_CALL), '{"answer": "5"}'])
     assert (output, len(asked)) == ("5", 3)
 
 
-@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@table("mode", ["validated", "parsed"])
 def test_the_last_reply_is_read_as_an_answer_too(mode):
     calls = [json.dumps({"tool": "add", "arguments": {"a": each, "b": 3}}) for each in range(10)]
     assert converse_in(mode, [*calls, '{"answer": "5", "scratchpad": "Enough."}'])[0] == "5"
 
 
-@pytest.mark.parametrize("mode", ["validated", "parsed"])
-@pytest.mark.parametrize("text", ['{"name": "Ada"}', 'Such as {"a": 1}.', "f() { return {1}; }"])
+@table("mode", ["validated", "parsed"])
+@table("text", ['{"name": "Ada"}', 'Such as {"a": 1}.', "f() { return {1}; }"])
 def test_other_json_is_the_answer(mode, text):
     assert converse_in(mode, [text])[0] == text

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.agent.resume import find_waiting_calls
@@ -60,7 +61,7 @@ def results_by_call(result):
     return {each.invocation_id: each.text for each in result.canisters if isinstance(each, ResultCanister)}
 
 
-@pytest.mark.parametrize("answer", ["allow", True, Allow(), Allow({"room": 7})])
+@table("answer", ["allow", True, Allow(), Allow({"room": 7})])
 def test_an_approval_that_is_granted_later_runs_the_tool(answer):
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
@@ -70,9 +71,7 @@ def test_an_approval_that_is_granted_later_runs_the_tool(answer):
     assert [each.text for each in desk.model.requests[0].canisters[-2:]] == ["3", "booked 7"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"), [("deny", "the answer was no"), (False, "the answer was no"), (Deny("full"), "full")]
-)
+@table(("answer", "why"), [("deny", "the answer was no"), (False, "the answer was no"), (Deny("full"), "full")])
 def test_a_denial_later_is_told_with_its_reason(answer, why):
     desk = Desk()
     result = desk.agent.run_sync(history=waiting(7), approvals={"c7": answer})
@@ -161,7 +160,7 @@ def test_a_tool_that_is_gone_by_now_is_told():
     assert result.canisters[0].error.category == "not_found"
 
 
-@pytest.mark.parametrize(
+@table(
     ("approvals", "results", "message"),
     [
         ({"c8": "allow"}, {}, "^c8: no call waits for this approval; there wait c7"),

@@ -5,6 +5,7 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -124,7 +125,7 @@ def test_several_calls_at_once():
     assert [*model.requests[1].canisters] == [*result.canisters[:-1]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("call", "category", "message"),
     [
         (Call("read", {"path": "a.txt"}), "not_found", "no tool 'read'; did you mean 'read_file'?"),
@@ -180,7 +181,7 @@ def append(line: str) -> str:
     return line
 
 
-@pytest.mark.parametrize(
+@table(
     "call",
     [Call("poll", {"job": "1"}), Call("next_page", {"query": "x"}), Call("roll"), Call("append", {"line": "-"})],
     ids=lambda call: call.name,
@@ -198,7 +199,7 @@ def test_a_call_that_is_made_again_runs_again(call):
     assert (result.output, result.state) == ("Done.", "completed")
 
 
-@pytest.mark.parametrize("name", ["local:qwen2.5-coder-0.5b", "local:qwen2.5-coder-1.5b", "local:smollm2-135m"])
+@table("name", ["local:qwen2.5-coder-0.5b", "local:qwen2.5-coder-1.5b", "local:smollm2-135m"])
 def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name):
     ran = []
 
@@ -246,7 +247,7 @@ def test_too_many_rounds():
     model.assert_complete()
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "state", "output", "why"),
     [
         ([["Hel", ReplyEnded("length")]], "incomplete", "Hel", "the reply reached its length limit"),
@@ -320,8 +321,8 @@ def test_what_a_caller_got_wrong_is_raised_and_what_was_said_is_kept():
     assert [each.text for each in results(run.result.canisters)] == ["6"]
 
 
-@pytest.mark.parametrize("on_error", ["feedback", "fail_fast"])
-@pytest.mark.parametrize(
+@table("on_error", ["feedback", "fail_fast"])
+@table(
     ("call", "alert", "category"),
     [
         (
@@ -400,7 +401,7 @@ def test_a_run_goes_once():
 # Approvals.
 
 
-@pytest.mark.parametrize(
+@table(
     ("verdict", "text"),
     [
         ("allow", "the text of a.txt"),
@@ -476,7 +477,7 @@ def test_nobody_is_asked_about_a_call_that_cannot_run():
 # Leaving early.
 
 
-@pytest.mark.parametrize("leave_after", range(1, 25))
+@table("leave_after", range(1, 25))
 def test_leaving_after_any_event(leave_after):
     """Whatever was seen is in the transcript, and every invocation has its result."""
     kept = []  # a list is a Store

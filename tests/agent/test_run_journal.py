@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Limits, tool
 from callboard.agent.resume import find_waiting_calls
@@ -182,7 +183,7 @@ def test_a_reply_is_saved_before_its_calls_begin_and_a_result_before_the_next_re
     assert order == ["User", "Invocation", "Invocation", "begin 0", "begin 1", "end 1", "end 0", "Assistant"]
 
 
-@pytest.mark.parametrize("behind", [False, True])
+@table("behind", [False, True])
 def test_a_run_goes_on_after_a_crash_at_any_write(behind):
     journal, expected = undisturbed()
     for crash_at in range(1, journal.writes + 1):
@@ -265,7 +266,7 @@ def test_a_person_is_asked_about_a_call_that_was_not_begun():
     assert (result.state, [each.identifier for each in result.pending], desk.booked) == ("pending", ["c0"], [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "booked", "text"),
     [
         ("allow", [7], "booked 7"),
@@ -349,7 +350,7 @@ def test_a_call_that_was_made_before_the_interruption_is_answered_as_repeated():
     assert "round 1 already" in model.requests[0].canisters[-1].text
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "path"),
     [({"prompt": "More."}, "prompt"), ({"approvals": {"x": "allow"}}, "x"), ({"results": {"x": 1}}, "x")],
 )
@@ -368,7 +369,7 @@ def test_a_journal_is_of_its_kind():
 # The limits hold for the run, however often it is interrupted.
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "progress", "why"),
     [
         (Limits(rounds=1), {"rounds": 1}, "no answer within 1 rounds"),

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import Controls, NamedTool, SupervisorCanister, UserCanister
@@ -64,7 +65,7 @@ def later(function):
     return instruct
 
 
-@pytest.mark.parametrize("wrap", [lambda function: function, later])
+@table("wrap", [lambda function: function, later])
 def test_instructions_are_a_function_of_the_context(wrap):
     model = ScriptedModel(["1", "2"])
     agent = Agent(
@@ -104,7 +105,7 @@ def test_a_typed_output_is_asked_for_beside_a_runs_own_instructions():
     assert instructions_of(model.requests[0])[0].startswith("Count.\n\nWhen you are done, answer with one JSON object")
 
 
-@pytest.mark.parametrize("value", [None, 3, ["Be brief."]])
+@table("value", [None, 3, ["Be brief."]])
 def test_a_function_that_gives_no_instructions_is_told(value):
     with pytest.raises(CallerError, match=r"^instructions: the function gave a "):
         Agent(ScriptedModel(["1"]), instructions=lambda _: value).run_sync("?")
@@ -140,8 +141,8 @@ def test_what_a_run_sets_of_the_controls_stands_beside_the_agents():
 # The choice of a tool.
 
 
-@pytest.mark.parametrize("choice", ["required", NamedTool("add")])
-@pytest.mark.parametrize("of_run", [False, True])
+@table("choice", ["required", NamedTool("add")])
+@table("of_run", [False, True])
 def test_who_is_made_to_call_and_has_called_is_free_to_answer(choice, of_run):
     model = ScriptedModel([SUM, SUM, "3"])
     agent = Agent(model, [add], tool_choice="auto" if of_run else choice)
@@ -156,7 +157,7 @@ def test_none_forbids_calls_for_the_whole_run():
     assert model.requests[0].tool_choice == "none"
 
 
-@pytest.mark.parametrize(
+@table(
     ("choice", "tools", "message"),
     [
         (NamedTool("ad"), [add], "tool_choice: no tool 'ad'; did you mean 'add'"),
@@ -173,7 +174,7 @@ def test_the_choice_of_a_tool_that_is_not_there_is_refused(choice, tools, messag
 # What is no option.
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("model", 3),
@@ -196,7 +197,7 @@ def test_what_a_run_cannot_be_given_is_refused_by_its_name(name, value):
         Agent(ScriptedModel(["1"])).stream("?", **{name: value})
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("instructions", 3),
@@ -217,7 +218,7 @@ def test_what_an_agent_cannot_be_made_of_is_refused_by_its_name(name, value):
         Agent(ScriptedModel(["1"]), **{name: value})
 
 
-@pytest.mark.parametrize("bound", ["3", float("nan"), [1], True])
+@table("bound", ["3", float("nan"), [1], True])
 def test_a_limit_that_is_no_number_is_refused(bound):
     with pytest.raises(CallerError, match=r"^limits\.rounds: "):
         Limits(rounds=bound)
@@ -229,7 +230,7 @@ def test_an_option_that_is_none_is_an_error_at_once():
         agent.run_sync("?", modell="openai:gpt-4o")
 
 
-@pytest.mark.parametrize("hook", ["before_call", "after_call"])
+@table("hook", ["before_call", "after_call"])
 def test_a_hook_may_be_a_plain_function(hook):
     seen = []
     model = ScriptedModel([SUM, "3"])

@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import (
@@ -96,7 +97,7 @@ def test_a_run_within_one_whose_budget_is_spent_asks_for_nothing():
     assert "the budget is spent: $2 of $1.5" in result_texts(result)[1]
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "why"),
     [(Limits(tokens=150), "220 tokens are used, of 150"), (Limits(calls=2), "no answer within 2 calls")],
 )
@@ -155,7 +156,7 @@ def deleting(**options):
     return Agent(ScriptedModel([Call("delete", {"path": "a"}), "Done."]), [delete], **options)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "text"),
     [
         ("allow", "deleted a"),
@@ -164,7 +165,7 @@ def deleting(**options):
         ("yes", "Error: delete may not run: the approval answered 'yes'"),
     ],
 )
-@pytest.mark.parametrize("of_run", [False, True])
+@table("of_run", [False, True])
 def test_the_outer_runs_approve_is_asked_about_inner_calls(answer, text, of_run):
     asked = []
 
@@ -317,7 +318,7 @@ def test_the_seconds_of_the_outer_run_bound_the_inner_one():
 # Tools of one's own.
 
 
-@pytest.mark.parametrize("in_thread", [False, True])
+@table("in_thread", [False, True])
 def test_a_tool_of_ones_own_begins_a_run_within_the_run(in_thread):
     asked = []
 

@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import InvocationEnded, ResultReady, TextPiece
@@ -48,7 +49,7 @@ def test_nothing_happens_between_two_events():
     assert (called, run.result.state) == ([], "cancelled")
 
 
-@pytest.mark.parametrize("entered", [True, False])
+@table("entered", [True, False])
 def test_leaving_cancels_what_is_under_way(entered):
     ended = []
 

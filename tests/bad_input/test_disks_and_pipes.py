@@ -12,6 +12,7 @@ import sys
 from functools import partial
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.agent import Transcript
@@ -99,7 +100,7 @@ class Full(list):
         super().append(item)
 
 
-@pytest.mark.parametrize("room", range(4))
+@table("room", range(4))
 def test_a_store_that_is_full(room):
     """The run ends with the store's own error; the result has everything that was said."""
     ran = []

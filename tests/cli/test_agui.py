@@ -15,6 +15,7 @@ from time import sleep
 
 import pytest
 from starlette.testclient import TestClient
+from tests.tables import table
 
 from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gateway_by_agui
 from callboard.cli.serve import make_group
@@ -136,7 +137,7 @@ def directory(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@table(
     ("references", "message"),
     [
         (["crew"], "no reference to an agent"),

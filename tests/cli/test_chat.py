@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.calc_project import CODE, EDIT, reply_with
+from tests.tables import table
 
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
@@ -392,7 +393,7 @@ def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
     assert ["The same call was allowed before. Allowed by " in line for line in said] == [False, True, False, True]
 
 
-@pytest.mark.parametrize("before", ["y\n", "y\ny\n", "y"])
+@table("before", ["y\n", "y\ny\n", "y"])
 def test_what_was_typed_before_a_question_is_no_answer_to_it(before):
     async def scenario():
         master, slave = pty.openpty()

@@ -1,6 +1,6 @@
 import asyncio
 
-import pytest
+from tests.tables import table
 from typer.testing import CliRunner
 
 from callboard.agent import Conversation
@@ -46,7 +46,7 @@ def test_resume_and_fork_go_on_with_the_named_one():
     assert len(Conversation.resume(name).canisters) == 6
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "message"),
     [
         (["--continue"], "no conversation is kept yet"),

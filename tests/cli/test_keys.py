@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.cli.keys import read_key
 from callboard.errors import CallerError
@@ -23,13 +24,13 @@ def places(tmp_path, monkeypatch):
     (tmp_path / "binary").write_bytes(b"\xff")
 
 
-@pytest.mark.parametrize("text", ["env:MY_KEY", "file:key", KEY])
+@table("text", ["env:MY_KEY", "file:key", KEY])
 def test_a_key_is_spelled_or_named(text):
     assert read_key(text) == KEY
     assert read_key(f"ann={text}") == f"ann={KEY}"
 
 
-@pytest.mark.parametrize("text", ["env", "env:", "environment:MY_KEY", "sha256:00", "a:env:MY_KEY", "a=b=env:MY_KEY"])
+@table("text", ["env", "env:", "environment:MY_KEY", "sha256:00", "a:env:MY_KEY", "a=b=env:MY_KEY"])
 def test_what_names_no_place_is_the_key(text):
     assert read_key(text) == text
 

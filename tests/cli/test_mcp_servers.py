@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
+from tests.tables import table
 
 from callboard.cli.mcp_servers import make_elicit, make_event_printer
 from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
@@ -17,7 +17,7 @@ FORM = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "answer"),
     [
         (["Bern", "4", "True", "y"], ("accept", {"city": "Bern", "days": 4, "rain": True})),

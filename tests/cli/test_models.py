@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
+from tests.tables import table
 from typer.testing import CliRunner
 
 from callboard.cli.models import CODING_FACTS, app, open_model
@@ -179,7 +180,7 @@ def test_remove(models):
     assert invoke("remove", "tiny").stderr == "tiny is not here\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("facts", "own", "kind"),
     [
         ({}, {"gate": "grounding"}, "grounding"),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 from tests.cli.durable import ANOTHER, CALL, ask, begin, make, make_ended, make_waiting, read, store_of_user
+from tests.tables import table
 
 from callboard.cli.watch import JobProgress, JsonViewer, Viewer, describe_seconds, show_job
 from callboard.core import AssistantCanister, ResultCanister, RolledBack
@@ -201,6 +202,6 @@ def test_the_line_names_the_tools_under_way():
     assert " · deploy" not in progress.describe()
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(-1, "0 s"), (7.9, "7 s"), (125, "2:05"), (10925, "3:02:05")])
+@table(("seconds", "text"), [(-1, "0 s"), (7.9, "7 s"), (125, "2:05"), (10925, "3:02:05")])
 def test_seconds(seconds, text):
     assert describe_seconds(seconds) == text

@@ -3,6 +3,7 @@ import os
 import signal
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.cancellation import cancel_on_signals, finish_despite_cancellation
 
@@ -15,7 +16,7 @@ def test_it_gives_what_it_came_to():
     assert asyncio.run(finish_despite_cancellation(work())) == 1
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@table("times", [1, 3])
 def test_it_is_over_before_a_cancellation_goes_on(times):
     done = []
 
@@ -47,7 +48,7 @@ def test_it_is_over_before_a_cancellation_goes_on(times):
     assert done == ["work", "who waits"]
 
 
-@pytest.mark.parametrize("cancels", [False, True])
+@table("cancels", [False, True])
 def test_what_it_raises_is_not_lost(cancels):
     async def scenario():
         async def work():
@@ -64,7 +65,7 @@ def test_what_it_raises_is_not_lost(cancels):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])
+@table(("number", "ends"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])
 def test_nohup_keeps_its_meaning(number, ends):
     async def work():
         with cancel_on_signals() as received:

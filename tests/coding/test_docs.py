@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.outlines import tree_sitter_parsing
 from callboard.coding.search import python_search
@@ -33,7 +33,7 @@ def arguments_of(tool):
     return ", ".join(f"`{name}`" if name in required else f"`{name}?`" for name in tool.schema["properties"])
 
 
-@pytest.mark.parametrize("name", _tools())
+@table("name", _tools())
 def test_actions_and_arguments(name):
     tool = _tools()[name]
     described = [row[:3] for row in rows(name)]

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.configuration import load_settings
 from callboard.configuration.edit_config import (
@@ -31,7 +32,7 @@ PROVIDER = '[providers.callboard]\nname = "Callboard"\nurl = "http://127.0.0.1"\
 TOP = 'model = "mine"\nweb_search = "disabled"\n'
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after"),
     [
         ("", f"{TOP}\n{PROVIDER}\n[features]\nplugins = false\n"),
@@ -61,7 +62,7 @@ def test_toml(before, after):
     assert set_toml_values(after, OURS) == after
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "said"),
     [
         ("[[features]]\nplugins = true\n", "spelled in a way"),
@@ -91,7 +92,7 @@ def test_what_was_there_stays(there, ours):
     assert tomllib.loads(after) == merge(tomllib.loads(text), ours)
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after"),
     [
         ("", {"env": {"A": "1"}}),
@@ -105,7 +106,7 @@ def test_json(before, after):
     assert set_json_values(text, {"env": {"A": "1"}}) == text
 
 
-@pytest.mark.parametrize("before", ['{"a": 1, // so\n}', "[]", "{", "[" * 100_000])
+@table("before", ['{"a": 1, // so\n}', "[]", "{", "[" * 100_000])
 def test_json_that_cannot_be_changed(before):
     with pytest.raises(CallerError, match="not"):
         set_json_values(before, {})

@@ -6,6 +6,7 @@ import tomllib
 from types import ModuleType
 
 import pytest
+from tests.tables import table
 
 from callboard import Ensemble
 from callboard.configuration import (
@@ -230,7 +231,7 @@ def test_nothing_is_connected_where_something_is_described_wrongly(wires):
     assert wires.did == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("configuration", "told"),
     [
         *[
@@ -267,20 +268,20 @@ def test_an_ensemble_without_a_connection():
     assert (empty.connection, dict(empty.invokers)) == (None, {})
 
 
-@pytest.mark.parametrize("invokers", [[], [{"name": "read_file", "enabled": False}]])
+@table("invokers", [[], [{"name": "read_file", "enabled": False}]])
 def test_an_ensemble_without_tools_is_told(invokers):
     notices = []
     asyncio.run(prepare_ensembles({"ensembles": [{"name": "io", "invokers": invokers}]}, warn=notices.append))
     assert notices == ["io has no tools: none is enabled in [[invokers]]"]
 
 
-@pytest.mark.parametrize("ensembles", [None, 5, [None], [{"name": "io"}], "io"])
+@table("ensembles", [None, 5, [None], [{"name": "io"}], "io"])
 def test_what_is_no_ensemble_is_not_disconnected(ensembles):
     with pytest.raises(CallerError, match=r"^ensembles: .* give what prepare_ensembles gave$"):
         asyncio.run(disconnect_ensembles(ensembles))
 
 
-@pytest.mark.parametrize("where", [None, 5, b"io"])
+@table("where", [None, 5, b"io"])
 def test_a_directory_is_a_path(where):
     with pytest.raises(DescriptorError, match=r"is no path of a directory$"):
         load_directory(where)

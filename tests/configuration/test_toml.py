@@ -5,6 +5,7 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.configuration.toml import MAX_BYTES, find_line, read_document
 from callboard.errors import CallerError, DescriptorError
@@ -42,7 +43,7 @@ mode = "native"
 '''
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "line"),
     [
         (("name",), 2),
@@ -81,12 +82,12 @@ def test_every_key_has_its_line(tables):
 
     lines = []
     places = {}
-    for table, pairs in tables.items():
-        lines.append(f"[{quoted(table)}]")
-        places[table,] = len(lines)
+    for name, pairs in tables.items():
+        lines.append(f"[{quoted(name)}]")
+        places[name,] = len(lines)
         for key, value in pairs.items():
             lines.append(f"{quoted(key)} = {value}")
-            places[table, key] = len(lines)
+            places[name, key] = len(lines)
     text = "\n".join(lines)
     assert tomllib.loads(text) == tables
     assert {keys: find_line(text, keys) for keys in places} == places

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard import Ensemble, tool
 from callboard.configuration import load_settings
@@ -172,7 +173,7 @@ def test_what_a_person_types_goes_before_any_file(load):
     assert load(OWN, "model = 'ollama:x'", {"model": "command:mine"}).model == "command:mine"
 
 
-@pytest.mark.parametrize(
+@table(
     ("chain", "names"),
     [
         ("a", ["a"]),
@@ -185,7 +186,7 @@ def test_a_chain_of_models_is_read_in_one_way(chain, names):
     assert model_names(chain) == names
 
 
-@pytest.mark.parametrize("chain", ["", " ", ",", "a,,b", "a,"])
+@table("chain", ["", " ", ",", "a,,b", "a,"])
 def test_a_chain_with_an_empty_name_is_refused(chain):
     with pytest.raises(CallerError, match="the model's name is empty"):
         model_names(chain)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -25,7 +26,7 @@ from callboard.errors import CallerError
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "made"),
     [
         ("hi", (TextualContent("hi"),)),
@@ -52,7 +53,7 @@ def test_a_canister_cannot_be_changed():
         InvocationCanister("1", "f", {}).name = "g"
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "text"),
     [(UserCanister, "a\nb"), (SupervisorCanister, "a\nb"), (DocumentCanister, "a\nb"), (AssistantCanister, "ab")],
 )
@@ -66,7 +67,7 @@ def test_an_error_result_tells_the_model_what_went_wrong():
     assert (result.error.category, result.error.message) == ("timeout", "too slow")
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "content"),
     [
         (("a",), (TextualContent("a"),)),
@@ -79,15 +80,13 @@ def test_texts_in_a_series_are_contents(given, content):
     assert decode_canister(encode_line(UserCanister(given))).content == content
 
 
-@pytest.mark.parametrize(
-    "given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5]
-)
+@table("given", [(5,), ("a", None), (b"x",), [b"x"], ({"type": "text", "text": "a"},), b"x", {"a": 1}, 5])
 def test_what_is_no_content_is_refused(given):
     with pytest.raises(CallerError, match="is no content; give a text"):
         UserCanister(given)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "raw", "text"),
     [
         ({"a": 1}, '{"a":  1}', 'add {"a":  1}'),

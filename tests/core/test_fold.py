@@ -1,4 +1,4 @@
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -27,7 +27,7 @@ CALL = [
 ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "canisters"),
     [
         ([ReplyStarted(), ReplyEnded("stop")], []),

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -67,7 +68,7 @@ def test_a_canister_survives_its_line(canister):
     assert decode_canister(line) == canister
 
 
-@pytest.mark.parametrize(
+@table(
     "event",
     [
         TextPiece("é", (0, 1)),
@@ -89,7 +90,7 @@ def test_a_line_names_its_kind_in_snake_case():
     assert encode_line(UserCanister("a")) == b'{"role":"user","content":[{"type":"text","text":"a"}]}'
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"role":"nobody"}', b'{"role":"user","content":5}'])
+@table("line", [b"", b"{", b"[]", b'{"role":"nobody"}', b'{"role":"user","content":5}'])
 def test_what_is_no_canister_is_refused_with_its_place(line):
     with pytest.raises(CallerError, match=r"messages.jsonl:3: not a canister"):
         decode_canister(line, path="messages.jsonl:3")

@@ -142,7 +142,7 @@ def test_a_call_in_the_argument_of_another_is_its_text(dialect):
             assert calls(read(spelled(dialect, text=inner), dialect)) == [("note", {"text": inner})]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "wanted", "content"),
     [
         pytest.param(
@@ -331,7 +331,7 @@ def unclosed(dialect, size):
     return UNCLOSED[dialect] + unit * (size // len(unit))
 
 
-@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "glm47", "pythonic"])
+@table("dialect", ["hermes", "qwen3_coder", "glm47", "pythonic"])
 def test_ten_megabytes_without_a_closer(dialect):
     text = unclosed(dialect, 10_000_000)
     (call,) = of(InvocationIncomplete, parse(text, TOOLS, dialect, why="length"))
@@ -358,16 +358,14 @@ def steps(text, dialect):
     return count
 
 
-@pytest.mark.parametrize("dialect", UNCLOSED)
+@table("dialect", UNCLOSED)
 def test_a_long_argument_costs_what_its_characters_cost(dialect):
     steps(unclosed(dialect, 1_000), dialect)  # what is compiled on first use is no cost of the characters
     few, many = (steps(unclosed(dialect, size), dialect) for size in (40_000, 160_000))
     assert many <= 4.2 * few
 
 
-@pytest.mark.parametrize(
-    "opener", ["<tool_call>", "<tool_call>\n{", '<tool_call>{"name": "note", ', "<think>", "`", "{\n"]
-)
+@table("opener", ["<tool_call>", "<tool_call>\n{", '<tool_call>{"name": "note", ', "<think>", "`", "{\n"])
 def test_openers_cost_what_their_characters_cost(opener):
     few, many = (steps(opener * count, "auto") for count in (2_500, 10_000))
     assert many <= 4.2 * few

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.core import InvocationEnded, ToolDeclaration
 from callboard.dialects import DIALECTS, Parser, parse
@@ -55,7 +55,7 @@ def test_auto_finds_every_call():
     assert [row["id"] for row in ROWS if row["auto"] and not is_found(row, "auto")] == []
 
 
-@pytest.mark.parametrize("auto", [False, True])
+@table("auto", [False, True])
 def test_the_calls_are_the_same_however_the_text_is_split(auto):
     different = []
     for row in ROWS:

@@ -232,7 +232,7 @@ def test_a_string_streams_as_it_arrives(dialect):
         assert isinstance(events[0], ArgumentsPiece)
 
 
-@pytest.mark.parametrize("dialect", sorted(ALONE))
+@table("dialect", sorted(ALONE))
 def test_an_object_alone_is_told_when_it_is_closed(dialect):
     rendered = spelled(DIALECTS[dialect], "The quick brown fox.")
     closed = rendered.index('fox."}}') + len('fox."}}')
@@ -242,7 +242,7 @@ def test_an_object_alone_is_told_when_it_is_closed(dialect):
     assert [call.arguments for call in of(InvocationEnded, told)] == [{"text": "The quick brown fox."}]
 
 
-@pytest.mark.parametrize("dialect", sorted(ALONE))
+@table("dialect", sorted(ALONE))
 def test_a_call_that_is_longer_than_what_is_held_is_one_all_the_same(dialect):
     text = "x" * 2 * MAX_HELD
     rendered = spelled(DIALECTS[dialect], text)

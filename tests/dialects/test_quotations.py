@@ -7,7 +7,6 @@ for that one still meets permissions and approvals. So only the kinds in `NEVER`
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables import table
@@ -52,7 +51,7 @@ def test_there_are_two_hundred_quotations_of_every_kind():
 NEVER = {"block quote"}
 
 
-@pytest.mark.parametrize("own", [False, True])
+@table("own", [False, True])
 def test_at_most_one_quotation_in_three_is_taken_for_a_call(own):
     made = [case for case in QUOTATIONS if calls(case["text"], watched(case["model"]) if own else "auto")]
     assert len(made) <= len(QUOTATIONS) / 3
@@ -204,7 +203,7 @@ def test_a_call_in_words_is_one(around, dialect):
     assert calls(before + CALL + behind, dialect)[:1] == ["bash"]
 
 
-@pytest.mark.parametrize("label", ["", "json", "xml", "tool_call"])
+@table("label", ["", "json", "xml", "tool_call"])
 def test_the_lines_of_a_fence_around_a_call_are_no_text(label):
     text = f"Look:\n```{label}\n{CALL}\n```\nDone."
     assert text_of(parse(text, TOOLS, "hermes")).split() == ["Look:", "Done."]
@@ -239,14 +238,14 @@ def test_the_words_around_a_call_mean_the_same_however_they_are_cut(pieces, size
 # What is held, and what is noted.
 
 
-@pytest.mark.parametrize("before", ["", "I look: ", "So:\n\n    ", "```\n"])
+@table("before", ["", "I look: ", "So:\n\n    ", "```\n"])
 def test_a_call_streams_as_it_arrives(before):
     parser = Parser(TOOLS)
     parser.feed(before + '<tool_call>{"name": "bash", "arguments": {"command": "')
     assert [event.json for event in parser.feed("ls")] == ["ls"]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "<tool_call>bash ls</tool_call>",
@@ -268,7 +267,7 @@ def test_a_marker_beside_a_call_needs_no_note():
     assert not [event for event in parse(f"A `<tool_call>`: {CALL}", TOOLS) if isinstance(event, Note)]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ['"' * 20_000, "<a>" * 10_000, f'"{flat(CALL, "x")}" ' * 1_000, f"> {CALL}\n" * 1_000, "<tool_call>" * 9_000],
 )

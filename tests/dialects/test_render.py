@@ -1,6 +1,6 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -38,7 +38,7 @@ def test_the_tools_and_the_manner_are_in_the_prompt():
     assert JSON.instructions in text
 
 
-@pytest.mark.parametrize(
+@table(
     ("result", "text"),
     [
         (ResultCanister(invocation_id="c", content="6"), 'f(a="x", b=[1]) returned 6.'),

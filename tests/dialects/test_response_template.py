@@ -116,7 +116,7 @@ def test_what_the_template_reads_is_read(described, spelled):
     assert read(events) == ("Rain?", "I look.", [ARGUMENTS, ARGUMENTS])
 
 
-@pytest.mark.parametrize("described", [each for each, _ in TEMPLATES.values()], ids=TEMPLATES)
+@table("described", [each for each, _ in TEMPLATES.values()], ids=TEMPLATES)
 def test_what_is_spelled_is_read_again(described):
     dialect = read_response_template(described)
     calls = [InvocationCanister("c1", "get_weather", ARGUMENTS), InvocationCanister("c2", "get_weather", {"city": "P"})]

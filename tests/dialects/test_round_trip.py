@@ -153,7 +153,7 @@ def test_two_calls_are_said_at_once(dialect):
     assert read(text, tools, dialect, 1) == [("f", as_text(call.arguments)) for call in invocations]
 
 
-@pytest.mark.parametrize(("dialect", "identifier"), [("kimi_k2", "functions.f:7"), ("cohere_command", "12")])
+@table(("dialect", "identifier"), [("kimi_k2", "functions.f:7"), ("cohere_command", "12")])
 def test_an_identifier_is_kept(dialect, identifier):
     text = render_call(DIALECTS[dialect], InvocationCanister(identifier, "f", {}))
     started = Parser(None, dialect).feed(text)[0]

@@ -179,7 +179,7 @@ def test_every_page_is_linked_from_the_readme():
 # What is named.
 
 
-@pytest.mark.parametrize("room", [callboard, agent, testing], ids=lambda room: room.__name__)
+@table("room", [callboard, agent, testing], ids=lambda room: room.__name__)
 def test_public_names(room):
     every = "\n".join(TEXTS.values())
     missing = [name for name in room.__all__ if not re.search(rf"\b{name}\b", every)]
@@ -200,7 +200,7 @@ def test_canisters_contents_and_events(structure):
     assert rows("events.md")[f"`{structure.__name__}`"][:2] == shape(structure)
 
 
-@pytest.mark.parametrize(
+@table(
     ("kinds", "page"),
     [
         (canisters.Category, "tools.md"),
@@ -212,7 +212,7 @@ def test_each_kind_has_a_row(kinds, page):
     assert {f"`{kind}`" for kind in get_args(kinds)} <= rows(page).keys()
 
 
-@pytest.mark.parametrize("kinds", [events.NoteKind, core.Verdict, core.Why])
+@table("kinds", [events.NoteKind, core.Verdict, core.Why])
 def test_each_kind_is_named(kinds):
     assert [kind for kind in get_args(kinds) if f"`{kind}`" not in TEXTS["events.md"]] == []
 
@@ -232,7 +232,7 @@ def test_what_counts_as_a_failure_of_the_network():
     assert [package for package in packages if package.rstrip("2") not in row] == []
 
 
-@pytest.mark.parametrize("mode", MODES.values(), ids=lambda mode: mode.name)
+@table("mode", MODES.values(), ids=lambda mode: mode.name)
 def test_modes(mode):
     _, dialect, watched, validated = rows("modes.md")[f"`{mode.name}`"]
     assert validated == ("yes" if mode.validated else "no")
@@ -271,7 +271,7 @@ def test_members_of_a_call_object():
     assert [key for key in json_objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
 
 
-@pytest.mark.parametrize("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
+@table("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
 def test_fences(dialect):
     said = TEXTS["dialects.md"].partition("**Fences.**")[2].partition("\n\n")[0]
     languages = {language for fence in dialect.fences for language in fence.languages if language}
@@ -437,7 +437,7 @@ def test_settings_of_coding():
     ] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "names",
     [
         job.Job.__struct_fields__,
@@ -512,7 +512,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("page", "kind"), SETTINGS, ids=lambda each: getattr(each, "__name__", ""))
+@table(("page", "kind"), SETTINGS, ids=lambda each: getattr(each, "__name__", ""))
 def test_settings_and_their_defaults(page, kind):
     said = rows(page)
     for field in msgspec.structs.fields(kind):

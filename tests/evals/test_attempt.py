@@ -6,6 +6,7 @@ from evals.attempt import Handed, Limits, attempt, copied, run_agent
 from evals.fixture import git, lay_out, overlay
 from evals.run import cells, last_job, line, shares
 from evals.task import TASKS, load_task
+from tests.tables import table
 
 FIX = load_task(TASKS / "python/page-count")
 REVIEW = load_task(TASKS / "python/customer-search")
@@ -111,7 +112,7 @@ def test_an_agent_that_hangs_is_ended(tmp_path, monkeypatch):
     assert reason == "killed after 0 s"
 
 
-@pytest.mark.parametrize(
+@table(
     ("printed", "state"),
     [
         ('{"type": "step"}\n{"type": "job", "state": "completed"}\n', "completed"),

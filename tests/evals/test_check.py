@@ -4,6 +4,7 @@ import pytest
 from evals.check import check_review, check_tree, named_lines
 from evals.suites import Report
 from evals.task import TASKS, load_task
+from tests.tables import table
 
 FIX = load_task(TASKS / "python/page-count")
 ADDED = load_task(TASKS / "python/split-bill")
@@ -67,7 +68,7 @@ def test_new_tests_that_fail(tree):
     assert not check_tree(ADDED, root, lambda _: report("it")).solved
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "solved"),
     [
         (f"crm/customers.py:{LINE}: wrong", True),
@@ -95,7 +96,7 @@ def test_a_review(text, solved):
     assert check_review(REVIEW, text).solved == solved
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "lines"),
     [
         ("a.py:12", [12]),

@@ -4,6 +4,7 @@ import pytest
 from evals.suites import SUITES, program
 from evals.task import load_tasks
 from evals.validate import go_cache, problems
+from tests.tables import table
 
 TASKS = load_tasks()
 # `python -m evals.validate`, which `make eval-agents` begins with, runs the tests of all of them, for a minute.
@@ -18,7 +19,7 @@ def test_a_task_is_what_it_says(task):
     assert problems(task, go_cache()) == []
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@table("task", TASKS, ids=lambda task: task.name)
 def test_what_a_task_names_is_there(task):
     assert all((task.repository / name).is_file() for name in task.protected)
     assert all((task.repository / each.file).read_text("utf-8").count(each.old) == 1 for each in task.mutants)

@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import AssistantCanister, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
@@ -79,7 +80,7 @@ def test_restraint_needs_no_answers_and_relevance_takes_any_call():
     assert (relevance.steps[0].expected, relevance.steps[0].any_call) == ((), True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "message"),
     [
         ([b"{"], r"file\.json:1.*not as it should be"),

@@ -1,6 +1,5 @@
 import re
 
-import pytest
 from tests.tables import table
 
 from callboard.core import InvocationCanister, UserCanister
@@ -46,7 +45,7 @@ def judge(*calls, expected=(OSLO,), text="", ending="stop", **step):
     return check_step(task, Step((UserCanister("?"),), tuple(expected), **step), Attempt(calls, text, ending))
 
 
-@pytest.mark.parametrize(
+@table(
     "arguments",
     [
         RIGHT,
@@ -120,7 +119,7 @@ def test_any_call_will_do_where_the_step_says_so():
     assert judge(MALFORMED, expected=(), any_call=True).label == "malformed_json"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "label"),
     [
         ('He said "no".\nThen left.', ""),
@@ -137,7 +136,7 @@ def test_a_text_that_has_to_arrive_verbatim_is_compared_to_the_letter(text, labe
     assert (judgement.solved, judgement.label) == (not label, label)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "solved"),
     [
         ("It costs 1,250 euros in OSLO.", True),

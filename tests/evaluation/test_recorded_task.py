@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -89,7 +90,7 @@ def is_solved(task, *calls):
     return check_step(task, task.steps[0], Attempt(tuple(calls))).solved
 
 
-@pytest.mark.parametrize("wire", BODIES)
+@table("wire", BODIES)
 def test_a_request_with_its_reply_is_a_task(wire):
     data = json.dumps({"request": BODIES[wire], "response": REPLIES[wire]}).encode()
     task = make_task(decode_recording(data))
@@ -131,7 +132,7 @@ def test_who_knows_better_says_what_is_expected():
     assert is_solved(make_task(decode_recording(data), expected=decode_expected(["none"])))
 
 
-@pytest.mark.parametrize(
+@table(
     ("action", "message"),
     [
         (lambda: decode_recording(b"[1]"), "not a JSON object"),

@@ -7,6 +7,7 @@ import gc
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ReplyEnded,
@@ -120,7 +121,7 @@ def test_a_reply_that_is_asked_for_again_is_the_second_one():
     assert len(only.calls) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "message"),
     [
         (FAILURE, "nobody is there"),
@@ -142,7 +143,7 @@ def test_a_reply_that_does_not_come_is_a_failure():
     assert "longer than 0.001 seconds" in only.failure
 
 
-@pytest.mark.parametrize(
+@table(
     "hostile",
     [
         task(tools=(WEATHER, WEATHER)),

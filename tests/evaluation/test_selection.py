@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.evaluation.selection import read_categories, select_tasks
@@ -57,7 +58,7 @@ def test_another_seed_gives_other_tasks():
     assert select_tasks(TASKS, count=20, seed=1) != select_tasks(TASKS, count=20, seed=2)
 
 
-@pytest.mark.parametrize(
+@table(
     "options",
     [
         {"categories": {"loud": None}},

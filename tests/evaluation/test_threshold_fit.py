@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationCanister, ToolDeclaration, UserCanister, contents
 from callboard.evaluation.records import Record
@@ -87,7 +87,7 @@ def test_no_threshold_solves_more(calls, other):
     assert fit.solved == sum(wanted == (score >= fit.threshold) for wanted, score in calls)
 
 
-@pytest.mark.parametrize("scores", [(), (0.0, 1e-9)])
+@table("scores", [(), (0.0, 1e-9)])
 def test_scores_that_are_close_are_kept_apart(scores):
     fit = fit_threshold([outcome(str(score), (ROME,) if score else (), score) for score in scores])
     assert fit.solved == len(scores)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.evaluation.variants import MAX_VARIANTS, PRESETS, make_variants
@@ -49,7 +50,7 @@ def test_what_the_user_knows_of_the_model_holds_beneath():
     assert len(make_variants(MODEL, ["default", "native"], {"mode": "native"})) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         ("natiev", "did you mean 'native'"),

@@ -105,8 +105,8 @@ def test_only_allow_runs_a_call(answer, is_async):
     assert alert.text.startswith("delete was denied: the approval answered ")
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(("answer", "deleted"), [("allow", ["a"]), (True, ["a"]), ("deny", []), (False, [])])
+@table("is_async", [False, True])
+@table(("answer", "deleted"), [("allow", ["a"]), (True, ["a"]), ("deny", []), (False, [])])
 def test_a_person_says_yes_or_no(answer, deleted, is_async):
     target = Delete()
     events, result = run(target, answering(answer, is_async=is_async))
@@ -121,7 +121,7 @@ def result_texts(result):
     return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@table("is_async", [False, True])
 def test_the_model_reads_why_a_person_denied_its_call(is_async):
     target = Delete()
     events, result = run(target, answering(Deny("a is still needed"), is_async=is_async))
@@ -132,14 +132,14 @@ def test_the_model_reads_why_a_person_denied_its_call(is_async):
     assert (answered.verdict, answered.why) == ("deny", "a is still needed")
 
 
-@pytest.mark.parametrize("answer", [Allow(), Allow({"path": "a"})])
+@table("answer", [Allow(), Allow({"path": "a"})])
 def test_a_call_that_is_allowed_as_it_stands_is_not_marked(answer):
     target = Delete()
     assert result_texts(run(target, answering(answer, is_async=True))[1]) == ["deleted"]
     assert target.deleted == ["a"]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@table("is_async", [False, True])
 def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
     target = Delete()
     edited = {"path": "b"}
@@ -157,7 +157,7 @@ def test_a_person_edits_the_arguments_and_the_model_reads_it(is_async):
     assert answered.arguments == {"path": "b"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "why"),
     [
         (Allow({"pth": "b"}), "the arguments of delete were edited, and do not fit: ArgValidationError"),
@@ -257,7 +257,7 @@ def test_a_question_that_is_cancelled_ends_the_run():
     assert target.deleted == []
 
 
-@pytest.mark.parametrize("returned", [lambda call: "allow", lambda call: Allow(), lambda call: Allow(call.arguments)])
+@table("returned", [lambda call: "allow", lambda call: Allow(), lambda call: Allow(call.arguments)])
 def test_an_approval_that_changes_the_call_passes_no_rule(returned):
     def approve(invocation, _why):
         invocation.arguments["path"] = "secret"
@@ -274,7 +274,7 @@ def test_an_approval_that_changes_the_call_passes_no_rule(returned):
     assert given == {"path": "a"}
 
 
-@pytest.mark.parametrize("answer", ["allow", True, Allow(), Allow({"path": "b"})])
+@table("answer", ["allow", True, Allow(), Allow({"path": "b"})])
 def test_an_answer_after_the_wait_was_cancelled_allows_nothing(answer):
     target = Delete()
 
@@ -314,7 +314,7 @@ def test_an_approval_that_handles_a_timeout_of_its_own_may_answer():
     assert target.deleted == ["a"]
 
 
-@pytest.mark.parametrize("verdict", ["", "Allow", "yes", None, True, 1])
+@table("verdict", ["", "Allow", "yes", None, True, 1])
 def test_the_loop_itself_lets_nothing_run_but_what_is_allowed(verdict):
     invocation = InvocationCanister("c1", "delete", {"path": "a"}, "")
     loop = Loop([], {"delete": Delete().invoker})
@@ -332,7 +332,7 @@ def test_an_answer_for_a_call_that_was_not_asked_about_runs_nothing():
     assert loop.feed(ApprovalAnswered(invocation, "allow"), None) == []
 
 
-@pytest.mark.parametrize("permission", ["denny", "Deny", "", "allow ", None, True])
+@table("permission", ["denny", "Deny", "", "allow ", None, True])
 def test_a_policy_refuses_a_permission_that_is_none_when_it_is_made(permission):
     with pytest.raises(CallerError, match=r"^bash: .* is no permission; write allow, deny or ask$"):
         Policy([("bash", permission)])
@@ -349,7 +349,7 @@ def test_a_policy_of_another_hand_that_answers_oddly_denies():
     assert "delete may not run: it says so" in result.canisters[2].text
 
 
-@pytest.mark.parametrize("permission", [Unreadable(), Equal("deny"), True, None, b"allow"])
+@table("permission", [Unreadable(), Equal("deny"), True, None, b"allow"])
 def test_a_policy_whose_answer_equals_everything_denies(permission):
     class Odd(Policy):
         def decide(self, *_):
@@ -364,7 +364,7 @@ def test_a_policy_whose_answer_equals_everything_denies(permission):
 # Without an agent.
 
 
-@pytest.mark.parametrize(
+@table(
     ("approve", "text"),
     [
         (None, "Error: delete may not run: nobody can be asked"),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
+from tests.tables import table
 
 from callboard import Invoker, execute_invoker
 from callboard.errors import ToolExecutionFailure
@@ -45,7 +46,7 @@ class CallToolResultOfTheFirstVersion(SimpleNamespace):
 CallToolResultOfTheFirstVersion.__name__ = "CallToolResult"
 
 
-@pytest.mark.parametrize(
+@table(
     "result",
     [
         CallToolResult(content=[TextContent(type="text", text="no such city")], is_error=True),

@@ -94,11 +94,11 @@ def test_without_an_identifier_it_is_the_tools_name():
     assert execute(in_ensemble(hello)) == ResultCanister(invocation_id="hello", content="hello")
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [(None, "null"), (2**100, "1267650600228229401496703205376"), ({"a": [1]}, '{"a":[1]}'), ("x", "x")],
 )
-@pytest.mark.parametrize("is_async", [False, True])
+@table("is_async", [False, True])
 def test_what_a_tool_returns(value, text, is_async):
     def give() -> object:
         return value
@@ -152,8 +152,8 @@ def test_failures_raise_where_the_caller_wants_to_fail_fast(error, message, is_a
     assert caught.value.__cause__ is not None
 
 
-@pytest.mark.parametrize("on_error", ["fail_fast", "feedback"])
-@pytest.mark.parametrize("is_async", [False, True])
+@table("on_error", ["fail_fast", "feedback"])
+@table("is_async", [False, True])
 def test_what_is_always_a_result(is_async, on_error):
     fail, calls = raising(TimeoutError("upstream took too long"), is_async=is_async)
     invoker = in_ensemble(fail)
@@ -225,7 +225,7 @@ def test_the_thread_of_a_blocking_tool_that_takes_too_long_is_left_alone():
     assert told == ["wait did not return within 0.01 s; its thread was left running"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "own", "ensembles", "message"),
     [
         (0.01, 60, 60, "It had 0.01 s."),
@@ -242,7 +242,7 @@ def test_whose_timeout_it_is(given, own, ensembles, message):
     assert result.text.endswith(message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "idempotent", "retries", "naps", "category"),
     [
         (ConnectionError(), True, 2, [0.2, 0.4], "network"),
@@ -400,8 +400,8 @@ def test_a_tool_that_cleans_up_when_it_is_cancelled_is_waited_for():
     assert cleaned == [1]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("error", [GeneratorExit(), BaseException("odd")], ids=["GeneratorExit", "BaseException"])
+@table("is_async", [False, True])
+@table("error", [GeneratorExit(), BaseException("odd")], ids=["GeneratorExit", "BaseException"])
 def test_a_tool_cannot_end_the_run_with_an_odd_exception(error, is_async):
     fail, _ = raising(error, is_async=is_async)
     model = ScriptedModel([Call(fail.__name__), "So."])
@@ -463,7 +463,7 @@ async def hang(page: str) -> str:
     return page
 
 
-@pytest.mark.parametrize("wrap", [logged, lru_cache, partial], ids=["decorated", "cached", "partial"])
+@table("wrap", [logged, lru_cache, partial], ids=["decorated", "cached", "partial"])
 def test_what_a_plain_function_gives_to_be_awaited_is_awaited(wrap):
     wrapped = wrap(fetch)
     invoker = in_ensemble(wrapped, name="fetch")
@@ -500,7 +500,7 @@ def plus(number: int) -> int:
     return number + 1
 
 
-@pytest.mark.parametrize("given", [plus, tool(plus), Invoker.of(tool(plus)), in_ensemble(plus)])
+@table("given", [plus, tool(plus), Invoker.of(tool(plus)), in_ensemble(plus)])
 def test_a_function_and_a_tool_are_executed_as_their_invokers_are(given):
     result = asyncio.run(execute_invoker(given, {"number": "1"}))
     assert (result.text, result.invocation_id) == ("2", "plus")
@@ -513,13 +513,13 @@ def test_a_result_says_when_it_was_made():
         assert begun <= result.timestamp <= datetime.now(UTC)
 
 
-@pytest.mark.parametrize("arguments", [None, [1], "text", 5])
+@table("arguments", [None, [1], "text", 5])
 def test_arguments_that_are_no_object_are_a_result_as_of_any_model(arguments):
     result = asyncio.run(execute_invoker(plus, arguments))
     assert result.text == "Error: ArgValidationError: arguments\n  Input should be a JSON object"
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "said"),
     [
         ({"invoker": None}, "None is no tool; pass a function, a Tool or an Invoker"),

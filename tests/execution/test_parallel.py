@@ -5,6 +5,7 @@ import threading
 from contextlib import aclosing
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, Ensemble, tool
 from callboard.core import InvocationCanister, Note, ResultCanister, ResultReady
@@ -71,7 +72,7 @@ def test_a_result_is_given_while_others_still_run():
     assert asyncio.run(scenario()) == ["quick", "slow"]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
+@table("limit", [1, 2, 5])
 def test_so_many_run_at_once_and_no_more(limit):
     async def scenario():
         running, peak, full = [], [], asyncio.Event()
@@ -196,7 +197,7 @@ def test_an_abandoned_thread_is_told_of_before_its_result():
     assert ready.canister.error.category == "timeout"
 
 
-@pytest.mark.parametrize("how", ["cancel", "close"])
+@table("how", ["cancel", "close"])
 def test_ending_it_early_cancels_what_runs(how):
     ended = []
 

@@ -116,7 +116,7 @@ def wires():
     return [name for name in WIRES if name in THERE]
 
 
-@pytest.mark.parametrize("wire", wires())
+@table("wire", wires())
 def test_the_seed_s_conversation(wire):
     native_tool, message, sent = WIRES[wire]
     processor = InvocationsProcessor(wire)
@@ -188,7 +188,7 @@ def test_a_call_in_the_words_of_another_wire_is_not_lost(wire, other):
         InvocationsProcessor(wire).normalize_invocations(WIRES[other][1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("wire", "message"),
     [
         ("chat", {"role": "assistant", "content": "Hi"}),
@@ -203,7 +203,7 @@ def test_a_message_without_calls_has_none(wire, message):
     assert InvocationsProcessor(wire).normalize_invocations(message) == []
 
 
-@pytest.mark.parametrize("wire", ["chat", "messages", "responses", "gemini"])
+@table("wire", ["chat", "messages", "responses", "gemini"])
 def test_the_error_that_a_provider_answered_with_is_raised(wire):
     with pytest.raises(ProviderError, match="No such model"):
         InvocationsProcessor(wire).normalize_invocations({"type": "error", "error": {"message": "No such model"}})
@@ -235,7 +235,7 @@ def test_tools_get_the_auxdata_and_keep_their_state_from_call_to_call():
     assert texts == ["ada: 1", "ada: 2"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "said"),
     [
         ({"wire": "claude"}, "no processor for the wire 'claude'; there are chat, messages, responses, gemini"),
@@ -250,7 +250,7 @@ def test_a_processor_is_not_made_of_what_it_does_not_know(options, said):
     assert str(caught.value).startswith(said)
 
 
-@pytest.mark.parametrize("auxdata", [[1], "x", 5])
+@table("auxdata", [[1], "x", 5])
 def test_auxdata_is_a_mapping(auxdata):
     with pytest.raises(CallerError, match=r"^auxdata: a \w+ is no mapping"):
         asyncio.run(InvocationsProcessor().execute_invocations([], ENSEMBLES, auxdata=auxdata))
@@ -270,7 +270,7 @@ def test_a_name_that_the_provider_refuses_is_sent_as_another_and_comes_back():
     assert result.text == "Hi Ann"
 
 
-@pytest.mark.parametrize(("provider", "wire"), [("openai", "chat"), ("anthropic", "messages")])
+@table(("provider", "wire"), [("openai", "chat"), ("anthropic", "messages")])
 def test_a_provider_s_name_is_its_wire(provider, wire):
     _, message, sent = WIRES[wire]
     processor = InvocationsProcessor(provider)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, Ensemble, tool
 from callboard.core import CommandOutput, PictureContent, ResultCanister, TextualContent
@@ -139,7 +140,7 @@ def test_what_is_not_idempotent_cannot_be_kept():
     assert made.cache == HOUR
 
 
-@pytest.mark.parametrize("cache", ["1h", {"ttl": 60}, {"ttl": "0s"}, {"ttl": "1h", "size": 3}, {}, {"ttl": "soon"}])
+@table("cache", ["1h", {"ttl": 60}, {"ttl": "0s"}, {"ttl": "1h", "size": 3}, {}, {"ttl": "soon"}])
 def test_what_is_no_cache(cache):
     with pytest.raises(ToolDefinitionError, match=r'cannot be; give a length of time, such as \{"ttl": "1h"\}'):
         tool(idempotent=True, cache=cache)(len)

@@ -146,7 +146,7 @@ def test_a_picture_among_other_values_is_json():
     assert json.loads(content.text)[1] == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         pytest.param("x" * 1_000_000, id="ASCII"),
@@ -189,7 +189,7 @@ def test_whatever_a_tool_returns_can_be_kept_and_sent(value):
     assert decode_canister(encode_line(result)) == result
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
         ([math.inf, -math.inf, None], '["Infinity","-Infinity",null]'),
@@ -204,7 +204,7 @@ def test_numbers_that_json_has_no_name_for_are_not_lost(value, text):
     assert make_result("call_1", value).text == text
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [(x for x in "ab"), map(str, [1]), object(), [object()], {"it": iter("a")}, lambda: 1],
     ids=lambda each: type(each).__name__,

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from tests.tables import table
 
 from callboard.execution.thread_pool import ThreadPool
 
@@ -44,7 +45,7 @@ def test_what_is_returned_and_what_is_raised():
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("error", [StopIteration("no"), SystemExit("no"), KeyboardInterrupt("no")])
+@table("error", [StopIteration("no"), SystemExit("no"), KeyboardInterrupt("no")])
 def test_what_would_end_more_than_the_work(error):
     async def scenario():
         with pytest.raises(RuntimeError, match=f"^{type(error).__name__}: no$"):

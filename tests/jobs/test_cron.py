@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.jobs.cron import next_time
@@ -11,7 +12,7 @@ SUNDAY = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
 """Half an hour before Berlin's clocks go from 2:00 to 3:00."""
 
 
-@pytest.mark.parametrize(
+@table(
     ("cron", "zone", "after", "due"),
     [
         ("30 3 * * mon-fri", "UTC", "2026-11-20T12:00", "2026-11-23T03:30"),
@@ -33,7 +34,7 @@ def test_the_next_time(cron, zone, after, due):
     assert next_time(cron, zone, moment) == datetime.fromisoformat(due).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("cron", "message"),
     [
         ("60 * * * *", "no minute: '60'"),
@@ -57,7 +58,7 @@ def test_a_line_that_is_wrong_is_told_with_its_field(cron, message):
     assert str(caught.value).startswith(f"cron {cron!r}: {message}; ")
 
 
-@pytest.mark.parametrize("zone", ["Berlin", "", "../../etc/passwd", "/etc/localtime", "Europe", "a\0b"])
+@table("zone", ["Berlin", "", "../../etc/passwd", "/etc/localtime", "Europe", "a\0b"])
 def test_a_time_zone_that_there_is_not(zone):
     with pytest.raises(CallerError, match="no such time zone"):
         next_time("0 0 * * *", zone, SUNDAY)

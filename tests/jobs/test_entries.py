@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard.agent.transcript import Transcript
 from callboard.coding.jobs.log import JobLog, Notice, PhaseStarted, PromptSent
@@ -61,7 +62,7 @@ def test_what_was_encoded_is_decoded_from_one_line():
     assert [decode_entry(encode_entry(item)) for item in ITEMS] == ITEMS
 
 
-@pytest.mark.parametrize(
+@table(
     "line", ["", "nothing", "\x80\x04N.", '{"role":"nobody"}', '{"type":"nothing"}', '{"role":"user"', "[" * 100_000]
 )
 def test_another_line_is_refused_with_its_place(line):

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from tests.jobs.running import run_async
+from tests.tables import table
 
 from callboard import Agent, jobs, tool
 from callboard.coding.jobs.log import PhaseStarted, RoundMeasured
@@ -119,7 +119,7 @@ def test_a_result_of_no_call_is_passed_over():
     assert build(ResultReady(ResultCanister("x", invocation_id="c9"))) == []
 
 
-@pytest.mark.parametrize("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
+@table("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
 def test_what_a_model_says_is_not_taken_for_what_it_took(text):
     from callboard.core import AssistantCanister
 

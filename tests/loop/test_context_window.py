@@ -7,6 +7,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -110,7 +111,7 @@ READ = ("read", {"path": "a"})
 STALE = "[superseded by the call in round 2]"
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "stale"),
     [
         (READ, READ, True),
@@ -330,7 +331,7 @@ def test_tools_alone_may_be_too_large():
     assert_paired(view.show(told.canisters))
 
 
-@pytest.mark.parametrize("limit", [0, 100_000])
+@table("limit", [0, 100_000])
 def test_rounds_are_told_in_short_whenever_so_many_have_come(limit):
     view, told = history(limit=limit, keep=2, every=3), Told()
     rounds = []
@@ -351,7 +352,7 @@ def test_every_and_a_limit():
         assert view.tokens <= 2000
 
 
-@pytest.mark.parametrize("bounds", [{"every": -1}, {"limit": -1}, {"threshold": 0}, {"threshold": 1.5}, {"keep": 0}])
+@table("bounds", [{"every": -1}, {"limit": -1}, {"threshold": 0}, {"threshold": 1.5}, {"keep": 0}])
 def test_bounds_that_cannot_be(bounds):
     with pytest.raises(CallerError, match=r"^history: no history of limit"):
         ContextWindow(**bounds)
@@ -431,8 +432,8 @@ def test_each_has_room(sizes, room):
         assert sum(min(size, most + 1) for size in sizes) > room
 
 
-@pytest.mark.parametrize("most", [0, 30, 200, 1000, 6000])
-@pytest.mark.parametrize(
+@table("most", [0, 30, 200, 1000, 6000])
+@table(
     "canister",
     [
         ResultCanister(invocation_id="a", content="x" * 5000),

@@ -1,6 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     InvocationEnded,
@@ -70,7 +71,7 @@ class Driven:
         return action
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "rounds", "error", "why"),
     [
         (Limits(rounds=2), 2, False, "no answer within 2 rounds"),
@@ -91,7 +92,7 @@ def test_a_success_forgives_the_errors_before_it():
     assert [run.round(error=error).last for error in (True, False, True, False)] == [False] * 4
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "prices", "why"),
     [
         (Limits(tokens=30), None, "30 tokens are used, of 30"),
@@ -146,7 +147,7 @@ def test_an_unknown_cost_of_an_inner_run_makes_that_of_the_outer_one_unknown():
     assert (outer.cost, outer.usage, outer.is_bounded) == (None, Usage(1, 1), False)
 
 
-@pytest.mark.parametrize("bound", [{"rounds": -1}, {"cost": -1.0}, {"seconds": 0}])
+@table("bound", [{"rounds": -1}, {"cost": -1.0}, {"seconds": 0}])
 def test_a_limit_is_above_zero(bound):
     with pytest.raises(CallerError, match=rf"^limits.{next(iter(bound))}: a limit is above zero"):
         Limits(**bound)

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ApprovalAnswered,
@@ -184,7 +184,7 @@ def test_a_thought_is_no_empty_reply_but_four_are_enough():
     assert run.reply(ReasoningPiece("hm")) == [Finish("incomplete", "", "the model thought without answering")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "state", "why"),
     [
         ("length", "incomplete", "the reply reached its length limit"),

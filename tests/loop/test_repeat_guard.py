@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -100,9 +100,7 @@ def test_a_change_makes_a_call_worth_it_again():
     assert [run.round(each) for each in (A, CHANGE, A)] == [["ran"], ["ran"], ["ran"]]
 
 
-@pytest.mark.parametrize(
-    "error", [error_result("?", "execution", "no such file"), error_result("?", "validation", "x")]
-)
+@table("error", [error_result("?", "execution", "no such file"), error_result("?", "validation", "x")])
 def test_a_change_that_failed_is_none(error):
     run = Driven()
     run.round(A)
@@ -162,7 +160,7 @@ def test_in_one_reply_a_change_counts_from_where_it_stands():
     assert (told != "ran", ran, fresh) == (True, "ran", "ran")
 
 
-@pytest.mark.parametrize("length", [2, 3, 4])
+@table("length", [2, 3, 4])
 def test_a_circle_is_told_where_it_begins_for_the_third_time(length):
     """Each of these changes something, so none of them repeats a call with nothing in between."""
     steps = [("write", {"path": str(number)}) for number in range(length)]
@@ -235,7 +233,7 @@ def test_by_default_every_repeated_call_runs():
         assert not run.actions[0].last
 
 
-@pytest.mark.parametrize(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
+@table(("call", "answer"), [(A, A_EARLIER), (CHANGE, CHANGE_EARLIER)])
 def test_answer_gives_the_result_of_the_round_before_as_an_earlier_one_and_asks_for_the_last_reply(call, answer):
     run = Driven("final_answer")
     assert run.round(call) == ["ran"]

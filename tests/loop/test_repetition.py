@@ -1,8 +1,8 @@
 """Replies that repeat themselves: where they are stopped, what is not stopped, and that pieces do not matter."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.agent import Agent
 from callboard.core import (
@@ -43,7 +43,7 @@ def is_stopped(text):
     return out[-1] != END
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         SENTENCE * 25,
@@ -62,7 +62,7 @@ def test_a_reply_that_repeats_itself_is_stopped(text):
     assert len(text_of(through(TextPiece(text)))) <= len(text) * (MAX_TIMES + 2) / 20
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         SENTENCE * (MAX_TIMES - 1),
@@ -120,7 +120,7 @@ def test_pieces_do_not_matter(parts, sizes):
     assert coalesce(through(*pieces, END)) == coalesce(through(*([TextPiece(text)] if text else []), END))
 
 
-@pytest.mark.parametrize("piece", ["a", ".", " ", "\n", "`", "a. ", "```\n", "。"])
+@table("piece", ["a", ".", " ", "\n", "`", "a. ", "```\n", "。"])
 def test_the_work_for_a_piece_does_not_grow(piece):
     is_stopped(piece * 40_000)
     through(*[TextPiece(piece)] * 5_000)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard import Agent, Ensemble, execute_invoker, mcp
 from callboard.core import ResultReady
@@ -130,7 +131,7 @@ def test_an_agent_uses_it(server):
     assert running(use, server()) == (['{"a": 2, "b": 1}'], "3")
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "error", "told"),
     [
         (tool("a", inputSchema={"$ref": "https://example.com/x"}), SchemaError, "is not in this schema"),
@@ -350,7 +351,7 @@ def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
     assert asyncio.run(asyncio.wait_for(scenario(), 60)) == ["add"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "settings"),
     [
         ("stdio://weather-server", ServerSettings(name="weather-server", command=("weather-server",))),
@@ -369,7 +370,7 @@ def test_addresses(address, settings):
     assert parse_address(address, name="other", timeout=3).name == "other"
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "told"),
     [
         ("weather-server", "weather-server: not a server's address; write stdio://program or https://host/mcp"),
@@ -397,7 +398,7 @@ def test_the_sdk_is_not_imported_before_it_is_needed():
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "name"),
     [
         ("stdio://weather-server --metric", "weather-server"),

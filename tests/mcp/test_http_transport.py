@@ -8,6 +8,7 @@ import httpcore2
 import httpx2
 import pytest
 from aiohttp import web
+from tests.tables import table
 
 from callboard.mcp import McpClient, ServerSettings
 from callboard.mcp.connection_state import SEND_STATE, SendState
@@ -161,7 +162,7 @@ class BreakingNetwork(httpcore2.AsyncNetworkBackend):
         return BreakingStream(self.breaks, self.written)
 
 
-@pytest.mark.parametrize(("breaks", "connections"), [("head", 2), ("body", 2), ("nothing", 1)])
+@table(("breaks", "connections"), [("head", 2), ("body", 2), ("nothing", 1)])
 def test_a_call_is_sent_again_where_the_connection_was_closed_before_it_was_written(breaks, connections):
     network, lost, state = BreakingNetwork(breaks), [], SendState()
     body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'

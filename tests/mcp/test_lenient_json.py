@@ -11,6 +11,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
+from tests.tables import table
 
 from callboard.mcp import McpEnsemble
 from callboard.mcp.errors import ServerFailure
@@ -122,19 +123,19 @@ def message(said):
     return jsonrpc_message_adapter.validate_json(read, by_name=False) if read is not None else None
 
 
-@pytest.mark.parametrize(("said", "text"), READ)
+@table(("said", "text"), READ)
 def test_what_is_read_leniently(said, text):
     assert message(said).result["content"][0]["text"] == text
 
 
-@pytest.mark.parametrize("said", FAILED)
+@table("said", FAILED)
 def test_what_fails_the_call_that_it_answers(said):
     read = message(said)
     assert (read.id, read.error.code) == (7, -32700)
     assert read.error.message.startswith("its answer cannot be read: ")
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [
         b"DEBUG: starting up",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from mcp_types import Tool
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.mcp.pins import PinComparison, Pins, hash_tool
@@ -28,7 +29,7 @@ def test_the_first_use_is_trusted_and_later_ones_are_compared(pins):
     assert pins.compare(ServerSettings(name="other", command=("s",)), now) == PinComparison(("add", "sub", "mul"))
 
 
-@pytest.mark.parametrize(
+@table(
     "changed",
     [
         {"name": "Add"},

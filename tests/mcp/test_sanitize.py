@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.mcp.sanitize import MAX_PROPERTIES, SCHEMA_BYTES, clean_schema, clean_text, has_hidden
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "left"),
     [
         ("Adds two numbers.", "Adds two numbers."),
@@ -74,7 +75,7 @@ def test_what_is_data_is_not_changed():
     assert clean_schema(schema, 100) is schema
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "told"),
     [
         ({"properties": {"a": {"enum": ["x" * SCHEMA_BYTES]}}}, "larger than 64 KB"),

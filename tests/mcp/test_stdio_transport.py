@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.mcp.client import McpClient
 from callboard.mcp.errors import ServerFailure
@@ -26,7 +27,7 @@ def test_any_pieces_give_the_same_lines(lines, rest, cuts):
     assert reading.feed(b"\n") == [rest]
 
 
-@pytest.mark.parametrize("pieces", [[b"12345\n"], [b"123", b"45"], [b"1\n12", b"345"], [b"123", b"45\n"]])
+@table("pieces", [[b"12345\n"], [b"123", b"45"], [b"1\n12", b"345"], [b"123", b"45\n"]])
 def test_a_line_has_its_bounds(pieces):
     reading = LineSplitter(most=4)
     *first, last = pieces

@@ -1,6 +1,6 @@
 """Replies of structured mode that are neither a call, an answer nor a thought."""
 
-import pytest
+from tests.tables import table
 
 from callboard.core import Note, ReplyEnded, ReplyStarted, TextPiece, ToolDeclaration
 from callboard.dialects import ACTION
@@ -53,8 +53,8 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize("text", OTHERS)
+@table("size", [1, 1000])
+@table("text", OTHERS)
 def test_json_of_another_shape_is_told_with_the_formats(text, size):
     *_, note, ended = checked(text, size)
     assert note.text.startswith("the reply has none of the formats that were asked for. Reply with one JSON object.")
@@ -62,8 +62,8 @@ def test_json_of_another_shape_is_told_with_the_formats(text, size):
     assert ended == ReplyEnded("stop")
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-@pytest.mark.parametrize("text", OWN)
+@table("size", [1, 1000])
+@table("text", OWN)
 def test_calls_answers_thoughts_and_prose_are_not(text, size):
     assert alerts(checked(text, size)) == []
 

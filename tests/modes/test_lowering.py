@@ -1,4 +1,4 @@
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -47,7 +47,7 @@ THOUGHT = ReasoningContent("Look it up.")
 CALL = '"tool": "f", "arguments": {"a":1}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("turn", "shown"),
     [
         ([AssistantCanister((THOUGHT,))], '{"action": {"scratchpad": "Look it up."}}'),
@@ -66,7 +66,7 @@ def test_structured_shows_what_was_said_as_one_object(turn, shown):
     assert kinds_and_texts(lowered)[1:] == [("User", "Do it."), ("Assistant", shown), ("User", "And?")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "shown"),
     [
         ((), f'{{"action": {{{CALL}}}}}'),
@@ -111,7 +111,7 @@ def test_structured_shows_an_answer_of_a_schema_as_the_value_that_it_is():
     assert validator.validate({"action": {"answer": {"n": 2}}})
 
 
-@pytest.mark.parametrize("mode", ["validated", "parsed"])
+@table("mode", ["validated", "parsed"])
 def test_tools_calls_and_results_stand_in_text(mode):
     lowered = lower_request(ask((SupervisorCanister("Be brief."), *CALLED)), Plan(MODES[mode], JSON))
     assert (lowered.tools, lowered.constraint) == ((), None)
@@ -130,7 +130,7 @@ def test_the_beginning_stays_the_same_while_the_conversation_grows():
     assert lower_request(ask(CALLED), plan).canisters[:2] == lower_request(ask(ASKED), plan).canisters
 
 
-@pytest.mark.parametrize("mode", ["structured", "validated", "parsed"])
+@table("mode", ["structured", "validated", "parsed"])
 def test_what_a_client_sent_with_fields_of_its_own_stays_whole(mode):
     """Anthropic's block, or where its cache ends."""
     kept = TextualContent("kept", extra={"messages": {"type": "odd"}})
@@ -151,7 +151,7 @@ def test_structured_constrains_the_reply():
     assert variants[0]["properties"]["arguments"] == F.schema
 
 
-@pytest.mark.parametrize(
+@table(
     ("choice", "names"),
     [
         ("auto", ["f", "g", "answer", "scratchpad"]),
@@ -213,7 +213,7 @@ def test_prose_goes_on_after_an_answer():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("plan", "choice", "tools", "dialect"),
     [
         (Plan(MODES["native"], watched=JSON), "auto", (F,), JSON),
@@ -232,7 +232,7 @@ def test_text_is_watched_where_the_model_may_speak_in_it(plan, choice, tools, di
 ANSWER = Constraint("answer", {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": {}}})
 
 
-@pytest.mark.parametrize(
+@table(
     ("plan", "choice", "tools", "kept"),
     [
         (Plan(MODES["native"], supports_json_schema=True), "auto", (), True),

@@ -2,6 +2,7 @@ import tomllib
 from importlib.resources import files
 
 import pytest
+from tests.tables import table
 
 from callboard.core import InvocationEnded, ToolDeclaration
 from callboard.dialects import parse
@@ -20,7 +21,7 @@ def test_a_mode_is_a_row():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "mode", "dialect", "watched"),
     [
         ("gpt-4o", "native", "json", None),
@@ -76,8 +77,8 @@ def test_several_dialects_are_watched_for_at_once():
         make_plan(resolve("some-model", {"watch": ["hermes", "klingon"]}))
 
 
-@pytest.mark.parametrize("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
-@pytest.mark.parametrize(
+@table("model", ["qwen2.5-coder-1.5b", "local:qwen2.5-coder-0.5b"])
+@table(
     "text",
     [
         'Let me see:\n```json\n{"name": "look", "arguments": {}}\n```\nThat shows what there is.',

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -56,7 +56,7 @@ def started(events):
     return [(event.index, event.name) for event in events if isinstance(event, InvocationStarted)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "parallel", "hosted", "checked"),
     [
         ("auto", None, (), False),
@@ -115,7 +115,7 @@ def test_only_the_named_tool_may_be_called():
     assert found[-1] == ReplyEnded("invocations")
 
 
-@pytest.mark.parametrize("last", [False, True])
+@table("last", [False, True])
 def test_a_call_of_another_tool_is_none(last):
     found = through(asked(NamedTool("b"), last=last), [*call(0, "a"), ReplyEnded("invocations")])
     assert started(found) == []
@@ -130,9 +130,7 @@ def test_one_call_where_one_was_asked_for():
     assert found[-1] == ReplyEnded("invocations")
 
 
-@pytest.mark.parametrize(
-    "end", [ReplyEnded("length"), ReplyEnded("filter"), ReplyEnded("refusal"), ReplyFailed("provider", "cut", "x")]
-)
+@table("end", [ReplyEnded("length"), ReplyEnded("filter"), ReplyEnded("refusal"), ReplyFailed("provider", "cut", "x")])
 def test_no_other_end_is_changed(end):
     assert through(asked("required"), [TextPiece("No."), end]) == [TextPiece("No."), end]
 
@@ -146,8 +144,8 @@ def test_a_stream_that_stops_gives_what_was_held():
     assert through(asked("required"), [TextPiece("x")]) == [TextPiece("x")]
 
 
-@pytest.mark.parametrize(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
-@pytest.mark.parametrize("said", ["", " \n", "No."])
+@table(("wanted", "word"), [("required", "one of the tools"), (NamedTool("a"), "the tool a")])
+@table("said", ["", " \n", "No."])
 def test_what_a_model_is_told_that_disobeyed(wanted, word, said):
     request = Request("m", (UserCanister("Hi"),), TOOLS, wanted)
     again = remind(request, said)

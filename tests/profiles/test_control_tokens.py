@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.profiles import resolve
@@ -11,7 +12,7 @@ ROWS = [(name, token) for name, row in token_table().items() for token in (*row[
 SEEN = json.loads((Path(__file__).parents[1] / "vectors" / "control_tokens.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", token_table())
+@table("name", token_table())
 def test_each_token_of_a_family_is_escaped_and_restored(name):
     tokens = control_tokens(name)
     for token in [token.replace("{n}", "17") for row, token in ROWS if row == name]:
@@ -20,7 +21,7 @@ def test_each_token_of_a_family_is_escaped_and_restored(name):
         assert tokens.unescape(escaped) == token
 
 
-@pytest.mark.parametrize("seen", SEEN["families"], ids=lambda seen: f"{seen['family']} {seen['source'][:20]}")
+@table("seen", SEEN["families"], ids=lambda seen: f"{seen['family']} {seen['source'][:20]}")
 def test_what_real_tokenizers_have_is_escaped(seen):
     tokens = control_tokens(seen["family"])
     for token in [token.replace("{n}", "0021") for token in seen["tokens"]]:
@@ -29,7 +30,7 @@ def test_what_real_tokenizers_have_is_escaped(seen):
         assert tokens.escape(token) == token
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "tokenizes", "tokens"),
     [
         ("openai:gpt-5", False, "all"),

@@ -1,10 +1,11 @@
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.profiles import Profile, facts_for, matches, normalise, providers, resolve, split_provider
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "plain"),
     [
         ("gpt-4o-mini", "gpt-4o-mini"),
@@ -20,7 +21,7 @@ def test_a_name_says_which_model_it_is(name, plain):
     assert normalise(name) == plain
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "model", "found"),
     [
         ("gpt-4", "gpt-4o", True),
@@ -69,7 +70,7 @@ def test_the_mode_follows_from_the_facts():
     assert resolve("x", {"mode": "parsed"}).mode_reason == "set by user"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "user", "message"),
     [
         ("openai:", {}, "openai:: the model's name is empty"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -133,7 +133,7 @@ def test_pictures_stay_between_the_texts_of_merged_messages():
     assert only.content[2].text.startswith("b\n\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("wire", "fact", "asked", "way", "dropped"),
     [
         ("messages", "", "last", "last", ()),
@@ -163,7 +163,7 @@ def test_thinking_that_cannot_be_asked_for_is_told():
     assert adapt_request(asked, Profile(efforts=("none", "low")))[1] == ()
 
 
-@pytest.mark.parametrize("fact", ["merge_system_messages", "requires_alternating_roles", "supports_system_role", "reasoning_history", "requires_reasoning_history", "prefill", "dummy_signature"])  # fmt: skip
+@table("fact", ["merge_system_messages", "requires_alternating_roles", "supports_system_role", "reasoning_history", "requires_reasoning_history", "prefill", "dummy_signature"])  # fmt: skip
 def test_what_a_family_takes_otherwise_says_where_it_is_known_from(fact):
     for family in FAMILIES:
         resolution = resolve(family)

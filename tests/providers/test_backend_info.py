@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.profiles import Examination
 from callboard.providers import Transport
@@ -51,7 +51,7 @@ def test_what_vllm_says_of_itself():
     assert info.context_source == "the list of models"
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "same"),
     [
         (entry(max_model_len=8), entry(max_model_len=8, created=2, permission=[{"id": "p"}]), True),
@@ -65,7 +65,7 @@ def test_the_version_differs_where_the_server_does(before, after, same):
     assert (read(before).version == read(after).version) is same
 
 
-@pytest.mark.parametrize(
+@table(
     "pages",
     [
         {},
@@ -99,9 +99,7 @@ def test_a_server_that_is_not_there_says_nothing():
     assert asyncio.run(scenario()) == BackendInfo()
 
 
-@pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n{"]
-)
+@table("answer", [b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n\r\n{"])
 def test_a_server_that_is_too_busy_for_one_of_the_questions_tells_no_version(answer):
     """Without what that one would have said, it would look like another version."""
 
@@ -126,7 +124,7 @@ def test_a_server_that_is_too_busy_for_one_of_the_questions_tells_no_version(ans
 EXAMINED = Examination(url="http://a/v1", version="b1", date="2026-11-23")
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "version", "words"),
     [
         ("http://a/v1/", "b1", ""),

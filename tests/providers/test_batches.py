@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-import pytest
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -109,9 +109,9 @@ def used(events):
     return [event for event in events if isinstance(event, Usage)][-1:]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("wanted", ["required", NamedTool("search")], ids=["required", "named"])
+@table("wire", WIRES)
+@table("stream", [True, False])
+@table("wanted", ["required", NamedTool("search")], ids=["required", "named"])
 def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
     batches, requests = ask([NO, YES], wire, tool_choice=wanted, stream=stream)
     events = flat(batches)
@@ -129,13 +129,13 @@ def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
     assert str(requests[1].body).count("Hi") == str(requests[0].body).count("Hi")
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_a_call_of_another_tool_is_asked_for_once_more(wire):
     events = flat(ask([WRONG, YES], wire, tool_choice=NamedTool("search"))[0])
     assert called(events) == [(0, "search")]
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_a_model_that_never_calls(stream):
     events = flat(ask([NO, NO], tool_choice="required", stream=stream)[0])
     assert text_of(events) == "I would rather not."
@@ -143,25 +143,23 @@ def test_a_model_that_never_calls(stream):
     assert used(events) == [Usage(20, 8, 4, 2)]
 
 
-@pytest.mark.parametrize(
-    "second", [[*YES[:2], YES[3]], StatusReply(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"]
-)
+@table("second", [[*YES[:2], YES[3]], StatusReply(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"])
 def test_what_was_spent_is_told_whatever_comes_of_the_second(second):
     events = flat(ask([NO, second], tool_choice="required")[0])
     assert used(events) == [Usage(10, 4, 2, 1)]
     assert isinstance(events[-1], (ReplyEnded, ReplyFailed))
 
 
-@pytest.mark.parametrize("reply", [StatusReply(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
+@table("reply", [StatusReply(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
 def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
     batches, requests = ask([reply], tool_choice="required")
     assert len(requests) == 1
     assert flat(batches)[-1] != ReplyEnded("retry")
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(("mode", "reply"), [("native", TWO), ("validated", WRITTEN)], ids=["native", "written"])
+@table("wire", WIRES)
+@table("stream", [True, False])
+@table(("mode", "reply"), [("native", TWO), ("validated", WRITTEN)], ids=["native", "written"])
 def test_one_call_at_most(wire, stream, mode, reply):
     events = flat(ask([reply], wire, mode, parallel=False, stream=stream)[0])
     assert called(events) == [(0, "search")]
@@ -185,7 +183,7 @@ class Listener(ExchangeObserver):
         self._hear(response)
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
     async def scenario():
         replies = [StatusReply(429, headers={"retry-after": "7"}), "Hello"]

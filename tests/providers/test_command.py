@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, access_model, tool
 from callboard.core import ReplyEnded, ReplyFailed, Request, SupervisorCanister, TextPiece, UserCanister, reply_events
@@ -54,7 +55,7 @@ def test_a_program_there_is_not():
     assert (failed.party, failed.message) == ("caller", "no-such-program-here cannot be run: No such file or directory")
 
 
-@pytest.mark.parametrize("name", ["command:", "command:'open"])
+@table("name", ["command:", "command:'open"])
 def test_no_command_is_said_before_anything_runs(name):
     with pytest.raises(CallerError):
         access_model(name)

@@ -1,4 +1,4 @@
-import pytest
+from tests.tables import table
 
 from callboard.core import ReasoningPiece, ReplyEnded, TextPiece
 from callboard.providers.control_tokens import EventUnescaper
@@ -7,7 +7,7 @@ from callboard.text.control_tokens import ControlTokens
 TOKENS = ControlTokens(["<|im_end|>"])
 
 
-@pytest.mark.parametrize("size", [1, 7, 100])
+@table("size", [1, 7, 100])
 def test_the_end_of_reasoning_keeps_its_origin(size):
     stage, written = EventUnescaper(TOKENS), f"I say {TOKENS.escape('<|im_end|>')[:-3]}"
     pieces = [ReasoningPiece(written[at : at + size], origin="deepseek-r1") for at in range(0, len(written), size)]

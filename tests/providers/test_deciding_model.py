@@ -7,6 +7,7 @@ import shlex
 import sys
 
 import pytest
+from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import (
@@ -71,7 +72,7 @@ def ask(replies, prompt="The weather in Oslo?", profile=GATED, strict=(), **opti
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("call", [WRITTEN, READ_BY_SERVER])
+@table("call", [WRITTEN, READ_BY_SERVER])
 def test_a_call_that_the_model_is_sure_of_is_made(call):
     _, result, requests = ask([call, CALLS, "It is cold."])
     assert result.output == "It is cold."

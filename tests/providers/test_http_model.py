@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -88,7 +89,7 @@ def assert_ends_once(events):
     assert [isinstance(event, (ReplyEnded, ReplyFailed)) for event in events] == [False] * (len(events) - 1) + [True]
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_a_reply(stream):
     events, backend = ask([HELLO], stream=stream)
     assert_ends_once(events)
@@ -100,8 +101,8 @@ def test_a_reply(stream):
     assert (asked.body["model"], asked.body.get("stream", False)) == ("fake-model", stream)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("reply", [CALL, LEAK], ids=["call", "leak"])
+@table("stream", [True, False])
+@table("reply", [CALL, LEAK], ids=["call", "leak"])
 def test_a_call(reply, stream):
     events, _ = ask([reply], stream=stream, mode="native")
     assert_ends_once(events)
@@ -153,8 +154,8 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(("reply", "party", "code", "message"), FAULTS)
+@table("stream", [True, False])
+@table(("reply", "party", "code", "message"), FAULTS)
 def test_answers_that_are_no_reply(reply, party, code, message, stream):
     (failed,), _ = ask([reply], stream=stream)
     assert (failed.party, failed.code, failed.message) == (party, code, message)
@@ -177,7 +178,7 @@ def test_too_many_requests_at_first():
     assert len(backend.requests) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "code", "message"),
     [
         (Cut(after=HELLO[:3]), "cut", "the connection broke in the middle of the answer"),
@@ -193,7 +194,7 @@ def test_a_stream_that_breaks_off(reply, code, message):
     assert events[-1].message.startswith(f"{backend.url}/chat/completions: {message}")
 
 
-@pytest.mark.parametrize("calling", [CALL[:4], [ReplyStarted(), TextPiece(LEAK[:-9])]], ids=["call", "leak"])
+@table("calling", [CALL[:4], [ReplyStarted(), TextPiece(LEAK[:-9])]], ids=["call", "leak"])
 def test_a_stream_that_breaks_off_inside_a_call(calling):
     events, _ = ask([Cut(after=calling)], mode="native")
     assert_ends_once(events)
@@ -239,7 +240,7 @@ def test_a_server_that_is_not_there():
     assert len(naps) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("chunks", "last"),
     [
         ([CHUNK, "[DONE]"], ReplyEnded("stop")),
@@ -252,7 +253,7 @@ def test_a_server_that_is_not_there():
         ([b"\xff\xfe\x00"], "malformed"),
     ],
 )
-@pytest.mark.parametrize("chunk_size", [None, 1])
+@table("chunk_size", [None, 1])
 def test_streams_of_every_kind_end_once(chunks, last, chunk_size):
     events, _ = ask([Raw(chunks)], chunk_size=chunk_size)
     assert_ends_once(events)
@@ -310,7 +311,7 @@ def test_what_cannot_be_sent_is_told():
     assert "Listen:" in str(backend.requests[0].body["messages"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("controls", "sent"),
     [
         (Controls(), {"temperature": 0.25, "max_tokens": 64}),
@@ -326,7 +327,7 @@ def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
     assert asked == sent
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "tools", "texts"),
     [
         (400, [ToolDeclaration(f"t{n}") for n in range(129)], ["129 tools are declared, and some endpoints take 128"]),
@@ -349,7 +350,7 @@ def test_of_many_tools_that_are_taken_nothing_is_told():
     assert not any(isinstance(event, Note) for event in events)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "wire", "said"),
     [
         (
@@ -379,7 +380,7 @@ def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("ending", ["", "/v1", "/v1/"])
+@table("ending", ["", "/v1", "/v1/"])
 def test_the_version_in_a_base_url_is_not_said_twice(ending):
     async def scenario():
         async with FakeBackend(["Hi."]) as backend:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pytest
+from tests.tables import table
 
 from callboard import access_model
 from callboard.core import (
@@ -74,7 +74,7 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
     return asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@table("stream", [False, True])
 def test_what_helped_is_known_from_then_on(stream):
     (first, second), requests = ask(refusing(LATE, STRICT), supports_streaming=stream)
     assert isinstance(first[-1], ReplyEnded)
@@ -117,7 +117,7 @@ def test_a_refusal_that_names_everything_costs_few_requests():
     assert len(requests) <= MAX_TRIALS + 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "facts"),
     [
         ("System message must be at the beginning.", {"merge_system_messages": True}),
@@ -145,7 +145,7 @@ def test_the_words_of_servers(said, facts):
     assert next(suggest_facts(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [
         # Ollama
@@ -209,7 +209,7 @@ def test_the_words_of_servers_without_tools(said):
     assert refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [
         "Invalid schema for function 'find': In context=('properties', 'a'), 'oneOf' is not permitted.",

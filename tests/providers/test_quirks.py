@@ -2,7 +2,7 @@
 
 import asyncio
 
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -48,7 +48,7 @@ def test_without_quirks_it_is_openai_s():
     assert body["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize(
+@table(
     ("facts", "gone", "there"),
     [
         ({"max_tokens_field": "max_completion_tokens"}, "max_tokens", {"max_completion_tokens": 9}),
@@ -73,7 +73,7 @@ THOUGHT = AssistantCanister([ReasoningContent("hm", origin="m"), TextualContent(
 SEEN = UserCanister([TextualContent("a"), PictureContent(b"png"), TextualContent("b")])
 
 
-@pytest.mark.parametrize(
+@table(
     ("facts", "said"),
     [
         ({}, {"content": "t", "reasoning_content": "hm"}),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -87,8 +87,8 @@ def calls(events):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("stream", [True, False])
+@table("wire", WIRES)
+@table("stream", [True, False])
 def test_a_tool_that_was_made_strict_is_called_as_it_was_given(wire, stream):
     tools = tuple(
         ToolDeclaration(name, "", SCHEMA, strict=strict) for name, strict in [("made", True), ("loose", None)]
@@ -100,7 +100,7 @@ def test_a_tool_that_was_made_strict_is_called_as_it_was_given(wire, stream):
     assert isinstance(events[-1], ReplyEnded)
 
 
-@pytest.mark.parametrize("wire", sorted(MAKING))
+@table("wire", sorted(MAKING))
 def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
     schema = {**SCHEMA, "properties": {"limit": {"type": ["integer", "null"]}}, "required": ["limit"]}
     events = replied(
@@ -112,7 +112,7 @@ def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
     assert calls(events) == [("f", *[{"limit": None}] * 3)]
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_a_call_with_names_that_the_provider_takes_comes_back_with_those_of_the_tool(stream):
     schema = {"type": "object", "properties": {"user name": {"type": "string"}}, "required": ["user name"]}
     reply = [ReplyStarted(), *call(0, "f", {"user_name_7935f403": "x"}), ReplyEnded("invocations")]
@@ -136,7 +136,7 @@ def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]
 
 
-@pytest.mark.parametrize(
+@table(
     "events",
     [
         call(0, "f", {"query": "x"}, pieces=1),

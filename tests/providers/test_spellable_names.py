@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.core import InvocationCanister, NamedTool, Request, ToolDeclaration, UserCanister
 from callboard.dialects import DIALECTS
@@ -16,8 +16,8 @@ def request(*names, choice="auto"):
     return Request("m", (UserCanister("Hi"), CALL), tuple(map(ToolDeclaration, names)), choice)
 
 
-@pytest.mark.parametrize("dialect", ["json", "hermes", "qwen3_coder", "pythonic", "glm45", "kimi_k2"])
-@pytest.mark.parametrize("name", ["read", "ns.read", "ns/read", "读取文件", "a" * 200])
+@table("dialect", ["json", "hermes", "qwen3_coder", "pythonic", "glm45", "kimi_k2"])
+@table("name", ["read", "ns.read", "ns/read", "读取文件", "a" * 200])
 def test_names_that_can_be_spelled_stay(dialect, name):
     asked = request(name)
     assert spell_names(asked, DIALECTS[dialect]) == (asked, {})

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
+from tests.tables import table
 
 from callboard.core import TextPiece
 from callboard.errors import CallerError, ProviderError
@@ -82,7 +83,7 @@ def refused_url():
         return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
 
 
-@pytest.mark.parametrize(
+@table(
     ("replies", "naps", "status"),
     [
         pytest.param(["hi"], [], 200, id="no failure"),
@@ -242,9 +243,7 @@ async def leave_without_reading(transport, url, body):
         assert answer.status == 200
 
 
-@pytest.mark.parametrize(
-    "leave", [leave_by_cancelling, leave_by_closing_a_generator, leave_by_an_exception, leave_without_reading]
-)
+@table("leave", [leave_by_cancelling, leave_by_closing_a_generator, leave_by_an_exception, leave_without_reading])
 def test_leaving_an_answer_reaches_the_server(leave):
     async def scenario():
         async with FakeBackend([Silence(after=HELLO)]) as backend, transport_of() as (transport, _):
@@ -345,8 +344,8 @@ async def forgetful_server(end, answers=100):
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", connections
 
 
-@pytest.mark.parametrize("end", [close_at_once, close_when_asked])
-@pytest.mark.parametrize("body", [WHOLE, b"a" * 3_000_000], ids=["small", "large"])
+@table("end", [close_at_once, close_when_asked])
+@table("body", [WHOLE, b"a" * 3_000_000], ids=["small", "large"])
 def test_a_kept_connection_that_the_server_closes_is_no_failure(end, body):
     told = []
 
@@ -378,7 +377,7 @@ def test_any_number_of_kept_connections_may_be_closed():
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@table("method", ["GET", "POST"])
 def test_a_new_connection_that_the_server_closes_is_a_failure(method):
     async def scenario():
         async with (
@@ -407,7 +406,7 @@ def test_an_answer_that_began_on_a_kept_connection_is_a_failure():
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "reply", "message"),
     [
         (STREAM, Silence(after=HELLO), "nothing came for 0.05 s in the middle of the answer"),
@@ -540,7 +539,7 @@ def test_a_proxy_that_cannot_be_used_is_named(monkeypatch):
     assert str(caught.value) == "HTTPS_PROXY: only an http proxy can be used; or name model.invalid in NO_PROXY"
 
 
-@pytest.mark.parametrize("url", ["", "model", "ftp://host/v1", "http://", "http://[::1/v1", "http://host:x/v1"])
+@table("url", ["", "model", "ftp://host/v1", "http://", "http://[::1/v1", "http://host:x/v1"])
 def test_what_is_no_url(url):
     async def scenario():
         async with transport_of() as (transport, _):

@@ -2,9 +2,9 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.sandbox.process import BoundedOutput
 
@@ -16,7 +16,7 @@ def fed_output(pieces, limit):
     return output
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "limit", "value"),
     [
         (b"", 10, b""),

@@ -6,6 +6,7 @@ import shutil
 import stat
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.sandbox import Confinement, SandboxUnavailable, detect, find_sandbox
@@ -50,7 +51,7 @@ def test_found_once(worked):
     assert find().name == "bubblewrap"
 
 
-@pytest.mark.parametrize("asked", [{"unconfined": True}, {"prefer": "none"}])
+@table("asked", [{"unconfined": True}, {"prefer": "none"}])
 def test_none_only_on_request(asked):
     assert find(**asked).name == "none"
     assert "no sandbox" in find(**asked).notice
@@ -205,7 +206,7 @@ def test_a_bubblewrap_that_does_not_confine(tmp_path):
         asyncio.run(detect.verify(Bubblewrap(broken, ways=("direct",))))
 
 
-@pytest.mark.parametrize(
+@table(
     ("version", "leaves_open"),
     [(7, []), (6, []), (5, ["signals"]), (4, ["devices", "signals"]), (1, ["truncated", "devices", "signals"])],
 )

@@ -5,12 +5,13 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.sandbox.proxy import HostList
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "host", "port", "allowed"),
     [
         ("example.org", "example.org", 443, True),
@@ -36,22 +37,20 @@ def test_names(entry, host, port, allowed):
     assert HostList([entry]).allow(host, port) is allowed
 
 
-@pytest.mark.parametrize(
-    "host", ["", ".", "a..b", "-a", "a b", "a\r\nb", "0x7f.1", "2130706433", "127.1", "*.example.org", "ä.example"]
-)
+@table("host", ["", ".", "a..b", "-a", "a b", "a\r\nb", "0x7f.1", "2130706433", "127.1", "*.example.org", "ä.example"])
 def test_no_name(host):
     """Nothing that a resolver may take for an address that we did not see."""
     with pytest.raises(ValueError):
         HostList(["*.example.org"]).allow(host, 443)
 
 
-@pytest.mark.parametrize("entry", ["", "*", "*.", "a/b", "http://a", "a:b", "a:99999", "a:0", "a.*.b", "[::1", "a b"])
+@table("entry", ["", "*", "*.", "a/b", "http://a", "a:b", "a:99999", "a:0", "a.*.b", "[::1", "a b"])
 def test_no_entry(entry):
     with pytest.raises(CallerError, match="is no host"):
         HostList([entry])
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "allowed"),
     [
         ("93.184.215.14", True),

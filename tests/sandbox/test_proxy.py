@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.sandbox import Confinement
@@ -78,7 +79,7 @@ def test_connect():
         assert b"GET /in HTTP/1.0" in answer
 
 
-@pytest.mark.parametrize(
+@table(
     ("hosts", "request_line", "status", "text"),
     [
         (["example.org"], "CONNECT evil.example:443", b"403", b'add "evil.example" to the list `hosts`'),

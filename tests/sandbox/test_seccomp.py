@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.sandbox import SandboxUnavailable
 from callboard.sandbox.seccomp import CALLS, OWN_NETWORK, list_rules, seccomp_filter
@@ -84,7 +85,7 @@ def test_other_architectures(machine, architecture, number):
         assert verdict(seccomp_filter(machine, namespaces=True), number, (), architecture) == KILL
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "arguments", "found"),
     [
         (0, (), ALLOW),  # read
@@ -116,7 +117,7 @@ def test_cases(number, arguments, found):
     assert verdict(seccomp_filter("x86_64", namespaces=True), number, arguments) == found
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "arguments", "found"),
     [
         (41, (1, 1), refused(errno.EAFNOSUPPORT)),

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import copy
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.schema import compile_coercion
 
 INTEGER = {"type": "integer"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "value"),
     [
         (INTEGER, "5", 5),
@@ -93,7 +93,7 @@ FILLING = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "filled"),
     [
         ({}, {"limit": 10, "self": {}, "mode": "fast"}),
@@ -128,7 +128,7 @@ ONE = {"type": "object", "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER
 OTHER = {"type": "object", "properties": {"b": {"type": ["integer", "null"]}, "c": INTEGER, "d": INTEGER}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "kept"),
     [
         (ABSENT, {"i": None, "n": None, "r": None, "e": None, "any": None, "x": None},

@@ -3,12 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+from tests.tables import table
 
 from callboard.schema.docstring import read_docstring
 
 
-@pytest.mark.parametrize(
+@table(
     ("docstring", "description", "parameters"),
     [
         (None, "", {}),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.schema import ArgumentsInvalid, compile_schema
@@ -25,7 +26,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "value", "mistakes"),
     [
         ({"type": "string"}, 1, ["v: Input should be a valid string"]),

@@ -5,6 +5,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import SchemaError
 from callboard.schema import ArgumentsInvalid, compile_schema
@@ -25,7 +26,7 @@ def defined(count: int, part, last) -> dict:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "place", "words"),
     [
         ([], "#", "not a JSON object"),
@@ -76,7 +77,7 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(schema, place, w
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "values"),
     [
         ({}, {"a": "1"}, {"a": "1"}),
@@ -121,7 +122,7 @@ def test_values_are_not_the_callers():
     assert arguments == {"items": [1]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "enforced", "said"),
     [
         ({"type": "string", "pattern": "(?=a)b"}, {"type": "string"}, "#/properties/v: pattern is left out"),
@@ -159,7 +160,7 @@ def test_a_value_in_a_recursive_schema_may_be_deep():
     assert validator.validate(value) == value
 
 
-@pytest.mark.parametrize("levels", [400, 900])
+@table("levels", [400, 900])
 def test_a_value_too_deep_is_a_mistake(levels):
     validator = compile_schema({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}})
     value: dict = {"b": "x"}

@@ -6,9 +6,9 @@ import json
 import re
 
 import jsonschema_rs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import Request, ToolDeclaration, UserCanister
 from callboard.schema import compile_schema
@@ -175,15 +175,15 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ZOO)
+@table("wire", WIRES)
+@table("name", ZOO)
 def test_no_provider_refuses_what_is_sent(wire, name):
     schema, _ = sent(wire, ZOO[name][0])
     assert [*CHECKS[wire](schema)] == []
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ZOO)
+@table("wire", WIRES)
+@table("name", ZOO)
 def test_a_call_that_follows_what_was_sent_comes_back_as_the_tool_was_declared(wire, name):
     given, arguments = ZOO[name]
     schema, low = sent(wire, given)
@@ -194,7 +194,7 @@ def test_a_call_that_follows_what_was_sent_comes_back_as_the_tool_was_declared(w
     assert compile_schema(given).validate(back) == arguments
 
 
-@pytest.mark.parametrize(
+@table(
     ("wire", "name", "lost"),
     [
         ("chat", "one of two members", ("anyOf",)),
@@ -213,7 +213,7 @@ def test_what_is_lost_is_told(wire, name, lost):
     assert sorted(low.dropped) == [f"{keyword} at the root of the parameters of f" for keyword in lost]
 
 
-@pytest.mark.parametrize("part", [{"minProperties": 1}, {"properties": {"a": {"minLength": 3}}}])
+@table("part", [{"minProperties": 1}, {"properties": {"a": {"minLength": 3}}}])
 def test_a_part_of_all_that_says_more_is_told_as_lost(part):
     assert fit_schema({**obj(a=TEXT), "allOf": [part]}, RULES["chat"]).dropped == ("allOf",)
 
@@ -224,7 +224,7 @@ def test_what_the_branches_of_a_union_share_is_still_required():
     assert [*form.schema["properties"]] == ["kind", "path", "url"]
 
 
-@pytest.mark.parametrize("wire", RULES)
+@table("wire", RULES)
 def test_what_a_provider_takes_is_sent_as_it_came(wire):
     schema = ZOO["plain"][0]
     assert fit_schema(schema, RULES[wire]).schema is schema
@@ -269,8 +269,8 @@ def test_fitting_never_fails_and_what_fits_stays(schema, wire, arguments):
     restore_names(arguments if isinstance(arguments, dict) else {}, form)
 
 
-@pytest.mark.parametrize("wire", RULES)
-@pytest.mark.parametrize("kind", ["branches", "references", "nested", "names"])
+@table("wire", RULES)
+@table("kind", ["branches", "references", "nested", "names"])
 def test_the_size_grows_with_the_schema(wire, kind):
     def large(count):
         if kind == "branches":
@@ -292,7 +292,7 @@ def test_the_size_grows_with_the_schema(wire, kind):
         assert len(json.dumps(fit_schema(given, RULES[wire]).schema)) <= 3 * len(json.dumps(given)) + 200
 
 
-@pytest.mark.parametrize("closed", [False, True])
+@table("closed", [False, True])
 def test_many_parts_that_all_hold_are_joined_in_linear_time(closed):
     """Whoever runs an MCP server says how many there are."""
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.schema.regex import is_accepted, matches
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "text", "found"),
     [
         ("b", "abc", True),
@@ -19,6 +19,6 @@ def test_a_pattern_is_found_anywhere(pattern, text, found):
     assert matches(pattern, text) is found
 
 
-@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", "(?<!a)b", r"(\w{500}){500}"])
+@table("pattern", ["(?=a)", r"(a)\1", "(", "(?<!a)b", r"(\w{500}){500}"])
 def test_what_is_not_linear_small_or_regular_is_refused(pattern):
     assert not is_accepted(pattern)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Optional
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from tests.tables import table
 from typing_extensions import TypedDict
 
 from callboard.errors import ToolDefinitionError
@@ -83,7 +84,7 @@ def function_of(annotation: Any, *default: Any) -> Callable[..., Any]:
     return tool
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "schema", "given", "value"),
     [
         (str, {"type": "string"}, "5", "5"),
@@ -200,7 +201,7 @@ def test_recursive_and_shared_types_stay_definitions():
 SENTINEL = object()
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "default", "schema"),
     [
         (int, 3, {"type": "integer", "default": 3}),
@@ -274,7 +275,7 @@ def wrapped(query: str): ...
 def wrapper(*args, **kwargs): ...
 
 
-@pytest.mark.parametrize("function", [Service().find, wrapper, functools.partial(wrapped)])
+@table("function", [Service().find, wrapper, functools.partial(wrapped)])
 def test_methods_and_wrappers_are_functions_too(function):
     assert list(derive(function).schema["properties"]) == ["query"]
 
@@ -294,7 +295,7 @@ def _bare(values): ...
 def _field(values: int = Field(ge=1)): ...
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "message"),
     [
         (_variable, "_variable(values): takes any number of positional arguments; take a list instead"),
@@ -317,7 +318,7 @@ class Plain:
     pass
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "words"),
     [
         ("Unknown", "tool(value): the annotation 'Unknown' cannot be resolved: name 'Unknown' is not defined"),
@@ -335,7 +336,7 @@ def test_annotations_that_json_cannot_say_are_refused(annotation, words):
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "given", "message"),
     [
         (str, 1, "Input should be a valid string"),
@@ -390,7 +391,7 @@ class Corner(enum.Enum):
     ORIGIN = (0, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("annotation", "message"),
     [
         (Iterable[int], r"is an iterable, which is not validated before the call; write `value: list\[...\]`"),

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.schema.signature import simplify
 
 CLOSED = {"additionalProperties": False}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "small"),
     [
         (

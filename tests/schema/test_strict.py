@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field
+from tests.tables import table
 
 from callboard.schema.strict import ANTHROPIC, OPENAI, NotStrict, strict, strict_arguments, without_nulls
 from callboard.tools import tool
@@ -47,7 +48,7 @@ def everything(  # noqa: PLR0917  # one parameter a kind
     return str((query, colour, mode, count, edits, first, second, tree, ratio))
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "expected"),
     [
         ({"type": "string", "format": "date", "pattern": "^a", "minLength": 2, "default": "x"}, {"type": "string"}),
@@ -67,7 +68,7 @@ def test_what_a_schema_becomes(schema, expected):
     assert strict(schema) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("optional", "expected"),
     [
         ({"type": "string"}, {"type": ["string", "null"]}),
@@ -86,7 +87,7 @@ def test_what_is_optional_may_be_null(optional, expected):
     assert made["required"] == ["x", "y"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "why"),
     [
         ({}, "it may be anything"),
@@ -119,8 +120,8 @@ STRING = {"type": "string"}
 NULLABLE = {"type": ["string", "null"]}
 
 
-@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
-@pytest.mark.parametrize(
+@table("subset", [OPENAI, ANTHROPIC])
+@table(
     "schema",
     [
         closed(""),
@@ -134,7 +135,7 @@ def test_what_is_in_the_subset_is_left_as_it_is(schema, subset):
     assert strict_arguments(schema, subset) is schema
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "openai", "anthropic"),
     [
         (closed("", x=STRING), closed("x", x=NULLABLE), ...),
@@ -160,8 +161,8 @@ def test_the_two_subsets(schema, openai, anthropic):
     assert strict_arguments(schema, ANTHROPIC) == (schema if anthropic is ... else anthropic)
 
 
-@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
-@pytest.mark.parametrize(
+@table("subset", [OPENAI, ANTHROPIC])
+@table(
     "schema",
     [
         STRING,
@@ -186,7 +187,7 @@ def test_what_is_too_deep_is_not_strict():
         strict_arguments(closed("x", x=deep), OPENAI)
 
 
-@pytest.mark.parametrize("subset", [OPENAI, ANTHROPIC])
+@table("subset", [OPENAI, ANTHROPIC])
 def test_what_was_made_strict_is_strict(subset):
     made = strict_arguments(everything.schema, subset)
     assert strict_arguments(made, subset) is made

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.schema.subschemas import inside, pointer, pointer_steps, rebuild, resolve
 
 DOCUMENT = {"a": {"b/c": [{"~": 1}], "d e": 2, "%": 3, "": 4}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("reference", "value"),
     [
         ("#", DOCUMENT),
@@ -21,13 +22,13 @@ def test_a_reference_names_a_place(reference, value):
     assert resolve(DOCUMENT, reference) == value
 
 
-@pytest.mark.parametrize("reference", ["", "a", "#a", "#/x", "#/a/b~1c/1", "#/a/b~1c/x", "#/a/d%20e/0", "/a"])
+@table("reference", ["", "a", "#a", "#/x", "#/a/b~1c/1", "#/a/b~1c/x", "#/a/d%20e/0", "/a"])
 def test_a_reference_to_nothing(reference):
     with pytest.raises(LookupError):
         resolve(DOCUMENT, reference)
 
 
-@pytest.mark.parametrize("steps", [(), ("properties", "a/b~c"), ("allOf", 0)])
+@table("steps", [(), ("properties", "a/b~c"), ("allOf", 0)])
 def test_a_pointer_points_back(steps):
     assert pointer_steps(pointer(steps)) == [str(step) for step in steps]
 

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from starlette.applications import Starlette
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.listening import listen, report_failure
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@table("host", ["127.0.0.1", "::1"])
 async def test_answers_are_sent_without_delay_on_what_is_accepted(host):
     accepted = []
 
@@ -35,10 +36,8 @@ def test_a_port_that_is_taken_is_a_mistake_that_is_told():
         listen("127.0.0.1", taken.getsockname()[1], hint="take another")
 
 
-@pytest.mark.parametrize(
-    ("error", "line"), [(CallerError("no key", hint="set one"), "no key; set one"), (asyncio.CancelledError(), "")]
-)
-@pytest.mark.parametrize("has_started", [False, True])
+@table(("error", "line"), [(CallerError("no key", hint="set one"), "no key; set one"), (asyncio.CancelledError(), "")])
+@table("has_started", [False, True])
 def test_what_keeps_a_server_from_starting_is_one_line_and_an_end_by_force_none(error, line, has_started):
     @asynccontextmanager
     async def lifespan(_):

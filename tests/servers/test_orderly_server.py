@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.listening import listen, report_failure
@@ -21,7 +22,7 @@ def serve(lifespan, ready):
         asyncio.run(OrderlyServer(config, ready).serve(sockets=[listening]))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@table("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_an_orderly_end(number):
     moments = []
 

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import jsonschema_rs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -58,12 +58,12 @@ def is_valid(name, document):
     return validator(name).is_valid(document)
 
 
-@pytest.mark.parametrize("case", FILE["cases"], ids=CASES)
+@table("case", FILE["cases"], ids=CASES)
 def test_the_schemas_are_those_of_the_cases(case):
     assert is_valid(case["schema"], case["document"]) == case["valid"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("case", "made"),
     [
         (
@@ -149,7 +149,7 @@ def test_a_million_messages_cost_what_few_do():
     assert len(encode_messages(said, 1000)) < 20
 
 
-@pytest.mark.parametrize(
+@table(
     "canister",
     [
         UserCanister(["x"] * 50_000),
@@ -197,7 +197,7 @@ def test_what_is_too_deep_is_left_out():
     assert len(to_json(encode_object({"deep": deep}, LIMIT))) < 100
 
 
-@pytest.mark.parametrize("name", ["password", "apiKey", "x-api-key", "accessToken", "clientSecret", "Authorization"])
+@table("name", ["password", "apiKey", "x-api-key", "accessToken", "clientSecret", "Authorization"])
 def test_a_field_is_masked_by_its_name_however_that_is_spelled(name):
     assert encode_object({name: "hunter2!", "max_tokens": 5, "tokenizer": "x"}, 1000) == {
         name: "***",

@@ -2,7 +2,7 @@
 
 import time
 
-import pytest
+from tests.tables import table
 
 from callboard.telemetry.masking import mask_secrets, secret_values
 
@@ -117,7 +117,7 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("row", SECRETS, ids=range(len(SECRETS)))
+@table("row", SECRETS, ids=range(len(SECRETS)))
 def test_secrets(row):
     text, secret = (*row, KEY)[:2]
     assert secret in text
@@ -126,7 +126,7 @@ def test_secrets(row):
     assert "***" in masked
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "masked"),
     [
         ('{"password": "hunter2", "user": "me"}', '{"password": "***", "user": "me"}'),
@@ -141,7 +141,7 @@ def test_what_is_around_a_secret_stays(text, masked):
     assert mask_secrets(text) == masked
 
 
-@pytest.mark.parametrize(
+@table(
     "unit",
     [
         *(
@@ -206,7 +206,7 @@ def test_values_of_secret_variables(monkeypatch):
     assert mask_secrets("it is plain-words-value") == "it is plain-words-value"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "the token count is 5",

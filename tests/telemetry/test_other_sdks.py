@@ -3,6 +3,7 @@
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import StatusCode
+from tests.tables import table
 
 from callboard.telemetry import names
 from callboard.telemetry.recorder import SDK_SCOPES, without_messages
@@ -19,7 +20,7 @@ def failed_span(scope):
     return span
 
 
-@pytest.mark.parametrize("scope", sorted(SDK_SCOPES))
+@table("scope", sorted(SDK_SCOPES))
 def test_a_failure_has_a_kind_and_no_words(scope):
     span = failed_span(scope)
     assert "hunter2" in span.to_json()

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -69,7 +70,7 @@ def contents_of(stream):
     return [delta["content"] for delta in deltas if delta.get("content")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "pieces"),
     [("Hello, world", ["Hell", "o, w", "orld"]), (HELLO, ["Hel", "lo"]), (list(HELLO), ["Hel", "lo"])],
 )
@@ -89,7 +90,7 @@ def test_a_reply_is_streamed_or_whole_as_the_request_says(reply, pieces):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 100_000])
+@table("size", [1, 2, 7, 64, 100_000])
 def test_a_chunk_size_changes_the_pieces_and_not_the_bytes(size):
     async def scenario(size):
         async with serving([CALL], chunk_size=size) as (_, http):
@@ -98,7 +99,7 @@ def test_a_chunk_size_changes_the_pieces_and_not_the_bytes(size):
     assert asyncio.run(scenario(size)) == asyncio.run(scenario(None))
 
 
-@pytest.mark.parametrize(
+@table(
     ("chunks", "streamed", "whole"),
     [
         (["[DONE]"], b"data: [DONE]\n\n", b"[DONE]"),
@@ -116,7 +117,7 @@ def test_raw_payloads_are_sent_as_they_are(chunks, streamed, whole):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "status", "kind", "body"),
     [
         (StatusReply(429), 429, "application/json", "the fake backend answers 429"),
@@ -211,7 +212,7 @@ def test_what_was_asked_is_recorded():
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "body", "status", "message"),
     [
         ("chat/completions", b"{", 400, "the body is not a JSON object"),
@@ -278,7 +279,7 @@ def calling(name, arguments):
     return (ReplyStarted(), InvocationStarted(0, "call_1", name), InvocationEnded(0, "call_1", name, arguments, raw))
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "arguments", "item"),
     [
         ("read", {}, {"type": "function_call", "name": "read", "arguments": "{}"}),

@@ -374,7 +374,7 @@ def test_a_rule_refuses_what_the_server_refuses_and_no_more(case):
     assert (taken_status, no_rule) == (200, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("server", "status", "message", "form"),
     [
         ("vllm", 400, "{}", {"error": {"type": "BadRequestError", "param": None, "code": 400}}),

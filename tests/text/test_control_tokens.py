@@ -1,8 +1,8 @@
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.control_tokens import ControlTokens, Unescaper, map_texts
 
@@ -53,7 +53,7 @@ def test_markup_stays_where_only_turns_are_escaped():
     assert CONTROL.escape("<tool_call><s>", everything=False) == "<tool_call><\u2060s>"
 
 
-@pytest.mark.parametrize("invisible", "\u200b\u200c\u200d\u2060\ufeff")
+@table("invisible", "\u200b\u200c\u200d\u2060\ufeff")
 def test_another_invisible_character_is_taken_for_the_joiner(invisible):
     assert CONTROL.unescape(f"<{invisible}s>") == "<s>"
 
@@ -65,7 +65,7 @@ def test_what_is_no_token_is_given_at_once():
     assert undoing.feed("_begin") == "\u2060|im_begin"
 
 
-@pytest.mark.parametrize("depth", [10, 900, 50_000])
+@table("depth", [10, 900, 50_000])
 def test_a_value_may_be_nested_as_deep_as_it_likes(depth):
     """A model, or a client, decides how deep the arguments of a call are."""
     value: list | str = "x"

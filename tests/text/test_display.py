@@ -3,7 +3,6 @@ from __future__ import annotations
 import sys
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
@@ -13,7 +12,7 @@ from callboard.text.display import LONGEST, display, make_visible
 UNSEEN = "\x00\x07\t\n\r\x1b\x7f\x85\x9b\xa0\xad\u061c\u200b\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\U000e0041"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("gpt-4o", "gpt-4o"),
@@ -51,7 +50,7 @@ def test_it_is_one_line_and_no_longer_than_was_asked_for(text, longest):
         assert shown == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("rm -r .", "rm -r ."),

@@ -1,8 +1,8 @@
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.json_string import JsonString
 
@@ -18,7 +18,7 @@ def test_however_a_string_is_cut_its_characters_are_the_same(text, ascii_only, s
     assert read([raw[at : at + size] for at in range(0, len(raw), size)]) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "text"),
     [
         ("a\nb\tc", "a\nb\tc"),

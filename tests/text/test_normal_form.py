@@ -1,7 +1,6 @@
 import html
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
@@ -44,7 +43,7 @@ def test_characters_beyond_the_first_plane():
     assert normal_form(json.dumps("𠀀")) == normal_form('"𠀀"')
 
 
-@pytest.mark.parametrize("prefix", ["> ", "> > ", "| ", "+", "# ", "  12: ", "7\t", "41→", "docs/a.md:3:"])
+@table("prefix", ["> ", "> > ", "| ", "+", "# ", "  12: ", "7\t", "41→", "docs/a.md:3:"])
 def test_what_stands_before_lines_is_taken_off(prefix):
     form = normal_form("\n".join(prefix + line for line in ("one", "two")))
     assert without_prefixes(form) == "one\ntwo"

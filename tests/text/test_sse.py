@@ -80,7 +80,7 @@ def test_after_a_cut_the_last_frame_is_not_given():
     assert decode(b'data: {"x', why="cut") == []
 
 
-@pytest.mark.parametrize(
+@table(
     "stream",
     [b"data: " + b"x" * 200, b"data: " + b"x" * 200 + b"\n\n", b"data: xxxxxxxxx\n" * 20, b":" + b"x" * 200],
     ids=["an endless line", "a long line", "endless lines", "an endless comment"],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.surrogates import join_halves, replace_halves
 
@@ -21,7 +21,7 @@ def test_json_without_halves_stays_as_it_is(value):
         assert join_halves(text) == (text, "", "")
 
 
-@pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00"])
+@table("half", [r"\ud83d", r"\uDE00"])
 def test_a_half_is_replaced(half):
     assert json.loads(replace_halves(f'["a{half}b", "{half}", "{ESCAPED}"]')) == ["a\ufffdb", "\ufffd", FACE]
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.text.display import collapse, display_names, escape, replace_invisible, strip_controls
 from callboard.text.suggest import find_closest, suggest
@@ -50,7 +50,7 @@ def test_names_in_a_line():
     assert display_names(list("abcdefg"), 2) == "a, b and 5 more"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "names", "hint"),
     [
         ("serch", ["search", "add"], "did you mean 'search'?"),

@@ -98,7 +98,7 @@ def test_codex_router_550_outputs_without_a_call_are_the_users_text_and_told():
     assert answer.headers["x-callboard-dropped"] == told
 
 
-@pytest.mark.parametrize("front", ["chat", "messages"])
+@table("front", ["chat", "messages"])
 def test_codex_router_550_outputs_without_a_call_are_told_on_other_fronts(front):
     blocks = [{"type": "tool_result", "tool_use_id": "gone", "content": "old"}]
     messages = {
@@ -271,7 +271,7 @@ def test_sglang_38690_and_vllm_56285_each_shape_of_codex_passes(name, wire):
     assert_passed(name, wire)
 
 
-@pytest.mark.parametrize("wire", BACKENDS)
+@table("wire", BACKENDS)
 def test_sglang_33633_an_output_as_an_array_and_effort_max_pass(wire):
     for name in ("function_output_array", "function_output_picture", "function_output_empty", "effort_max"):
         assert_passed(name, wire)
@@ -283,7 +283,7 @@ def test_sglang_33633_an_output_as_an_array_and_effort_max_pass(wire):
     }
 
 
-@pytest.mark.parametrize("wire", BACKENDS)
+@table("wire", BACKENDS)
 def test_codex_32318_and_36942_namespaces_and_additional_tools_are_restored(wire):
     for name in ("namespace_call", "namespace_of_mcp_tools", "additional_tools", "tool_search_roundtrip"):
         assert_passed(name, wire)
@@ -292,8 +292,8 @@ def test_codex_32318_and_36942_namespaces_and_additional_tools_are_restored(wire
 # Compaction.
 
 
-@pytest.mark.parametrize("wire", BACKENDS)
-@pytest.mark.parametrize("by", ["trigger", "compact"])
+@table("wire", BACKENDS)
+@table("by", ["trigger", "compact"])
 def test_sglang_38690_a_compaction_is_replayed_twice(by, wire):
     model, strict, _ = BACKENDS[wire]
     calls = [called("a"), called("b"), output("b", "two")]

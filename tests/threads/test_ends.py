@@ -126,7 +126,7 @@ def check_blocks(answer):
                 assert not is_open
 
 
-@pytest.mark.parametrize("back", BACKS)
+@table("back", BACKS)
 def test_hermes_6847_a_stream_that_breaks_off_is_no_whole_reply(back):
     places = [place for place in CUT if not (back == "gemini" and place == "in arguments")]
     replies = [Raw(frames(back, CUT[place])) for place in places for _ in FRONTS]
@@ -140,7 +140,7 @@ def test_hermes_6847_a_stream_that_breaks_off_is_no_whole_reply(back):
             check_blocks(answer)
 
 
-@pytest.mark.parametrize("place", list(CUT))
+@table("place", list(CUT))
 def test_command_code_785_an_agent_whose_stream_breaks_off_has_not_completed(place):
     ran = []
 
@@ -171,7 +171,7 @@ LENIENT = {
 }
 
 
-@pytest.mark.parametrize(("back", "sign"), list(LENIENT))
+@table(("back", "sign"), list(LENIENT))
 def test_agent_afk_635_an_end_without_its_reason_is_an_end(back, sign):
     rows = [(CUT["at text"], DONE), (CUT["between calls"], CALLED)]
     replies = [Raw([*frames(back, events), *LENIENT[back, sign]]) for events, _ in rows for _ in FRONTS]
@@ -231,7 +231,7 @@ ENDED_WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", list(ENDED_WRONG))
+@table("case", list(ENDED_WRONG))
 def test_vllm_53270_a_call_that_was_cut_is_told_as_cut_whatever_the_reason(case):
     back, reply = ENDED_WRONG[case]
     facts = {"profile": {"watch": "hermes"}} if case == "in text" else {}
@@ -413,7 +413,7 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize("server", list(TOO_LONG))
+@table("server", list(TOO_LONG))
 def test_codex_shortens_a_conversation_that_is_too_long_for_any_server(server):
     status, body = TOO_LONG[server]
     (answer, streamed), _ = through(lambda _: StatusReply(status, body), [("responses", {}), ("responses", STREAM)])
@@ -454,7 +454,7 @@ HALVES = {
 }
 
 
-@pytest.mark.parametrize("back", list(HALVES))
+@table("back", list(HALVES))
 def test_a_character_that_two_frames_were_cut_through_is_whole(back):
     (answer,), _ = through([Raw(list(HALVES[back]))], [("chat", STREAM)], back)
     said = "".join([event["choices"][0]["delta"].get("content") or "" for event in answer.events])
@@ -471,7 +471,7 @@ def test_a_request_with_half_a_character_is_answered():
     assert asyncio.run(scenario()) == (200, "cut \ufffd")
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@table("front", FRONTS)
 def test_llama_cpp_27217_the_second_attempt_is_held_to_the_tool_s_schema(front):
     """Where the endpoint constrains replies."""
     asked = []
@@ -497,7 +497,7 @@ def test_llama_cpp_27217_the_second_attempt_is_held_to_the_tool_s_schema(front):
     assert "tools" not in second
 
 
-@pytest.mark.parametrize("more", [STREAM, {}])
+@table("more", [STREAM, {}])
 def test_a_completed_response_says_when_it_was_completed(more):
     cut = [ReplyStarted("r", "m"), TextPiece("Hi"), ReplyEnded("length")]
     answers, _ = through(["Hello", cut], [("responses", more)] * 2)

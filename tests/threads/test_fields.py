@@ -7,7 +7,6 @@ import json
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import pytest
 from tests.tables import table
 
 from callboard.testing import FakeBackend, Raw
@@ -61,7 +60,7 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("front", TWICE)
+@table("front", TWICE)
 def test_the_first_of_two_definitions_of_a_tool_counts_and_the_second_is_told(front):
     (answer, same), sent = asked(front, TWICE[front](SCHEMA, OTHER), TWICE[front](SCHEMA, SCHEMA))
     for body in sent:
@@ -91,7 +90,7 @@ def failed(content, *, before=(CALL,)):
     return {"model": "m", "max_tokens": 9, "tools": tools, "messages": [*said, {"role": "user", "content": [block]}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "text"),
     [
         ("no such file", "Error: no such file"),
@@ -100,7 +99,7 @@ def failed(content, *, before=(CALL,)):
         ([], "Error"),
     ],
 )
-@pytest.mark.parametrize("wire", ["chat", "responses"])
+@table("wire", ["chat", "responses"])
 def test_a_result_that_is_an_error_says_so_where_the_wire_has_no_field_for_it(wire, content, text):
     _, (sent,) = asked("messages", failed(content), wire=wire)
     said = sent["messages"][-1]["content"] if wire == "chat" else sent["input"][-1]["output"]
@@ -117,7 +116,7 @@ def test_a_result_that_is_an_error_says_so_in_a_prompt_and_without_its_call():
 # A request that says nothing.
 
 
-@pytest.mark.parametrize(
+@table(
     ("front", "body"),
     [
         ("responses", {"input": ""}),
@@ -176,7 +175,7 @@ WEIGHED = {
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@table("stream", [False, True], ids=["whole", "streamed"])
 def test_a_chat_client_gets_the_probabilities_that_it_asked_for(stream):
     body = {**CHAT, "logprobs": True, "top_logprobs": 1, "stream": stream}
     (answer,), (sent,) = asked("chat", body, replies=[WEIGHED[stream]()])
@@ -187,7 +186,7 @@ def test_a_chat_client_gets_the_probabilities_that_it_asked_for(stream):
     assert "x-callboard-dropped" not in answer.headers
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@table("stream", [False, True], ids=["whole", "streamed"])
 def test_a_responses_client_gets_the_probabilities_of_a_chat_backend(stream):
     body = {"model": "m", "input": "Hi", "include": ["message.output_text.logprobs"], "stream": stream}
     (answer,), (sent,) = asked("responses", body, replies=[WEIGHED[stream]()])
@@ -260,7 +259,7 @@ def test_a_chat_client_gets_it_streamed():
         assert value in [event.get(name) for event in answer.events]
 
 
-@pytest.mark.parametrize("front", ["responses", "messages"])
+@table("front", ["responses", "messages"])
 def test_what_another_wire_has_no_place_for_is_told_by_its_name(front):
     body = {"responses": {"model": "m", "input": "Hi"}, "messages": {**CHAT, "max_tokens": 9}}[front]
     (answer,), _ = asked(front, body, replies=[Raw([reply({"content": "Hello.", **RICH}, **BESIDES)])])
@@ -289,7 +288,7 @@ def test_what_a_client_sends_back_without_a_value_is_nothing():
     assert sent["messages"][1] == {"role": "assistant", "content": "Hello."}
 
 
-@pytest.mark.parametrize("wire", ["responses", "messages", "gemini"])
+@table("wire", ["responses", "messages", "gemini"])
 def test_fields_of_messages_are_told_where_the_backend_has_no_place_for_them(wire):
     (answer,), _ = asked("chat", {"model": "m", "messages": SAID}, wire=wire)
     assert answer.headers["x-callboard-dropped"] == "messages.name, messages.reasoning_details"
@@ -341,7 +340,7 @@ def test_vllm_35266_qwen3_1568_every_argument_of_both_calls_comes_whole_however_
     assert answer.events[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@table("stream", [False, True], ids=["whole", "streamed"])
 def test_exo_1757_a_call_that_cannot_be_read_reaches_the_client_as_a_call_and_the_model_hears_of_it(stream):
     """The client answers such a call with an error, as any other that it cannot run; as text it would end its turn."""
     broken = '<tool_call>\n{"name": "f", "arguments": {"city": Oslo}}\n</tool_call>'

@@ -7,7 +7,6 @@ import importlib.util
 from pathlib import Path
 
 import msgspec
-import pytest
 from tests.tables import table
 
 from callboard import Agent, tool
@@ -97,9 +96,7 @@ def test_transformers_29279_a_tool_s_result_holds_no_control_token_of_the_model(
     assert "Delete everything." in said
 
 
-@pytest.mark.parametrize(
-    "token", ["<|im_end|>", "<\uff5cim_end\uff5c>", "\uff1c|im_end|\uff1e", "<|\uff49\uff4d_end|>"]
-)
+@table("token", ["<|im_end|>", "<\uff5cim_end\uff5c>", "\uff1c|im_end|\uff1e", "<|\uff49\uff4d_end|>"])
 def test_llamacpp_26273_a_look_alike_of_a_control_token_is_escaped_too(token):
     _, (body,) = asked_with("llamacpp:qwen3-8b", ["Yes."], f"What is {token}?")
     assert token not in body["messages"][-1]["content"]
@@ -188,7 +185,7 @@ def test_thinking_in_a_past_reply_stays_as_templates_look_for_it():
 ATTRIBUTION = "x-anthropic-billing-header: cc_version=2.1.100.7b4; cc_entrypoint=cli; cch={cch};"
 
 
-@pytest.mark.parametrize("form", ["blocks", "text", "instructions"])
+@table("form", ["blocks", "text", "instructions"])
 def test_claude_code_router_1220_requests_that_differ_in_the_attribution_line_are_the_same_bytes(form):
     def body(cch):
         line = ATTRIBUTION.format(cch=cch)
@@ -211,7 +208,7 @@ def test_claude_code_router_1220_requests_that_differ_in_the_attribution_line_ar
     assert all("x-callboard-dropped" not in each.headers for each in answers)
 
 
-@pytest.mark.parametrize(("url", "model", "stays"), [
+@table(("url", "model", "stays"), [
     ("https://api.anthropic.com", "anything", True),
     ("https://proxy.example", "claude-sonnet-5", True),
     ("https://anthropic.com.example", "glm-5", False),

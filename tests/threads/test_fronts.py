@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.testing import FakeBackend
@@ -56,14 +57,14 @@ def test_the_anthropic_sdk_s_tool_runner_sends_the_whole_history():
     assert all(body["tools"] for body in bodies)
 
 
-@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
+@table("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}])
 def test_a_thread_of_messages_is_refused_as_anthropic_refuses_it(thread):
     answer, bodies = served(lambda gateway: gateway.post("messages", {**MESSAGES, "thread": thread}))
     assert (answer.status, answer.body["error"]["type"], bodies) == (400, "invalid_request_error", [])
     assert answer.body["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
-@pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+@table("conversation", ["conv_1", {"id": "conv_1"}])
 def test_a_conversation_that_is_not_kept_here_is_refused_and_not_cut(conversation):
     body = {"model": "m", "input": "And then?", "conversation": conversation}
     answer, bodies = served(lambda gateway: gateway.post("responses", body))
@@ -79,7 +80,7 @@ async def model_of(gateway, name, **headers):
     return await gateway.get(f"/v1/models/{name}", **headers)
 
 
-@pytest.mark.parametrize("name", ["m", "org/m:free", "org%2Fm:free"])
+@table("name", ["m", "org/m:free", "org%2Fm:free"])
 def test_a_model_that_is_listed_can_be_asked_for_alone(name):
     async def use(gateway):
         return [await model_of(gateway, name), await model_of(gateway, name, **{"anthropic-version": "2023-06-01"})]
@@ -154,16 +155,14 @@ def test_a_conversation_that_is_gone_on_from_counts_as_well(tmp_path):
 # What is not there.
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_two_choices_are_refused_and_not_one_given(stream):
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "stream": stream}
     answer, bodies = served(lambda gateway: gateway.post("chat", body))
     assert (answer.status, answer.body["error"]["param"], bodies) == (400, "n", [])
 
 
-@pytest.mark.parametrize(
-    ("path", "word"), [("/completions", "/v1/chat/completions"), ("/embeddings", "backend itself")]
-)
+@table(("path", "word"), [("/completions", "/v1/chat/completions"), ("/embeddings", "backend itself")])
 def test_paths_that_clients_know_say_what_to_use_instead(path, word):
     answer, bodies = served(lambda gateway: gateway.post(path, {"model": "m"}))
     assert (answer.status, answer.body["error"]["code"], bodies) == (404, "not_found", [])

@@ -73,7 +73,7 @@ def fragment(arguments, **fields):
 # Calls in streams.
 
 
-@pytest.mark.parametrize(
+@table(
     "fragments",
     [
         [fragment("", id="call_1", name="get_weather"), fragment('{"city":'), fragment('"Oslo"}')],
@@ -121,8 +121,8 @@ def done_only(last):
     )
 
 
-@pytest.mark.parametrize("last", ['{"city":"Oslo"}', "", "{}"])
-@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
+@table("last", ['{"city":"Oslo"}', "", "{}"])
+@table("front", ["responses", "chat", "messages"])
 def test_litellm_27144_arguments_that_come_in_done_alone_are_not_lost(front, last):
     tools = [{"name": "get_weather", "input_schema": PARAMETERS}]
     bodies = {
@@ -151,8 +151,8 @@ NAMESPACED = {
 }
 
 
-@pytest.mark.parametrize("additional", [False, True], ids=["tools", "additional_tools"])
-@pytest.mark.parametrize("captured", sorted(CODEX))
+@table("additional", [False, True], ids=["tools", "additional_tools"])
+@table("captured", sorted(CODEX))
 def test_codex_32318_a_namespaced_tool_is_declared_to_a_chat_backend_and_its_call_comes_back(captured, additional):
     body = dict(CODEX[captured]["first"]) | {"stream": True}
     if additional:
@@ -176,12 +176,12 @@ HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n<
 XML = "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "text"),
     [("Qwen/Qwen3-32B", HERMES), ("Qwen/Qwen3-Coder-30B-A3B-Instruct", XML)],
     ids=["vllm_19056_hermes", "vllm_30439_xml"],
 )
-@pytest.mark.parametrize("pieces", ["tokens", "characters", "whole"])
+@table("pieces", ["tokens", "characters", "whole"])
 def test_vllm_30439_qwen3_1595_the_deltas_of_a_raw_text_backend_are_the_same_call(model, text, pieces):
     """As tokens: the end of the arguments and of the object come in one piece, which vLLM's parser lost."""
     cut = {
@@ -195,7 +195,7 @@ def test_vllm_30439_qwen3_1595_the_deltas_of_a_raw_text_backend_are_the_same_cal
     assert (call["name"], json.loads(call["arguments"])) == ("get_weather", {"city": "Oslo"})
 
 
-@pytest.mark.parametrize("fence", ["{}", "```json\n{}\n```", "Let me look.\n{}"])
+@table("fence", ["{}", "```json\n{}\n```", "Let me look.\n{}"])
 def test_llama_cpp_22581_the_json_that_qwen_coder_writes_as_content_is_a_call(fence):
     text = fence.replace("{}", '{"name": "get_weather", "arguments": {"city": "Oslo"}}')
     answer, _ = through([text], "chat", chat(model="qwen2.5-coder-1.5b"))
@@ -247,7 +247,7 @@ COUNTED = [Call("look", {"page": 1, "attempt": number}) for number in range(300)
 ALTERNATING = [Call("look", {"page": number % 2}) for number in range(300)]
 
 
-@pytest.mark.parametrize("script", [SAME, COUNTED, ALTERNATING], ids=["same", "cosmetic counter", "A-B-A-B"])
+@table("script", [SAME, COUNTED, ALTERNATING], ids=["same", "cosmetic counter", "A-B-A-B"])
 def test_pi_9637_220_calls_a_model_that_never_stops_calling_is_ended_with_its_reason(script):
     result, ran, _ = looping(*script, limits=Limits(rounds=10))
     assert result.state == "incomplete"
@@ -255,7 +255,7 @@ def test_pi_9637_220_calls_a_model_that_never_stops_calling_is_ended_with_its_re
     assert len(ran) <= 10
 
 
-@pytest.mark.parametrize("choice", ["final_answer", "warn"])
+@table("choice", ["final_answer", "warn"])
 def test_nanobot_2298_a_call_that_is_only_repeated_is_not_run_for_ever(choice):
     result, ran, model = looping(*SAME[:8], on_repeated_call=choice)
     assert len(ran) < 4
@@ -448,7 +448,7 @@ def test_librefang_3765_the_order_of_tools_is_that_of_the_ensembles_and_not_of_t
 # Outputs that are arrays, and efforts.
 
 
-@pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
+@table("wire", ["chat", "responses", "messages"])
 def test_sglang_33633_an_output_that_is_an_array_reaches_the_backend(wire):
     items = [
         {"type": "message", "role": "user", "content": "Weather in Oslo?"},
@@ -501,7 +501,7 @@ def test_llama_cpp_takes_the_tools_of_a_rust_server_whose_schemas_are_true():
     assert answer.events[-1]["type"] == "response.completed"
 
 
-@pytest.mark.parametrize(
+@table(
     ("server", "effort", "nearest"),
     [
         ("ollama", "xhigh", "high"),
@@ -520,8 +520,8 @@ def test_cliproxyapi_1572_an_effort_that_a_backend_refuses_is_asked_for_once_mor
     assert [each["reasoning_effort"] for each in sent] == [effort, nearest]
 
 
-@pytest.mark.parametrize(("server", "model"), [("deepseek", "deepseek-v4-flash"), ("kimi", "kimi-k2.6")])
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "get_weather"}])
+@table(("server", "model"), [("deepseek", "deepseek-v4-flash"), ("kimi", "kimi-k2.6")])
+@table("choice", ["required", {"type": "function", "name": "get_weather"}])
 def test_deepseek_v3_1376_a_call_that_cannot_be_forced_while_thinking_is_asked_for_with_its_tools(
     server, model, choice
 ):

@@ -73,8 +73,8 @@ def texts_of(messages):
 # One system message.
 
 
-@pytest.mark.parametrize("which", ["first", "last"])
-@pytest.mark.parametrize("name", CODEX)
+@table("which", ["first", "last"])
+@table("name", CODEX)
 def test_vllm_41114_codex_first_turn_has_one_system_message(name, which):
     body = {**CODEX[name][which], "model": QWEN, "stream": False}
     (answer,), (sent,) = through(["Hello."], ("responses", body), strict=("vllm", "qwen3.5"))
@@ -111,7 +111,7 @@ def test_litellm_39852_a_developer_item_in_the_middle_stays_at_its_place():
     ]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_rapid_mlx_1543_instructions_in_the_middle_keep_their_place_on_every_wire(wire):
     roles = ["system", "developer", "user", "assistant", "system", "user"]
     messages = [{"role": role, "content": f"text {place}."} for place, role in enumerate(roles)]
@@ -123,7 +123,7 @@ def test_rapid_mlx_1543_instructions_in_the_middle_keep_their_place_on_every_wir
     assert (places, "x-callboard-dropped" in answer.headers) == (sorted(places), False)
 
 
-@pytest.mark.parametrize("model", ["MiniMax-M2.5", "minimax/minimax-m3"])
+@table("model", ["MiniMax-M2.5", "minimax/minimax-m3"])
 def test_openclaw_19386_minimax_gets_one_system_message(model):
     system = [{"type": "text", "text": "One."}, {"type": "text", "text": "Two."}]
     body = {"model": model, "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "Hi"}]}
@@ -288,7 +288,7 @@ def last_of(wire, body):
             return body["contents"][-1]["role"], body["contents"][-1]["parts"][-1]["text"]
 
 
-@pytest.mark.parametrize(("front", "wire"), list(product(ENDS_WITH_MODEL, WIRES)))
+@table(("front", "wire"), list(product(ENDS_WITH_MODEL, WIRES)))
 def test_llama_cpp_20861_no_request_ends_with_what_the_model_said(front, wire):
     (answer,), (sent,) = through(["Blue."], (front, {"model": "m", **ENDS_WITH_MODEL[front]}), wire=wire)
     assert (answer.status, last_of(wire, sent)) == (200, ("user", "Go on."))
@@ -302,7 +302,7 @@ PREFILL = {
 ASKED_ON = "Go on from exactly where your last message ends, without repeating it."
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "last", "lost"),
     [
         ("claude-sonnet-4-5", ("assistant", "{"), ""),
@@ -318,7 +318,7 @@ def test_strands_1694_a_prefill_goes_to_models_that_take_one(model, last, lost):
     assert answer.headers.get("x-callboard-dropped", "") == lost
 
 
-@pytest.mark.parametrize(
+@table(
     ("way", "message", "fields"),
     [
         ("prefix", {"prefix": True}, {}),
@@ -407,8 +407,8 @@ def past(reasoning):
     ]
 
 
-@pytest.mark.parametrize(("model", "server"), THINKERS)
-@pytest.mark.parametrize(
+@table(("model", "server"), THINKERS)
+@table(
     ("reasoning", "said"),
     [
         (ReasoningContent("mine", origin="{model}"), "mine"),
@@ -429,8 +429,8 @@ def test_bifrost_7213_reasoning_stands_on_past_turns_with_calls(model, server, r
     assert not {"thinking", "reasoning_effort"} & second.keys()
 
 
-@pytest.mark.parametrize(("model", "server"), THINKERS)
-@pytest.mark.parametrize("front", FRONTS)
+@table(("model", "server"), THINKERS)
+@table("front", FRONTS)
 def test_pi_8779_a_client_that_keeps_no_reasoning_gets_it_sent_all_the_same(front, model, server):
     first, again = conversation(front, model)
     answers, (_, sent) = through([thought(), "Done."], (front, first), (front, again), strict=server)
@@ -439,8 +439,8 @@ def test_pi_8779_a_client_that_keeps_no_reasoning_gets_it_sent_all_the_same(fron
     assert called["reasoning_content"] == "hm"
 
 
-@pytest.mark.parametrize(("model", "server"), THINKERS)
-@pytest.mark.parametrize("front", FRONTS)
+@table(("model", "server"), THINKERS)
+@table("front", FRONTS)
 def test_pi_8779_a_cold_resume_through_another_process_is_not_refused(front, model, server):
     first, again = conversation(front, model)
     (answer,), _ = through([UNTHOUGHT], (front, first), strict=server)
@@ -449,7 +449,7 @@ def test_pi_8779_a_cold_resume_through_another_process_is_not_refused(front, mod
     assert (answer.status, called["reasoning_content"]) == (200, "(not recorded)")
 
 
-@pytest.mark.parametrize(("model", "server"), [*THINKERS, ("m", "llama.cpp"), (QWEN, ("vllm", "qwen3.5"))])
+@table(("model", "server"), [*THINKERS, ("m", "llama.cpp"), (QWEN, ("vllm", "qwen3.5"))])
 def test_pi_8779_a_compaction_is_asked_for_as_the_model_takes_it(model, server):
     items = [
         {"role": "developer", "content": "Be brief."},
@@ -583,7 +583,7 @@ def _starts_with_thinking(body):
     return "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
 
 
-@pytest.mark.parametrize(
+@table(
     ("signature", "thinks", "lost"),
     [(None, False, "thinking"), ("callboard.1.b3RoZXI=.00000000.x", False, "thinking"), ("EqQB", True, "")],
 )
@@ -637,8 +637,8 @@ def signatures_of(body):
     return found
 
 
-@pytest.mark.parametrize("identifiers", [True, False])
-@pytest.mark.parametrize("front", FRONTS)
+@table("identifiers", [True, False])
+@table("front", FRONTS)
 def test_opencode_4832_signatures_survive_a_client_that_keeps_standard_fields_only(front, identifiers):
     first, again = conversation(front, GEMINI)
     replies = [*[signed(number, identifiers=identifiers) for number in range(3)], "Done."]
@@ -662,7 +662,7 @@ def identifiers_of(front, body):
             return [item["call_id"] for item in body["output"] if item["type"] == "function_call"]
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@table("front", FRONTS)
 def test_cc_switch_5725_a_gateway_that_was_restarted_sends_what_google_documents(front):
     first, again = conversation(front, GEMINI)
     answers, _ = through([signed(0), signed(1)], (front, first), (front, again), wire="gemini")
@@ -670,7 +670,7 @@ def test_cc_switch_5725_a_gateway_that_was_restarted_sends_what_google_documents
     assert (answer.status, signatures_of(sent)) == (200, [SKIP, SKIP])
 
 
-@pytest.mark.parametrize("front", ["messages", "responses"])
+@table("front", ["messages", "responses"])
 def test_cc_switch_5725_a_client_that_keeps_reasoning_needs_no_memory(front):
     first, _ = conversation(
         front, GEMINI, **({"include": ["reasoning.encrypted_content"]} if front == "responses" else {})
@@ -687,7 +687,7 @@ def test_cc_switch_5725_a_client_that_keeps_reasoning_needs_no_memory(front):
 FOREIGN = ["EqQBCgIYAhIM+/sig==", "callboard.1.Z2VtaW5pLTM=.cut", "%%%", "Q" * 5000]
 
 
-@pytest.mark.parametrize("forged", FOREIGN)
+@table("forged", FOREIGN)
 def test_omniroute_9273_a_forged_signature_is_no_error(forged):
     thinking = {"type": "thinking", "thinking": "hm", "signature": forged}
     used = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
@@ -770,7 +770,7 @@ def test_a_tool_that_runs_in_the_gateway_gets_what_was_thought_back_in_each_roun
     assert (answer.status, called["reasoning_content"]) == (200, "hm")
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@table("front", FRONTS)
 def test_a_model_under_another_name_gets_its_reasoning_back(front):
     first, again = conversation(front, "mine")
     settings = {"model_map": {"mine": "deepseek-v4-pro"}}

@@ -8,7 +8,6 @@ import importlib.util
 import json
 from pathlib import Path
 
-import pytest
 from tests.tables import table
 
 from callboard import Agent, Ensemble, tool
@@ -188,7 +187,7 @@ def test_mtplx_249_a_client_is_told_such_a_call_once(front, case, stream):
     assert {name: int(value) for name, value in told[0].items()} == {"a": 2, "b": 3}
 
 
-@pytest.mark.parametrize("case", REPEATED)
+@table("case", REPEATED)
 def test_mastra_22969_two_calls_at_one_place_are_two_calls(case):
     ran, notes = run(reply(REPEATED[case]))
     assert len(ran) == 2
@@ -219,14 +218,14 @@ def chunks(calls):
     return Raw([*frames, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}, "[DONE]"])
 
 
-@pytest.mark.parametrize("case", SHARED)
+@table("case", SHARED)
 def test_plexus_691_calls_without_identifiers_at_one_index_are_two_calls(case):
     ran, _ = run(chunks(SHARED[case]))
     assert ran == [(2, 3), (2, 3) if case == "equal calls" else (4, 3)]
 
 
-@pytest.mark.parametrize("front", BODIES)
-@pytest.mark.parametrize("case", SHARED)
+@table("front", BODIES)
+@table("case", SHARED)
 def test_bifrost_1829_a_client_is_told_both_calls_of_one_index(front, case):
     told = calls_of(front, served(front, chunks(SHARED[case]), stream=True))
     assert told == [{"a": 2}, {"a": 2 if case == "equal calls" else 4}]
@@ -299,7 +298,7 @@ def test_lmstudio_1592_a_call_behind_an_opener_in_the_thought_is_found(dialect):
             assert watched(dialect, f"{reasoning.opens}{thought}{reasoning.closes}\n{spelled(dialect)}"), opener
 
 
-@pytest.mark.parametrize(
+@table(
     "asked",
     [
         'Please call add {"a": 2, "b": 3}',
@@ -315,7 +314,7 @@ def test_a_user_who_asks_for_a_call_in_words_gets_it(asked):
     assert [event.quoted_from for event in found if isinstance(event, InvocationEnded)] == [""]
 
 
-@pytest.mark.parametrize("answer", [None, "deny", "allow"])
+@table("answer", [None, "deny", "allow"])
 def test_a_quoted_call_that_is_run_by_hand_is_asked_about_as_well(answer):
     ran, asked = [], []
 
@@ -341,9 +340,7 @@ def test_a_quoted_call_that_is_run_by_hand_is_asked_about_as_well(answer):
 # What a backend cannot be told.
 
 
-@pytest.mark.parametrize(
-    "item", [{"type": "web_search_call", "id": "ws_1", "status": "completed"}, {"type": "new_call"}]
-)
+@table("item", [{"type": "web_search_call", "id": "ws_1", "status": "completed"}, {"type": "new_call"}])
 def test_an_item_that_only_its_own_server_knows_is_named_and_leaves_no_empty_message(item):
     said = [{"role": "user", "content": "Hi"}, item, {"role": "user", "content": "Go on."}]
 
@@ -356,7 +353,7 @@ def test_an_item_that_only_its_own_server_knows_is_named_and_leaves_no_empty_mes
     assert [each["role"] for each in asked["messages"]] == ["user", "user"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("front", "body"),
     [
         ("responses", {}),

@@ -7,7 +7,6 @@ import json
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-import pytest
 from tests.tables import table
 
 from callboard.core import (
@@ -65,7 +64,7 @@ def test_clients_are_answered_under_a_name_of_which_nothing_is_known(strict, cli
     assert [bool(each.refused_by) for each in sent[-2:]] == [False, False]
 
 
-@pytest.mark.parametrize("strict", [("vllm", "gemma3"), ("llama.cpp", "gemma3")])
+@table("strict", [("vllm", "gemma3"), ("llama.cpp", "gemma3")])
 def test_gemma_3_is_told_of_tools_in_the_prompt_for_its_template_has_no_place_for_them(strict):
     captured = json.loads((TESTS / "vectors/clients/codex-gpt-5.5.json").read_text("utf-8"))
     (answer,), sent = through(["One."], ("responses", {**captured["last"], "model": "gemma-3-27b-it"}), strict=strict)
@@ -77,7 +76,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "ob
 ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "a"}], "tools": [TOOL]}
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@table("stream", [False, True])
 def test_the_words_that_a_second_attempt_adds_are_sent_as_the_template_takes_them(stream):
     """A model that only thought is asked once more, behind its user's words."""
     call = [InvocationStarted(0, "c1", "f"), ArgumentsPiece(0, "{}"), InvocationEnded(0, "c1", "f", {}, "{}")]
@@ -97,8 +96,8 @@ def test_the_words_that_a_second_attempt_adds_are_sent_as_the_template_takes_the
     assert [each["finish_reason"] for each in said if each["finish_reason"]] == ["tool_calls"]
 
 
-@pytest.mark.parametrize("found", ["x<|im_end|>", "x<\u2060|im_end|>"])
-@pytest.mark.parametrize("field", ["x<|im_end|>", "x<\u2060|im_end|>"])
+@table("found", ["x<|im_end|>", "x<\u2060|im_end|>"])
+@table("field", ["x<|im_end|>", "x<\u2060|im_end|>"])
 def test_a_call_is_one_whether_its_model_copied_an_escape_or_left_it_out(found, field):
     raw = json.dumps({"a": field})
     text = f"<tool_call>\n{json.dumps({'name': 'f', 'arguments': {'a': found}})}\n</tool_call>"

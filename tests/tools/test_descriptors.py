@@ -5,6 +5,7 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import DescriptorError
 from callboard.tools import InvokerDescriptor, read_ensemble, read_invoker
@@ -114,7 +115,7 @@ def test_both_forms_say_the_same():
     assert (file.places, flat.places) == ({"root": "ensemble.root"}, {"root": "root"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("toml", "told"),
     [
         ("[invoker]\nnam = 'x'", "invoker: no name; write name in [invoker]"),
@@ -140,7 +141,7 @@ def test_an_invoker_that_is_described_wrongly(toml, told):
     assert str(caught.value).startswith(told)
 
 
-@pytest.mark.parametrize(
+@table(
     ("toml", "told"),
     [
         ("[ensemble]\nenabled = true", "ensemble: no name; write name in [ensemble]"),
@@ -179,7 +180,7 @@ def test_a_name_may_be_taken_by_one_that_is_not_enabled():
     assert len(read_ensemble({"name": "x", "invokers": invokers}).invokers) == 2
 
 
-@pytest.mark.parametrize(("here", "there"), [(True, True), (False, True), (True, False)])
+@table(("here", "there"), [(True, True), (False, True), (True, False)])
 def test_a_source_is_enabled_in_both_places(here, there):
     invokers = [{"source": "y.toml", "enabled": here}]
     read = read_ensemble(
@@ -188,7 +189,7 @@ def test_a_source_is_enabled_in_both_places(here, there):
     assert read.invokers[0].enabled is (here and there)
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "text"),
     [
         ((), ""),

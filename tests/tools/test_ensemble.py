@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import DescriptorError, NoSuchTool, ToolDefinitionError
@@ -80,7 +81,7 @@ def test_one_tool_may_be_in_two_ensembles():
     assert other.access_invoker("count").ensemble is other
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "hint"),
     [
         ("read_fil", "did you mean 'read_file'?"),
@@ -161,7 +162,7 @@ def test_a_copy_of_an_invoker():
             own.replace(**{name: {}})
 
 
-@pytest.mark.parametrize(
+@table(
     ("configuration", "message"),
     [
         ({"timeout": "x"}, "io: configuration.timeout: 'x' is no number of seconds above zero"),
@@ -217,7 +218,7 @@ def test_a_connection_may_have_plain_methods():
     assert happened == ["connected", "disconnected"]
 
 
-@pytest.mark.parametrize("tools", [None, 5, "look", b"look"])
+@table("tools", [None, 5, "look", b"look"])
 def test_tools_that_are_no_list_are_refused(tools):
     with pytest.raises(
         ToolDefinitionError, match=r"^io: .* stands alone; give a list of functions, Tools or Invokers$"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard import Invoker, tool
 from callboard.core import InvocationCanister
@@ -24,12 +24,12 @@ def called(name="get_weather", arguments=None, raw=""):
     return InvocationCanister("call_1", name, arguments, raw)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"location": "Oslo"}, {"city": "Oslo"}])
+@table("arguments", [{}, {"location": "Oslo"}, {"city": "Oslo"}])
 def test_what_can_run_is_not_refused(arguments):
     assert check_call(called(arguments=arguments), INVOKERS) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("invocation", "why", "category", "message"),
     [
         (called("get_wether", {}), "", "not_found", "no tool 'get_wether'; did you mean 'get_weather'?"),

@@ -4,6 +4,7 @@ import asyncio
 from types import MappingProxyType
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import ToolDeclaration
@@ -37,7 +38,7 @@ def test_calling_validates_and_calls():
     assert calls == [(context, {"location": "San Francisco, CA", "unit": "F", "days": 3})]
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "message"),
     [
         ({}, "ArgValidationError: location\n  Field required"),
@@ -70,7 +71,7 @@ def test_a_schema_that_is_none_is_refused_by_name():
         Invoker("get_weather", recording([]), {"type": "objekt"})
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@table("is_async", [False, True])
 def test_the_invoker_of_a_tool(is_async):
     if is_async:
 
@@ -123,7 +124,7 @@ SEARCH = {
 FLAGS = {"-t": "text", "-p": "path", "--path": "path", "-v": "text"}
 
 
-@pytest.mark.parametrize("validated", [True, False])
+@table("validated", [True, False])
 def test_a_flag_as_a_key_is_the_argument_it_stands_for(validated):
     calls = []
     invoker = Invoker("search", recording(calls), SEARCH, cli=FLAGS)
@@ -135,7 +136,7 @@ def test_a_flag_as_a_key_is_the_argument_it_stands_for(validated):
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "message"),
     [
         ({"-t": "x", "text": "y"}, "-t\n  Stands for 'text', which is given already"),
@@ -173,7 +174,7 @@ def test_the_subjects_of_a_tool():
     assert Invoker("search", recording([]), SEARCH).subjects == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("subjects", "told"),
     [
         ({"pth": "path"}, "search: subjects: no argument 'pth'; did you mean 'path'?"),
@@ -194,7 +195,7 @@ def test_which_calls_are_idempotent():
     assert not some.is_idempotent({"text": "x", "-p": "src"})
 
 
-@pytest.mark.parametrize("schema", [None, [], True, "object"])
+@table("schema", [None, [], True, "object"])
 def test_what_is_no_schema_is_refused(schema):
     with pytest.raises(ToolDefinitionError, match=r"^search: .* is no schema; give a JSON Schema such as"):
         Invoker("search", recording([]), schema)
@@ -204,7 +205,7 @@ def gives(_context, _arguments):
     yield 1
 
 
-@pytest.mark.parametrize("invocable", [None, "search", gives])
+@table("invocable", [None, "search", gives])
 def test_what_cannot_be_awaited_is_refused(invocable):
     with pytest.raises(ToolDefinitionError, match=r"^search: .* cannot be awaited; give an async function of"):
         Invoker("search", invocable, {"type": "object"})

@@ -4,6 +4,7 @@ import asyncio
 import enum
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, execute_invoker, tool
 from callboard.errors import DescriptorError, SchemaError
@@ -54,7 +55,7 @@ def called(invoker, **arguments):
     return asyncio.run(execute_invoker(invoker, arguments, context, on_error="feedback"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "end"),
     [
         (plain, ""), (awaited, ""), (loose, ""), (seeds, "!"), (seeds_blocking, "!"), (with_context, "!"),
@@ -70,7 +71,7 @@ def test_a_schema_of_its_own(function, end):
     assert called(invoker, times=1).error.message == "ArgValidationError: text\n  Field required"
 
 
-@pytest.mark.parametrize("function", [plain, awaited, tool(plain), tool(name="other")(awaited)])
+@table("function", [plain, awaited, tool(plain), tool(name="other")(awaited)])
 def test_the_signature_where_there_is_no_schema(function):
     invoker = make_invoker(described(), function)
     assert (invoker.name, invoker.description) == ("say", "Say it again.")
@@ -93,7 +94,7 @@ def test_a_descriptions_place():
     assert make_invoker(described(description="Repeat."), tool(plain)).description == "Repeat."
 
 
-@pytest.mark.parametrize("arguments", [None, TEXT])
+@table("arguments", [None, TEXT])
 def test_what_a_tool_says_of_itself_holds_unless_the_descriptor_does(arguments):
     function = tool(
         timeout=5, idempotent=True, approval=True, cli={"-t": "text"}, strict=True, subjects={"text": "path"}
@@ -113,7 +114,7 @@ def test_what_a_tool_says_of_itself_holds_unless_the_descriptor_does(arguments):
     assert said.declare().strict is False
 
 
-@pytest.mark.parametrize("arguments", [None, TEXT])
+@table("arguments", [None, TEXT])
 def test_a_subject_that_is_no_argument_is_refused(arguments):
     with pytest.raises(DescriptorError) as caught:
         make_invoker(described(arguments, subjects={"txt": "path"}), tool(plain))
@@ -139,7 +140,7 @@ def by_place(text: str, /) -> str:
     return text
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "function", "told"),
     [
         (None, seeds, "say takes (context, arguments), and nothing says which arguments; describe them in [arguments]"),

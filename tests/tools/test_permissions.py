@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard import Ensemble, Invoker, tool
 from callboard.errors import CallerError
@@ -27,7 +28,7 @@ DEPLOY = invoker("deploy", "ci", approval=True)
 LOOSE = invoker("read_file")
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "asked", "permission", "why"),
     [
         ([], READ, "allow", "no rule forbids it"),
@@ -74,7 +75,7 @@ FILE = Invoker.of(edit)
 GIT = [("bash", "ask"), ("bash(git status*)", "allow"), ("bash(git log)", "allow"), ("bash(ls *)", "allow")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "permission"),
     [
         ("git status", "allow"),
@@ -116,7 +117,7 @@ def test_a_pattern_allows_one_simple_command(command, permission):
 DENY = [("bash", "allow"), ("bash(rm*)", "deny"), ("bash(git push)", "deny")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "permission"),
     [
         ("ls", "allow"),
@@ -187,7 +188,7 @@ LAUNCHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", LAUNCHERS)
+@table("command", LAUNCHERS)
 def test_a_launcher_is_seen(command):
     """Whoever denies rm is asked about a program that may run it."""
     assert Policy([("bash", "allow"), ("bash(rm*)", "deny")]).decide(shell(), {"command": command})[0] != "allow"
@@ -196,7 +197,7 @@ def test_a_launcher_is_seen(command):
 ROOT = "/home/me/project"
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "path", "matches", "of_root"),
     [
         ("src/**", "src/a.py", "yes", "yes"),
@@ -236,7 +237,7 @@ def test_paths(pattern, path, matches, of_root):
         assert allowed == ("allow" if answer == "yes" else "deny")
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "permission"),
     [
         ({"action": "a"}, "deny"),
@@ -267,7 +268,7 @@ def test_a_tool_without_subjects_has_no_patterns():
     assert Policy([("*", "deny"), ("*(**)", "allow")]).decide(READ, {})[0] == "deny"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "command", "why"),
     [
         (DENY, "rm x", "the rule 'bash(rm*)' says deny: rm x"),
@@ -293,7 +294,7 @@ def test_the_last_rule_decides_for_a_command():
     assert Policy([("bash(ls*)", "allow")]).decide(shell(approval=True), {"command": "ls; rm"})[0] == "ask"
 
 
-@pytest.mark.parametrize("pattern", ["bash(rm", "(rm)", "bash()", "bash( )", "file(../x)", "file(a/../b)", "bash(a)b"])
+@table("pattern", ["bash(rm", "(rm)", "bash()", "bash( )", "file(../x)", "file(a/../b)", "bash(a)b"])
 def test_a_pattern_that_cannot_be_is_refused(pattern):
     with pytest.raises(CallerError, match="pattern"):
         Policy([(pattern, "deny")])
@@ -366,7 +367,7 @@ def test_a_rule_that_may_match_does_not_soften_what_another_denies():
     assert Policy([("bash(rm -rf)", "deny")]).decide(shell(), {"command": "rm *"})[0] == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "hidden"),
     [
         ([], False),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard import Context, Ensemble, tool
 from callboard.tools import InvokerRegistry
@@ -20,7 +21,7 @@ def named(*names):
     return [make(name) for name in names]
 
 
-@pytest.mark.parametrize(
+@table(
     ("ensembles", "names"),
     [
         ([], []),

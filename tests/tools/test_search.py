@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import DescriptorError
@@ -66,7 +67,7 @@ def asked(*found, identifier="s"):
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "best"),
     [
         ("create_issue", "create_issue"),
@@ -94,7 +95,7 @@ def test_a_tool_is_found_by_its_name_its_description_and_its_parameters(query, b
     assert "\n" not in result["tools"][0]["description"]
 
 
-@pytest.mark.parametrize("query", ["", "?!", "zzz", "\x00"])
+@table("query", ["", "?!", "zzz", "\x00"])
 def test_a_search_that_finds_nothing_says_so(query):
     found, result = find(search([invoker(*each) for each in DESCRIBED.items()]), query)
     assert found == []

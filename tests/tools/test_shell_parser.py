@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.tools.shell_parser import MAX_LENGTH, split_command
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "words"),
     [
         ("git status", ["git", "status"]),
@@ -34,7 +34,7 @@ def test_a_simple_command(line, words):
     assert [word.text + " !" * (not word.certain) for word in found] == words
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "", "  # nothing", "a;", "a; b", "a && b", "a || b", "a | b", "a &", "a\nb", "a \\\n b", "! a", "(a)", "{ a; }",
@@ -61,7 +61,7 @@ def test_what_is_quoted_comes_out_as_it_was(words):
     assert all(word.certain for word in found)
 
 
-@pytest.mark.parametrize("piece", ["a", "'", '"a', "\\", "\\\\", "''", '"\\', " 2>&1", "*"])
+@table("piece", ["a", "'", '"a', "\\", "\\\\", "''", '"\\', " 2>&1", "*"])
 def test_a_long_line_takes_linear_time(piece):
     line = "x " + piece * (MAX_LENGTH // len(piece) - 2)
     start = time.process_time()

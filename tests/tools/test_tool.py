@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Optional
 
 import pydantic
 import pytest
+from tests.tables import table
 
 from callboard import Context, Tool, tool
 from callboard.errors import ToolDefinitionError
@@ -41,7 +42,7 @@ def test_the_seeds_example_is_described_to_models():
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "message"),
     [
         ({}, "ArgValidationError: query\n  Field required"),
@@ -110,7 +111,7 @@ class Library:
         return self.borrow(title)
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "name"),
     [
         pytest.param(Library().borrow, "borrow", id="bound method"),
@@ -148,8 +149,8 @@ def test_parameters_are_described_by_annotation_and_docstring():
     assert paint.validate({"color": "red", "coats": "3"})["coats"] == 3
 
 
-@pytest.mark.parametrize("annotation", [Context, "Context", "callboard.Context", "'Context'"])
-@pytest.mark.parametrize("name", ["context", "of_this_run"])
+@table("annotation", [Context, "Context", "callboard.Context", "'Context'"])
+@table("name", ["context", "of_this_run"])
 def test_a_context_is_injected_and_not_described(annotation, name):
     def function(**given):
         return given
@@ -207,7 +208,7 @@ def without_annotation(text, count: int):
     """Refused."""
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "message"),
     [
         (takes_any, "takes_any(texts): takes any number of positional arguments; take a list instead"),
@@ -267,7 +268,7 @@ def annotated(*annotations):
     return partial(look, second=None) if len(annotations) == 1 else look
 
 
-@pytest.mark.parametrize(
+@table(
     "annotation",
     [
         Context,
@@ -296,7 +297,7 @@ def test_an_optional_context_is_given_and_not_in_the_schema():
     assert asyncio.run(Invoker.of(look)(Context({"who": "Ada"}), {"word": "x"})) == "x for Ada"
 
 
-@pytest.mark.parametrize("annotation", ["Literal['Context']", "dict[str, Context]", "not Python :(", "list[Context]"])
+@table("annotation", ["Literal['Context']", "dict[str, Context]", "not Python :(", "list[Context]"])
 def test_what_only_mentions_a_context_is_none(annotation):
     assert context_parameters(annotated(annotation)) == []
 
@@ -316,7 +317,7 @@ async def gives_several_later():
     yield 1
 
 
-@pytest.mark.parametrize("function", [gives_several, gives_several_later, partial(gives_several)])
+@table("function", [gives_several, gives_several_later, partial(gives_several)])
 def test_generators_are_refused(function):
     with pytest.raises(ToolDefinitionError, match=r"^gives_several\w*: is an? \w* ?generator; return a list"):
         tool(function)
@@ -332,7 +333,7 @@ def test_what_has_no_signature_is_refused():
         tool(max)
 
 
-@pytest.mark.parametrize("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
+@table("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
     with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
         tool(timeout=timeout)(search.function)
@@ -353,7 +354,7 @@ def typed(kind: type[int]) -> str:
     return str(kind)
 
 
-@pytest.mark.parametrize(
+@table(
     ("function", "message"),
     [
         (positional, "positional(context): is positional-only; "),
@@ -367,7 +368,7 @@ def test_a_function_of_an_odd_shape_is_refused(function, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.parametrize("annotation", ["", {"a": int}, [int], 5, ..., Enum])
+@table("annotation", ["", {"a": int}, [int], 5, ..., Enum])
 def test_whatever_an_annotation_is_the_error_names_function_and_parameter(annotation):
     def greet(name):
         return name
@@ -399,7 +400,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("option", "value", "wanted"), OPTIONS)
+@table(("option", "value", "wanted"), OPTIONS)
 def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
     schema = {"type": "object", "properties": {"query": {"type": "string"}}}
 
@@ -415,7 +416,7 @@ def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
         assert str(caught.value).startswith(f"search: {option}={value!r} cannot be; give {wanted}")
 
 
-@pytest.mark.parametrize("timeout", ["5", -1, True])
+@table("timeout", ["5", -1, True])
 def test_the_seconds_of_an_invoker_are_checked_too(timeout):
     with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
         Invoker("search", search.function, {}, timeout=timeout)
@@ -423,7 +424,7 @@ def test_the_seconds_of_an_invoker_are_checked_too(timeout):
         Invoker.of(search).replace(timeout=timeout)
 
 
-@pytest.mark.parametrize("name", [5, b"search", ["search"]])
+@table("name", [5, b"search", ["search"]])
 def test_a_name_is_a_text(name):
     with pytest.raises(ToolDefinitionError, match="give a text"):
         tool(name=name)(search.function)

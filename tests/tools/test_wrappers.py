@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 from pydantic import BaseModel
+from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, Invoker, execute_invoker, tool
 from callboard.core import ResultCanister
@@ -241,14 +242,14 @@ def looks(ran, *, fails=0):
     ]
 
 
-@pytest.mark.parametrize("kind", range(4))
+@table("kind", range(4))
 def test_equal_calls_that_are_under_way_run_once(kind):
     ran = []
     assert twice(Ensemble("io", [looks(ran)[kind]])) == ["a1", "a1"]
     assert ran == ["a"]
 
 
-@pytest.mark.parametrize("kind", range(4))
+@table("kind", range(4))
 def test_a_call_runs_itself_where_the_equal_one_that_it_waited_for_fails(kind):
     ran = []
     assert twice(Ensemble("io", [looks(ran, fails=1)[kind]])) == ["Error: ValueError: try 1", "a2"]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -98,7 +99,7 @@ def over(name, request):
 UNNAMED = {"later": True, "x": [1]}
 
 
-@pytest.mark.parametrize(("there", "back"), [*product(WIRES, WIRES)])
+@table(("there", "back"), [*product(WIRES, WIRES)])
 def test_what_only_one_wire_says_of_a_tool_is_sent_on_that_one(there, back):
     tool = ToolDeclaration(*TOLD, extra={there: UNNAMED})
     request = Request("m", (UserCanister("u"),), tools=(tool,), controls=Controls(max_tokens=1000))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     Fold,
@@ -120,20 +121,20 @@ def test_every_row_has_every_wire():
     assert len({row["name"] for row in ROWS}) == len(ROWS)
 
 
-@pytest.mark.parametrize(("row", "wire", "reply"), STREAMED)
+@table(("row", "wire", "reply"), STREAMED)
 def test_stream(row, wire, reply):
     for framing in FRAMINGS.values():
         check(row, reply, streamed(row, wire, [framing(framed(reply))]))
 
 
-@pytest.mark.parametrize(("row", "wire", "reply"), STREAMED)
+@table(("row", "wire", "reply"), STREAMED)
 def test_byte_by_byte(row, wire, reply):
     for framing in ("line feeds", "carriage returns and line feeds"):
         sent = FRAMINGS[framing](framed(reply))
         check(row, reply, streamed(row, wire, [sent[at : at + 1] for at in range(len(sent))]))
 
 
-@pytest.mark.parametrize(("row", "wire", "reply"), WHOLE)
+@table(("row", "wire", "reply"), WHOLE)
 def test_whole_reply(row, wire, reply):
     value = reply["body"]
     body = value["raw"] if "raw" in value else json.dumps(value, ensure_ascii=False)
@@ -193,7 +194,7 @@ ASKED = {
 """Requests with tools that are no functions."""
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_tools_that_are_no_functions_do_not_hide_the_functions(wire):
     request = WIRES[wire].decode_request(ASKED[wire])
     assert [(tool.name, tool.schema) for tool in request.tools] == [("f", SCHEMA), ("g", SCHEMA)]

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import Controls, HostedTool, PictureContent, Request, ToolDeclaration, UserCanister
 from callboard.wires import WIRES
@@ -251,14 +252,14 @@ def neutral(value):
     return words.get(value, value) if isinstance(value, str) else "json_object" if value == JSON else value
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_there_is_a_value_for_each_official_field(wire):
     assert official(wire) - OURS[wire] == {*ASKED[wire], *NAMED[wire].split()} - OURS[wire]
     if wire == "gemini":
         assert generation() == {*ASKED["gemini"]["generationConfig"], *GENERATION.split()}
 
 
-@pytest.mark.parametrize(("front", "back"), PAIRS)
+@table(("front", "back"), PAIRS)
 def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     request = decoded(front, ASKED[front])
     asked, lost = translate_request(request, front, back)
@@ -282,7 +283,7 @@ def test_every_field_is_carried_or_told_or_means_nothing(front, back):
     assert sorted(lost) == sorted(left)
 
 
-@pytest.mark.parametrize(("front", "back"), PAIRS)
+@table(("front", "back"), PAIRS)
 def test_the_other_client_knows_every_field(front, back):
     asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     body = WIRES[back].encode_request(asked).body
@@ -297,7 +298,7 @@ def test_the_other_client_knows_every_field(front, back):
             assert body.get("reasoning", {}).keys() <= {"effort"}
 
 
-@pytest.mark.parametrize(("front", "back"), PAIRS)
+@table(("front", "back"), PAIRS)
 def test_nothing_is_lost_twice(front, back):
     asked, _ = translate_request(decoded(front, ASKED[front]), front, back)
     assert translate_request(asked, back, back) == (asked, ())
@@ -305,7 +306,7 @@ def test_nothing_is_lost_twice(front, back):
     assert set(lost) <= {flag for meaning in SHARED_FIELDS if back in meaning for flag in meaning[back].companions}
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_on_one_wire_all_stays(wire):
     request = decoded(wire, ASKED[wire])
     assert translate_request(request, wire, wire) == (request, ())
@@ -363,14 +364,14 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("front", "back", "fields", "extra", "lost"), VALUES)
+@table(("front", "back", "fields", "extra", "lost"), VALUES)
 def test_values(front, back, fields, extra, lost):
     asked, told = translate_request(decoded(front, fields), front, back)
     assert (asked.extra, told) == (extra, lost)
     assert repr(asked.extra) == repr(extra)  # 40 and 40.0 are equal
 
 
-@pytest.mark.parametrize(
+@table(
     ("thinking", "output", "effort", "lost"),
     [
         ({"type": "enabled", "budget_tokens": 1024}, {}, "low", ("thinking.budget_tokens",)),
@@ -383,7 +384,7 @@ def test_values(front, back, fields, extra, lost):
         ({"type": "enabled", "budget_tokens": "odd"}, {}, None, ("thinking.budget_tokens",)),
     ],
 )
-@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
+@table("back", sorted({*WIRES} - {"messages"}))
 def test_thinking_becomes_an_effort(back, thinking, output, effort, lost):
     asked, told = translate_request(
         decoded("messages", {"thinking": thinking, "output_config": output}), "messages", back
@@ -419,7 +420,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize(("front", "back"), PAIRS)
+@table(("front", "back"), PAIRS)
 def test_fields_of_tools_are_told_once(front, back):
     tools = [TOOLS[front], msgspec.json.decode(msgspec.json.encode(TOOLS[front]).replace(b'"f"', b'"g"'))]
     asked, lost = translate_request(decoded(front, {"tools": tools}), front, back)
@@ -439,7 +440,7 @@ FOUND = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_r
 CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "later", "input": {}}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("messages", "fields", "names"),
     [
         ([], {}, ["now"]),
@@ -451,7 +452,7 @@ CALLED = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name
     ],
     ids=["none", "called", "called and found", "in the order of the conversation", "chosen", "Anthropic searches"],
 )
-@pytest.mark.parametrize("back", sorted({*WIRES} - {"messages"}))
+@table("back", sorted({*WIRES} - {"messages"}))
 def test_a_deferred_tool_is_declared_when_it_is_found(back, messages, fields, names):
     said = [*BASE["messages"]["messages"], *messages]
     request = decoded("messages", {"tools": [LATER, OTHER, NOW], "messages": said, **fields})
@@ -511,7 +512,7 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize(("front", "back"), list(product(STORED, WIRES)))
+@table(("front", "back"), list(product(STORED, WIRES)))
 def test_a_file_that_only_its_provider_has_goes_to_no_other(front, back):
     request = decoded(front, STORED[front])
     asked, lost = translate_request(request, front, back)
@@ -527,7 +528,7 @@ def test_a_file_that_can_be_fetched_goes_everywhere():
     assert translate_request(request, "chat", "gemini") == (request, ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("back", "part", "dropped"),
     [
         ("chat", {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}, ()),
@@ -585,7 +586,7 @@ def test_whatever_stands_there(front, back, data):
         assert translate_request(asked, front, back)[0].canisters == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("budget", "effort"), [(-1, "none"), (0, "none"), (1, "minimal"), (1024, "low"), (1025, "medium"), (99999, "high")]
 )
 def test_efforts_of_budgets(budget, effort):

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wires.replay import (
     FRAMINGS,
     check_cut,
@@ -34,7 +35,7 @@ FRAMEWISE = [case for case in ROWS if case.values[0] == "responses"]
 """These streams are so long that cutting at every byte takes minutes."""
 
 
-@pytest.mark.parametrize(("wire", "row"), ROWS)
+@table(("wire", "row"), ROWS)
 def test_whole(wire, row):
     stage = decoder(wire, row)
     assert without_prose(run(stage, payloads(row), row.get("why", "stop"))) == expected(row)
@@ -42,7 +43,7 @@ def test_whole(wire, row):
     assert stage.finish() == []
 
 
-@pytest.mark.parametrize(("wire", "row", "framing"), FRAMED)
+@table(("wire", "row", "framing"), FRAMED)
 def test_split_at_every_byte(wire, row, framing):
     sent = stream(wire, row, framing)
     events = run_bytes(decoder(wire, row), [sent[i : i + 1] for i in range(len(sent))], row.get("why", "stop"))
@@ -58,7 +59,7 @@ def test_any_split(case, data):
     assert without_prose(events) == expected(row)
 
 
-@pytest.mark.parametrize(("wire", "row"), BYTEWISE)
+@table(("wire", "row"), BYTEWISE)
 def test_cut_at_every_prefix(wire, row):
     """Never an exception, one end, and no call is whole before all of it has come."""
     sent = stream(wire, row)
@@ -69,7 +70,7 @@ def test_cut_at_every_prefix(wire, row):
             check_cut(wire, row, run_bytes(decoder(wire, row), [sent[:end]], why))
 
 
-@pytest.mark.parametrize(("wire", "row"), FRAMEWISE)
+@table(("wire", "row"), FRAMEWISE)
 def test_cut_at_every_frame(wire, row):
     """As above, at the end of each frame and in its middle."""
     sent = payloads(row)
@@ -80,7 +81,7 @@ def test_cut_at_every_frame(wire, row):
                 check_cut(wire, row, run_bytes(decoder(wire, row), [before, half.encode()], why))
 
 
-@pytest.mark.parametrize(("wire", "row"), FRAMEWISE)
+@table(("wire", "row"), FRAMEWISE)
 def test_cut_at_every_seventh_byte(wire, row):
     sent = stream(wire, row)
     for end in range(0, len(sent), 7):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -52,8 +52,8 @@ def body(wire, *canisters, model="m"):
     return msgspec.json.decode(msgspec.json.encode(lowered.body)), lowered.dropped
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("said", SAID)
+@table("wire", WIRES)
+@table("said", SAID)
 def test_texts_that_were_sent_apart_stand_apart(wire, said):
     before = [CALL] if said == "result" else []
     found = strings(body(wire, *before, SAID[said])[0])
@@ -68,13 +68,13 @@ def test_gemini_is_instructed_in_one_part_a_supervisor():
     assert said["systemInstruction"] == {"parts": [{"text": JOINED}, {"text": "more"}]}
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_texts_with_a_picture_are_parts(wire):
     said, _ = body(wire, UserCanister((*APART, PictureContent(b"png"))))
     assert {"text 1.", "Make it."} <= set(strings(said))
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_what_a_model_said_in_pieces_is_not_changed(wire):
     events = [TextPiece("One "), ReasoningPiece("hm", "s", "m"), TextPiece("wo"), TextPiece("rd."), ReplyEnded("stop")]
     fold = Fold()
@@ -83,7 +83,7 @@ def test_what_a_model_said_in_pieces_is_not_changed(wire):
     assert "".join([text for text in found if text in {"One ", "word.", "One word."}]) == "One word."
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_several_texts_come_back_as_one_where_they_are_one(wire):
     request = Request("m", (UserCanister(APART),))
     said = msgspec.json.decode(msgspec.json.encode(WIRES[wire].encode_request(request).body))
@@ -92,7 +92,7 @@ def test_several_texts_come_back_as_one_where_they_are_one(wire):
     assert WIRES[wire].encode_request(again).body[HELD[wire]] == said[HELD[wire]]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_a_conversation_begins_as_it_began(wire):
     """With an encoder that keeps and with one that does not."""
     encoder = WIRES[wire].encoder()
@@ -109,7 +109,7 @@ def test_a_conversation_begins_as_it_began(wire):
         before = kept.rstrip(b"]}")
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_what_is_lost_often_is_told_once(wire):
     lost = (ReasoningContent("x", "s", "another"), TextualContent("t"), PictureContent())
     canisters = [each for _ in range(3) for each in (UserCanister(lost), AssistantCanister(lost))]

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -148,8 +149,8 @@ def test_nothing_cut_is_told_as_whole(wire, events):
         assert told not in WHOLE[wire]
 
 
-@pytest.mark.parametrize("wire", list(WHOLE))
-@pytest.mark.parametrize("ending", [each for each in get_args(Ending) if each != "retry"])
+@table("wire", list(WHOLE))
+@table("ending", [each for each in get_args(Ending) if each != "retry"])
 def test_every_ending_has_a_word_and_only_whole_ones_are_told_as_whole(wire, ending):
     told = reason(wire, sent(wire, [ReplyStarted(), TextPiece("Hi"), ReplyEnded(ending)]))
     assert (told in WHOLE[wire]) == (ending in ("stop", "invocations"))
@@ -164,7 +165,7 @@ WARNINGS = {
 }
 
 
-@pytest.mark.parametrize("wire", list(WHOLE))
+@table("wire", list(WHOLE))
 def test_why_a_reply_is_incomplete_reaches_the_client_streamed_and_whole(wire):
     notes = [Note("alert", text, code="incomplete") for text in ("no tool was called", "a call had no name")]
     events = [ReplyStarted(), TextPiece("Hi"), *notes, Note("alert", "other"), ReplyEnded("no_call")]
@@ -176,7 +177,7 @@ def test_why_a_reply_is_incomplete_reaches_the_client_streamed_and_whole(wire):
     assert seen == [["no tool was called", "a call had no name"]] * 2
 
 
-@pytest.mark.parametrize("wire", list(WHOLE))
+@table("wire", list(WHOLE))
 def test_a_reply_that_is_complete_says_nothing_of_it(wire):
     events = [ReplyStarted(), TextPiece("Hi"), Note("alert", "other"), ReplyEnded("stop")]
     body = WIRES[wire].encode_response(events, identifier="r", model="m", created=0)
@@ -244,7 +245,7 @@ def test_arguments_are_open_until_their_last_brace(value, data):
     assert not is_cut_off(raw)
 
 
-@pytest.mark.parametrize("raw", ["", "[1", "[2,3]", "x", '"', '{"a": 1 "b"}', '{"a": 1}}', "{} {"])
+@table("raw", ["", "[1", "[2,3]", "x", '"', '{"a": 1 "b"}', '{"a": 1}}', "{} {"])
 def test_what_a_model_wrote_wrong_is_not_open(raw):
     assert not is_cut_off(raw)
 
@@ -273,7 +274,7 @@ def decoded(wire, *texts):
     return said, [event.text for event in events if isinstance(event, Note)]
 
 
-@pytest.mark.parametrize("wire", list(SAYING))
+@table("wire", list(SAYING))
 def test_half_a_character_whose_other_half_never_comes_is_noted(wire):
     for texts, said in [
         (("a\\ud83d",), "a"),
@@ -285,7 +286,7 @@ def test_half_a_character_whose_other_half_never_comes_is_noted(wire):
         assert note == "half a character came, and its other half never did"
 
 
-@pytest.mark.parametrize("wire", list(SAYING))
+@table("wire", list(SAYING))
 def test_halves_that_meet_are_not_noted(wire):
     assert decoded(wire, "a\\ud83d", "\\ude00", "b") == ("a\U0001f600b", [])
     assert decoded(wire, "a\\ud83d", "", "\\ude00b") == ("a\U0001f600b", [])
@@ -324,7 +325,7 @@ CALLING = {
 }
 
 
-@pytest.mark.parametrize("wire", list(CALLING))
+@table("wire", list(CALLING))
 def test_half_a_character_in_arguments_is_the_model_s_mistake(wire):
     decoder = WIRES[wire].stream_decoder(DecodeContext(identify=lambda name, index: "c"))
     raw = r'{"a": "x\ud83d"}'

@@ -1,13 +1,13 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
 
 CODE = "def f():\n    pass\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "path"),
     [
         ("src/a.py\n```python\n" + CODE + "```", "src/a.py"),
@@ -34,12 +34,12 @@ def test_code_and_the_file_that_it_is_for(reply, path):
     assert (block.code.strip(), block.path) == (CODE.strip(), path)
 
 
-@pytest.mark.parametrize("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
+@table("reply", ["", "No code.", "```bash\nls\n```", "```json\n{}\n```", "```python\n\n```", "`x`"])
 def test_what_is_no_code(reply):
     assert parse_code_blocks(reply) == []
 
 
-@pytest.mark.parametrize(("end", "is_cut"), [("```", False), ("", True), ("``", True)])
+@table(("end", "is_cut"), [("```", False), ("", True), ("``", True)])
 def test_a_reply_that_ends_in_its_code(end, is_cut):
     (block,) = parse_code_blocks("a.py\n```\n" + CODE + end)
     assert block.is_cut == is_cut
@@ -50,7 +50,7 @@ def test_a_fence_inside_of_a_longer_one_is_code():
     assert block.code == "```\nx\n```\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("language", "code"),
     [
         ("python", 'def f():\n    """Doc.\n\n    ```python\n    f()\n    ```\n    """\n    return 1\n'),
@@ -62,7 +62,7 @@ def test_a_fence_inside_of_a_longer_one_is_code():
         ("js", "const a = '/*', b = `'''`; // \"\"\"\n"),
     ],
 )
-@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
+@table("fence", ["```", "~~~", "````"])
 def test_a_fence_in_a_string_or_comment_ends_nothing(language, code, fence):
     end = "\nThat is all.\n\nb.py\n```python\nx = 1\n```\n"
     blocks = parse_code_blocks(f"a.x\n{fence}{language}\n{code}{fence}{end}")
@@ -75,7 +75,7 @@ def test_a_fence_in_markdown_ends_nothing():
     assert [each.code for each in parse_code_blocks(text)] == ["x = 1\n"]
 
 
-@pytest.mark.parametrize("quotes", ['"""', "'''"])
+@table("quotes", ['"""', "'''"])
 def test_a_string_that_never_ends_does_not_hide_the_next_block(quotes):
     blocks = parse_code_blocks(f"a.py\n```python\nx = {quotes}\n```\nb.py\n```python\ny = 1\n```\n")
     assert [each.code for each in blocks] == [f"x = {quotes}\n", "y = 1\n"]
@@ -96,8 +96,8 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("start", ["", "```python\n", "```js\n"])
+@table("part", PARTS)
+@table("start", ["", "```python\n", "```js\n"])
 def test_a_long_reply_is_read(start, part):
     reply = start + part * (200_000 // len(part))
     assert sum(len(each.code) for each in parse_code_blocks(f"{reply}\n```\nx\n```")) <= len(reply) + 20
@@ -107,7 +107,7 @@ FILES = ["src/a.py", "src/b.py", "web/a.js", "tests/test_a.py"]
 DEFINED = {"src/a.py": ["f", "g"], "src/b.py": ["h"], "web/a.js": ["f"], "tests/test_a.py": ["test_f"]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("block", "names", "place"),
     [
         (CodeBlock("", "src/b.py"), ["f"], "src/b.py"),
@@ -125,7 +125,7 @@ def test_where_a_block_belongs(block, names, place):
     assert file_of_block(block, FILES, DEFINED, names) == place
 
 
-@pytest.mark.parametrize(
+@table(
     ("block", "names", "wanted", "place"),
     [
         (CodeBlock("", "", (".py",)), ["new"], ["tests/new.py"], "tests/new.py"),

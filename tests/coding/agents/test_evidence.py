@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import get_args
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
 from callboard.coding.agents.phases import Evidence, phases_of
@@ -18,7 +18,7 @@ class Report:
 BAD = Report(is_good=False, summary="1 of 3 tests fails: test_sum")
 
 
-@pytest.mark.parametrize(
+@table(
     ("evidence", "facts", "lack"),
     [
         ("files_read", Facts(), "no file was looked at"),
@@ -70,14 +70,14 @@ def test_a_refusal_names_all_that_is_missing():
     ]
 
 
-@pytest.mark.parametrize("evidence", get_args(Evidence))
+@table("evidence", get_args(Evidence))
 def test_no_tool_is_named_to_a_model_that_has_none(evidence):
     lacks = missing_evidence([evidence], Facts(has_tools=False, is_testable=True, files_read=evidence == "files_read"))
     assert "tool" not in refusal(lacks, has_tools=False)
 
 
-@pytest.mark.parametrize("workflow", ["phased", "short"])
-@pytest.mark.parametrize("kind", ["build", "debug"])
+@table("workflow", ["phased", "short"])
+@table("kind", ["build", "debug"])
 def test_what_is_handed_over_has_changed_and_passes_its_tests(kind, workflow):
     """Words alone never end a job (seed 003's lessons 1 and 4)."""
     asked = {each for phase in phases_of(kind, workflow) for each in phase.evidence}

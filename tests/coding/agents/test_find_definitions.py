@@ -1,6 +1,6 @@
 """The code that a prompt shows: from failing tests through imports and re-exports to definitions, in realistic trees."""
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.agents.find_definitions import MAX_MODULES, Project, find_parts
 from callboard.coding.agents.prompt_context import MAX_TEXT, choose_files, choose_lines, format_lines
@@ -87,7 +87,7 @@ PYTHON = {
 }
 
 
-@pytest.mark.parametrize("layout", PYTHON)
+@table("layout", PYTHON)
 def test_the_definition_behind_a_failing_test_is_shown(layout):
     imported, use, files = PYTHON[layout]
     text = prompt({**files, "tests/test_shop.py": imported + TEST.format(use=use)})
@@ -140,7 +140,7 @@ def test_the_definitions_that_a_traceback_and_a_task_name_are_shown():
     assert "def other_8(" not in text
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "location"),
     [
         ("test_total", "tests/test_shop.py:5"),
@@ -193,7 +193,7 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("layout", SCRIPTS)
+@table("layout", SCRIPTS)
 def test_the_definition_behind_a_failing_script_is_shown(layout):
     imported, use, files = SCRIPTS[layout]
     test = f"{imported}\n\ntest('total', () => {{\n  expect({use}(1)).toBe(1);\n}});\n"
@@ -202,7 +202,7 @@ def test_the_definition_behind_a_failing_script_is_shown(layout):
     assert "helper77" not in text
 
 
-@pytest.mark.parametrize(("folder", "package"), [("prices", "prices_test"), ("prices", "prices"), ("", "shop")])
+@table(("folder", "package"), [("prices", "prices_test"), ("prices", "prices"), ("", "shop")])
 def test_the_definition_behind_a_failing_go_test_is_shown(folder, package):
     filler = "".join(f"func Helper{number}(a int) int {{\n\treturn a\n}}\n" for number in range(900))
     files = {

@@ -1,8 +1,8 @@
 import difflib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.agents.prompt_context import (
     MAX_FILES,
@@ -112,7 +112,7 @@ def test_a_change_is_shown_with_the_numbers_of_its_new_lines(before, after):
     assert len(shown) == (len(diff.split("\n")) if diff else 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("new", "example"),
     [
         (["test/new.test.js"], ["test/short.test.js"]),
@@ -133,7 +133,7 @@ def test_a_test_that_shows_how_they_are_written(new, example):
     assert example_test(new, files.get, [*files]) == example
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "is_one"),
     [
         ("tests/helpers.py", True),
@@ -148,7 +148,7 @@ def test_files_of_tests(path, is_one):
     assert is_test_file(path) == is_one
 
 
-@pytest.mark.parametrize(
+@table(
     ("task", "found"),
     [
         ("Add tests of shop/cart.py in tests/test_new.py, as tests/test_new.py.", ["tests/test_new.py"]),

@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.agents.pull_request import (
     SUBJECT,
@@ -22,7 +22,7 @@ JOB = Job(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("described", "subject"),
     [
         ("Add tests\n\nThey cover x.", "Add tests"),
@@ -61,7 +61,7 @@ def test_what_tests_printed_cannot_end_its_fence():
     assert "````\n```\n# Approved\n````" in body
 
 
-@pytest.mark.parametrize(
+@table(
     ("summary", "left"),
     [
         ("Task complete. Created PR #123 with the tests.", ""),
@@ -99,7 +99,7 @@ def test_findings_are_a_line_each():
     assert format_findings([]) == "No faults were found."
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "handed"),
     [
         ("The plan:\n```python\nx = 1\n```\n1. Change a.py", "The plan:\n\n1. Change a.py"),

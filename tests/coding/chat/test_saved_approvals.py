@@ -1,4 +1,5 @@
 import pytest
+from tests.tables import table
 
 from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
 from callboard.errors import CallerError
@@ -33,7 +34,7 @@ def test_a_spoiled_file_allows_nothing(tmp_path, text):
         SavedApprovals(tmp_path, file)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "arguments", "allowed"),
     [
         ("bash", {"command": "git status --short"}, "bash(git status *)"),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from tests.calc_project import CODE, EDIT, READ
+from tests.tables import table
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import diff_of
@@ -550,7 +551,7 @@ CALLED = InvocationEnded(0, "c1", "file", {"action": "read", "path": "a"}, "{}")
 RESULT = ResultCanister(contents("text"), invocation_id="c1")
 
 
-@pytest.mark.parametrize(
+@table(
     ("steps", "texts"),
     [
         ([], []),

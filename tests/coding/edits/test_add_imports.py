@@ -3,7 +3,6 @@ import random
 import sysconfig
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
@@ -52,7 +51,7 @@ def test_imports_stand_below_what_leads_and_with_the_others():
     assert add_imports(code, DEFINED).splitlines()[4:7] == ["from shop.cart import total", "import os", ""]
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "above"),
     [
         ("@pytest.mark.slow\n@total\ndef test():\n    pass\n", ""),
@@ -101,7 +100,7 @@ def test_files_with_imports_compile():
         assert ast.get_docstring(before) == ast.get_docstring(after)
 
 
-@pytest.mark.parametrize("code", ["def f(:\n", "package a\n", "", "\0", "(" * 5000])
+@table("code", ["def f(:\n", "package a\n", "", "\0", "(" * 5000])
 def test_what_is_not_python_stays(code):
     assert add_imports(code, DEFINED) == code
 

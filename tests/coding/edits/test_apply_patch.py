@@ -5,6 +5,7 @@ import difflib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.apply_patch import parse_apply_patch, parse_patch
 from callboard.coding.edits.hunks import apply_hunks
@@ -25,7 +26,7 @@ def wrapped(body):
     return f"*** Begin Patch\n{body}\n*** End Patch"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "line", "made"),
     [
         pytest.param(
@@ -72,7 +73,7 @@ def test_files():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "told"),
     [
         ("nothing", "no line '\\*\\*\\* Begin Patch'"),
@@ -88,7 +89,7 @@ def test_what_is_refused(text, told):
         parse_apply_patch(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "told"),
     [
         ("@@\n-        return 1\n+        return 2", "its lines are 2 times in the file, at lines 3, 8"),

@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.lines import insert_lines, parse_range, replace_lines
 from callboard.coding.edits.result import EditRefused, split_lines
 
 
-@pytest.mark.parametrize(
+@table(
     ("given_range", "first", "last"),
     [("3:9", 3, 9), ("3", 3, 3), ("3-9", 3, 9), (" 3 , 9 ", 3, 9), ("3:", 3, None), ("0:2", 0, 2), ("9:3", 9, 3)],
 )
@@ -16,13 +17,13 @@ def test_ranges(given_range, first, last):
     assert parse_range(given_range) == (first, last)
 
 
-@pytest.mark.parametrize("given_range", ["", "x", ":9", "3:x", "3:9:2", "-3", "3" * 10, "³"])
+@table("given_range", ["", "x", ":9", "3:x", "3:9:2", "-3", "3" * 10, "³"])
 def test_what_is_no_range(given_range):
     with pytest.raises(EditRefused, match="is no range of lines; write 3:9, or 3 for one line"):
         parse_range(given_range)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "start", "end", "content", "made"),
     [
         ("a\nb\nc\n", 2, 2, "x", "a\nx\nc\n"),
@@ -39,7 +40,7 @@ def test_lines_give_way(text, start, end, content, made):
     assert replace_lines(text, start, end, content).text == made
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "content", "made"),
     [
         ("a\nb\n", 1, "x", "x\na\nb\n"),
@@ -53,13 +54,13 @@ def test_lines_come_in(text, line, content, made):
     assert insert_lines(text, line, content).text == made
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 1), (3, 2), (1, 4), (4, 4), (-1, 1)])
+@table(("start", "end"), [(0, 1), (3, 2), (1, 4), (4, 4), (-1, 1)])
 def test_what_is_not_there(start, end):
     with pytest.raises(EditRefused, match=f"the file has 3 lines; {start}:{end} is no range of them"):
         replace_lines("a\nb\nc\n", start, end, "x")
 
 
-@pytest.mark.parametrize("line", [0, 5, -1])
+@table("line", [0, 5, -1])
 def test_where_nothing_can_be_put(line):
     with pytest.raises(EditRefused, match="the file has 3 lines; content can be put at 1 to 4"):
         insert_lines("a\nb\nc\n", line, "x")

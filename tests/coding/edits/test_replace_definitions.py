@@ -100,7 +100,7 @@ def test_code_takes_the_place_of_what_it_defines(path, text, code, gone, there):
     assert again == changed
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "told"),
     [
         ("def pages(total):\n    # ... existing code ...\n", "leaves something out"),
@@ -115,7 +115,7 @@ def test_code_that_cannot_be_put_is_refused(code, told):
         replace_definitions(PYTHON, code, "a.py")
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "code", "refused"),
     [
         ("a.py", "import os\nfrom b import c\n", True),
@@ -186,7 +186,7 @@ def test_tests_that_failed_are_taken_out(path, failed, left):
     assert ["".join(each) for each in found] == re.findall(r"adds one|\w+", left)
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "end"),
     [
         ("a.py", "\n\ndef test_f():\n    assert [1,\n"),
@@ -283,7 +283,7 @@ def test_code_in_other_languages_that_leaves_something_out_is_refused(path, line
         replace_definitions("" if path == "a.go" else JAVASCRIPT, code, path)
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "# Loading the pages...",
@@ -300,7 +300,7 @@ def test_ordinary_comments_leave_nothing_out(line):
     assert line in replace_definitions(BASKET, f"def main():\n    {line}\n    return 2\n", "a.py")[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text", "code", "changed"),
     [
         pytest.param(
@@ -488,7 +488,7 @@ def test_a_file_does_not_import_itself(path, line, stays):
         assert (line in replace_definitions(before, code, path)[0]) == stays
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         "import calc",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.replace_text import replace_text
 from callboard.coding.edits.result import EditRefused, split_lines
@@ -16,7 +17,7 @@ def two():
 """
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "made"),
     [
         ("return 1", "return 3", TEXT.replace("1", "3")),
@@ -35,7 +36,7 @@ def test_each():
     assert replace_text("aaa", "aa", "b", every=True).text == "ba"
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "told"),
     [
         pytest.param("", "x", "old is empty; to add lines, insert them at a line, or append them", id="empty"),

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.hunks import apply_hunks
 from callboard.coding.edits.result import EditRefused, split_lines
@@ -15,7 +16,7 @@ OLD = "one\ntwo\nthree\nfour\nfive\n"
 NEW = "one\ntwo\n3\nfour\nfive\n"
 
 
-@pytest.mark.parametrize(
+@table(
     "diff",
     [
         pytest.param("--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n two\n-three\n+3\n four\n", id="right"),
@@ -63,7 +64,7 @@ def test_several_files():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("diff", "told"),
     [
         ("", "there is no hunk in the diff"),
@@ -79,7 +80,7 @@ def test_what_is_refused(diff, told):
         parse_unified_diff(diff)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "diff", "told"),
     [
         (

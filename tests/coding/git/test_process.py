@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.git.process import check_version, git_path, run_git
 from callboard.errors import CallerError
@@ -42,12 +43,12 @@ def test_a_program_of_the_current_directory_is_not_taken_for_git(monkeypatch, tm
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("said", ["git version 2.32.0\n", "git version 2.50.1 (Apple Git-155)\n", "git version 3.0\n"])
+@table("said", ["git version 2.32.0\n", "git version 2.50.1 (Apple Git-155)\n", "git version 3.0\n"])
 def test_versions_that_will_do(said):
     check_version(said)
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "words"),
     [("git version 2.31.9\n", "2.31.9 is too old"), ("hub\n", "'hub' is no version"), ("", "no version")],
 )

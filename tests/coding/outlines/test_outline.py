@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from callboard.coding.outlines import find_syntax_error, make_outline, parser, tree_sitter_parsing
@@ -94,7 +93,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("path", CASES)
+@table("path", CASES)
 def test_outlines(path):
     text, symbols, imports = CASES[path]
     found_outline = make_outline(text, path)
@@ -114,7 +113,7 @@ def test_what_cannot_be_parsed_has_no_outline(monkeypatch):
     assert find_syntax_error("(", "a.py") is None
 
 
-@pytest.mark.parametrize(("text", "path"), [("[" * 300_000 + "]" * 300_000, "a.py"), ("{" * 300_000, "a.js")])
+@table(("text", "path"), [("[" * 300_000 + "]" * 300_000, "a.py"), ("{" * 300_000, "a.js")])
 def test_three_hundred_thousand_brackets(text, path):
     outline = make_outline(text, path)
     assert outline is None or outline.symbols == []
@@ -142,7 +141,7 @@ def test_odd_texts(language, text):
     assert make_outline("", f"a{language.suffixes[0]}") is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "text", "line"),
     [
         ("a.py", "def f():\n    return 1\n", None),

@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.edits.replace_definitions import replace_definitions
 from callboard.coding.edits.result import EditRefused
@@ -98,7 +99,7 @@ def test_the_parser_sees_nothing_of_ours(parser, monkeypatch, tmp_path):
     assert limits["Max core file size"] == limits["Max file size"] == "0"
 
 
-@pytest.mark.parametrize("text", ["x = 1", "a<" * 18_000])
+@table("text", ["x = 1", "a<" * 18_000])
 def test_the_parser_ends_with_us_however_we_end(text):
     """Also in the midst of a text."""
     program = """

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.search.globs import Glob
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "yes", "no"),
     [
         ("*.py", ["a.py", "b/c.py", ".py"], ["a.pyc", "a.py/b"]),

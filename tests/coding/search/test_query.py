@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.search.query import parse_query
 
 
-@pytest.mark.parametrize("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])
+@table("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])
 def test_what_is_no_expression_is_a_text(pattern):
     query = parse_query(pattern)
     assert query.fixed
     assert re.search(query.source, f"x{pattern}y")
 
 
-@pytest.mark.parametrize("pattern", ["a", "a+", "[[a]", "a.b", "interface{}"])
+@table("pattern", ["a", "a+", "[[a]", "a.b", "interface{}"])
 def test_expressions(pattern):
     assert not parse_query(pattern).fixed
 

@@ -2,6 +2,7 @@ import asyncio
 import json
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.test_runners import RUNNERS, ProjectFolder, Selection, detect_runner, read_folder
 from callboard.coding.test_runners.python import UNITTEST
@@ -82,7 +83,7 @@ PYTEST = ["python3", "-m", "pytest", "--color=no", "--tb=short", "-rfE"]
 CLEAN = ["-p", "no:cacheprovider"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("runner", "given", "command"),
     [
         (of("python"), {}, [*PYTEST, "--verbosity=0", *CLEAN]),
@@ -118,7 +119,7 @@ def test_commands(runner, given, command):
     assert {name for name in given if name != "count"} <= runner.options
 
 
-@pytest.mark.parametrize(
+@table(
     ("scripts", "needs", "given", "command"),
     [
         ({"test": "jest"}, {}, {}, ["npm", "test"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.test_runners import RUNNERS, ProjectFolder
 from callboard.coding.test_runners.python import UNITTEST
@@ -27,7 +28,7 @@ def text_of(case):
     return (VECTORS / case["output"]).read_text()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["output"].removesuffix(".txt"))
+@table("case", CASES, ids=lambda case: case["output"].removesuffix(".txt"))
 def test_what_was_recorded(case):
     report = read(case["runner"], text_of(case), case["code"])
     assert [report.passed, report.failed, report.skipped, report.errors] == case["counts"]
@@ -40,7 +41,7 @@ def test_every_recording_has_a_case():
     assert sorted(path.name for path in VECTORS.glob("*.txt")) == sorted(case["output"] for case in CASES)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case["good"]], ids=lambda case: case["output"])
+@table("case", [case for case in CASES if not case["good"]], ids=lambda case: case["output"])
 def test_no_run_that_failed_becomes_good(case):
     """Whatever tests print, before or after what their runner says: the exit code rules."""
     for good in [text_of(each) for each in CASES if each["good"]]:
@@ -50,9 +51,7 @@ def test_no_run_that_failed_becomes_good(case):
             assert not read(case["runner"], output, None).is_good
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case["good"] and case["runner"] != "make"], ids=lambda case: case["output"]
-)
+@table("case", [case for case in CASES if case["good"] and case["runner"] != "make"], ids=lambda case: case["output"])
 def test_a_run_that_was_cut_is_not_good(case):
     """Its runner says at the end what came of it; where that is missing, it is not known."""
     lines = text_of(case).splitlines(keepends=True)
@@ -71,10 +70,8 @@ def test_spoilt_output_is_read_without_complaint(case, data):
     assert report.summary.startswith(f"{name}: ")
 
 
-@pytest.mark.parametrize(
-    "piece", ["=", "_", "= ", "_ ", "(", "at (", "1 a", "a:1:", "● ", "' panicked at ", "---- ", "{", "\\u"]
-)
-@pytest.mark.parametrize("name", sorted(BY_NAME))
+@table("piece", ["=", "_", "= ", "_ ", "(", "at (", "1 a", "a:1:", "● ", "' panicked at ", "---- ", "{", "\\u"])
+@table("name", sorted(BY_NAME))
 def test_a_hostile_line_costs_no_more_than_its_length(name, piece):
     read(name, piece * 200_000, 1)
     read(name, f"{piece * 50}\n" * 3000, 1)

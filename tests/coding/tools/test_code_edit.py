@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.tools.code_edit import apply_patch, code_edit, delete_lines, edit_lines, get_lines, insert_lines
 from callboard.coding.tools.file import read_file, write_file
@@ -245,7 +246,7 @@ def test_patches_stay_inside(at, tmp_path, path, form):
     assert (tmp_path / "out").read_text() == at.read(".git/config") == "x\n"
 
 
-@pytest.mark.parametrize("tool", [apply_patch, code_edit])
+@table("tool", [apply_patch, code_edit])
 def test_permissions_see_the_files_of_a_patch(tool):
     patch = "*** Begin Patch\n*** Update File: f\n-a\n+b\n*** Update File: secrets/key\n-a\n+b\n*** End Patch"
     arguments = {"patch": patch, "files": ["f"], **({"action": "apply_patch"} if tool is code_edit else {})}

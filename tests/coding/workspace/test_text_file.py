@@ -5,6 +5,7 @@ import codecs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.coding.edits.lines import replace_lines
 from callboard.coding.edits.replace_text import replace_text
@@ -12,7 +13,7 @@ from callboard.coding.edits.result import Change, split_lines
 from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode, normalize_newlines
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "text", "encoding"),
     [
         (b"", "", "utf-8"),
@@ -34,7 +35,7 @@ def test_what_is_text(data, text, encoding):
     assert file.encode() == data
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"\0",
@@ -62,7 +63,7 @@ def test_a_character_that_is_not_in_the_encoding():
         file.apply(Change("→", ())).encode()
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "start", "end", "content", "made"),
     [
         (b"a\r\nb\nc\r\n", 2, 2, "x\n", b"a\r\nx\nc\r\n"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from callboard.coding.tools.bash import bash
@@ -59,7 +58,7 @@ def test_a_line_is_a_call(line, name, arguments):
     assert calls(block(line)) == [(name, arguments)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("quoted", "text"),
     [
         (r'"def f():\n    return 1"', "def f():\n    return 1"),
@@ -98,16 +97,14 @@ def test_a_line_that_cannot_be_read_is_a_call_that_says_why(line, fault, size):
     assert (second.name, second.arguments) == ("file", {"path": "z.py"})
 
 
-@pytest.mark.parametrize(
-    ("line", "strange"), [("git log --oneline", "--oneline"), ("file view a.py", "a.py"), ("search -t", "-t")]
-)
+@table(("line", "strange"), [("git log --oneline", "--oneline"), ("file view a.py", "a.py"), ("search -t", "-t")])
 def test_a_flag_or_word_that_the_tool_does_not_have_is_an_argument_that_it_refuses(line, strange):
     ((_, arguments),) = calls(block(line))
     assert arguments[strange] is True
 
 
-@pytest.mark.parametrize("dialect", [TOOL_COMMANDS, COMMANDS])
-@pytest.mark.parametrize("size", [1, 5, 1000])
+@table("dialect", [TOOL_COMMANDS, COMMANDS])
+@table("size", [1, 5, 1000])
 def test_a_block_with_a_line_of_no_tool_stays_text_and_a_note_says_why(dialect, size):
     text = f"Look:\n{block('file a.py' + chr(10) + 'ls -la')}Then:\n{block('file z.py')}Done."
     parser = Parser(WITHOUT_BASH, dialect)
@@ -133,7 +130,7 @@ def test_with_a_tool_that_runs_commands_the_dialect_gives_it_any_other_block():
     assert calls(block("git log --oneline"), COMMANDS) == [("bash", {"command": "git log --oneline"})]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "arguments", "text"),
     [
         ("file", {"path": "a.py"}, "file --path a.py"),
@@ -180,7 +177,7 @@ def test_the_option_that_seed_003_recommends():
     assert calls(OPTION_A) == [SEARCHED, READ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "called"),
     [
         ("I'll start by reading the file:\n```bash\nfile pkg/recurrence/generator.go\n```", READ),

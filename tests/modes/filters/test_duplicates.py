@@ -1,10 +1,10 @@
 import json
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -46,7 +46,7 @@ def given_calls(events):
     return [event.index for event in events if isinstance(event, InvocationEnded)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [
         ({"n": 1}, {"n": 1}),
@@ -66,12 +66,12 @@ def test_the_same_arguments_in_another_spelling_are_the_same_call(one, other):
     assert note.text == "a call of f in the wire's field was told before at another place: it is one call"
 
 
-@pytest.mark.parametrize(("one", "other"), [({"n": 1}, {"n": 2}), ({"n": 1}, {"n": True}), ({"x": "1"}, {"x": 1})])
+@table(("one", "other"), [({"n": 1}, {"n": 2}), ({"n": 1}, {"n": True}), ({"x": "1"}, {"x": 1})])
 def test_other_arguments_are_another_call(one, other):
     assert given_calls(check([*call(0, "text", one), *call(1, "wire", other), ENDED])) == [0, 1]
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@table("size", [1, 3])
 def test_the_indices_of_later_calls_close_the_gap(size):
     first = [begin(0, "wire"), *[ArgumentsPiece(0, piece) for piece in ('{"n"', ": 1}")[:size]], end(0, {"n": 1})]
     replies = [*first, *call(1, "text", {"n": 1}), *call(2, "text", {"n": 2}), *call(3, "wire", {}, "g")]
@@ -119,7 +119,7 @@ def test_a_call_that_was_repeated_once_holds_no_other():
     assert stage.feed(begin(2, "wire")) == [InvocationStarted(1, "call_2", "f", found_in="wire")]
 
 
-@pytest.mark.parametrize("terminal", [ReplyEnded("length"), ReplyFailed("provider", "cut", "gone")])
+@table("terminal", [ReplyEnded("length"), ReplyFailed("provider", "cut", "gone")])
 def test_an_incomplete_call_is_told_as_one(terminal):
     incomplete = [begin(1, "wire"), InvocationIncomplete(1, "call_1", "f", '{"n"', "cut")]
     events = [*call(0, "text", {"n": 1}), *incomplete, terminal]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -91,7 +92,7 @@ def test_there_are_enough_vectors():
     assert len([row for row in ECHOES if calls(watch(row, shown=Sources()))]) >= 80, "without sources they are calls"
 
 
-@pytest.mark.parametrize("row", ECHOES, ids=[row["name"] for row in ECHOES])
+@table("row", ECHOES, ids=[row["name"] for row in ECHOES])
 def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
     events = watch(row)
     assert all(call.quoted_from for call in calls(events)), calls(events)
@@ -100,7 +101,7 @@ def test_a_call_that_stands_in_a_source_is_marked_as_a_quotation(row):
     assert all(call.quoted_from in alert.text for call, alert in zip(calls(events), alerts, strict=True))
 
 
-@pytest.mark.parametrize("row", ECHOES, ids=[row["name"] for row in ECHOES])
+@table("row", ECHOES, ids=[row["name"] for row in ECHOES])
 def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
     events = watch(row, quoted_calls="text")
     assert not any(isinstance(event, (InvocationStarted, ArgumentsPiece, InvocationEnded)) for event in events)
@@ -109,13 +110,13 @@ def test_where_nobody_can_be_asked_a_quotation_stays_the_text_that_it_was(row):
     assert said == row["reply"].removesuffix("<|call|>")
 
 
-@pytest.mark.parametrize("row", NOT_CALLS, ids=[row["name"] for row in NOT_CALLS])
+@table("row", NOT_CALLS, ids=[row["name"] for row in NOT_CALLS])
 def test_a_spelling_that_no_dialect_reads_as_a_call_is_no_source(row):
     assert row["reason"]
     assert not any(call.quoted_from for call in calls(watch(row)))
 
 
-@pytest.mark.parametrize("row", OWN, ids=[row["name"] for row in OWN])
+@table("row", OWN, ids=[row["name"] for row in OWN])
 def test_a_call_of_the_models_own_runs_whatever_sources_say(row):
     events = watch(row)
     assert calls(events)
@@ -137,7 +138,7 @@ def plain(events):
     return alerts, [event.text if isinstance(event, (TextPiece, ReasoningPiece)) else event for event in rest]
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "source"),
     [
         (page(WEATHER), "the result of read_page (call_1)"),

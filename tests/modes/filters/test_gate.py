@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -132,14 +132,14 @@ def test_behind_words_the_values_decide():
     assert judge([TextPiece("Well: "), *call(0, "weather", {"city": "Lima"}), *END], gate=CONFIDENCE)[3] is not None
 
 
-@pytest.mark.parametrize("answer", [[], [TextPiece("```")], [Logprobs(({"token": "```"},))], FAILED])
+@table("answer", [[], [TextPiece("```")], [Logprobs(({"token": "```"},))], FAILED])
 def test_without_log_probabilities_the_values_decide(answer):
     made_up = call(0, "weather", {"city": "Lima"})
     assert judge([*OSLO, *END], answer)[3] is None
     assert judge([*made_up, *END], answer)[3] is not None
 
 
-@pytest.mark.parametrize(
+@table(
     "events",
     [
         [TextPiece("It is cold."), Usage(1, 1), ReplyEnded("stop")],
@@ -161,7 +161,7 @@ def test_mistakes_pass_so_that_the_model_is_told_of_them():
     assert answer is None
 
 
-@pytest.mark.parametrize(
+@table(
     "request_",
     [
         Request("m", REQUEST.canisters),
@@ -198,7 +198,7 @@ def test_a_value_that_nobody_said_stops_a_call():
     assert judge([*OSLO, *END], gate=GROUNDING)[3] is None
 
 
-@pytest.mark.parametrize(
+@table(
     "tokens",
     [
         ({},),

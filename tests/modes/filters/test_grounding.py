@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.modes.filters.grounding import ConversationText, find_made_up_options, find_ungrounded
 
@@ -17,7 +18,7 @@ TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("The weather in Paris", "Paris"),
@@ -57,7 +58,7 @@ def test_what_was_said_is_found(text, value):
     assert find_ungrounded({"x": value}, schema(x={}), ConversationText([text])) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("What is the capital of France?", 42),
@@ -83,7 +84,7 @@ def test_only_what_is_required_and_free_is_looked_at():
     assert find_ungrounded({**arguments, "limit": 7}, described, ConversationText(["Oslo?"])) == ["limit"]
 
 
-@pytest.mark.parametrize("odd", [{}, {"properties": []}, {"properties": {}, "required": "x"}, {"required": [1, None]}])
+@table("odd", [{}, {"properties": []}, {"properties": {}, "required": "x"}, {"required": [1, None]}])
 def test_an_odd_schema_asks_for_nothing(odd):
     assert find_ungrounded({}, odd, ConversationText(["Hi"])) == []
 
@@ -123,7 +124,7 @@ def test_where_a_picture_was_shown_any_value_may_stand_in_it():
     assert find_made_up_options({"x": 42.5}, {"properties": {"x": {}}}, text) == []
 
 
-@pytest.mark.parametrize("condition", [{"minProperties": 1}, {"anyOf": [{"required": ["team"]}]}])
+@table("condition", [{"minProperties": 1}, {"anyOf": [{"required": ["team"]}]}])
 def test_an_option_that_a_schema_may_ask_for_otherwise_is_none(condition):
     text = ConversationText(["Who is the best?"])
     assert find_made_up_options({"team": "Lakers"}, {"properties": {"team": TEXT}, **condition}, text) == []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     InvocationEnded,
@@ -96,13 +96,13 @@ ANYWHERE = [
 ]
 
 
-@pytest.mark.parametrize(("said", "left"), [*BEHIND, *ANYWHERE])
+@table(("said", "left"), [*BEHIND, *ANYWHERE])
 def test_what_is_cut_behind_a_call(said, left):
     assert visible_text(through(CALL, TextPiece(said), END)) == f"[call]{left}"
     assert visible_text(through(TextPiece("I look."), CALL, TextPiece(said), END)) == f"I look.[call]{left}"
 
 
-@pytest.mark.parametrize(("said", "left"), [*[(said, said) for said, _ in BEHIND], *ANYWHERE])
+@table(("said", "left"), [*[(said, said) for said, _ in BEHIND], *ANYWHERE])
 def test_what_is_cut_in_a_reply_without_a_call(said, left):
     assert visible_text(through(TextPiece(said), END)) == left
 

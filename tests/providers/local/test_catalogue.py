@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import NoSuchModel
 from callboard.providers.local import Hub, Wheels, shipped_catalogue
@@ -10,7 +11,7 @@ from callboard.providers.local import Hub, Wheels, shipped_catalogue
 ENTRIES = shipped_catalogue().models
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@table("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_an_entry_can_be_used(entry):
     assert re.fullmatch(r"[a-z0-9][a-z0-9.-]*", entry.name)
     assert re.fullmatch(r"[0-9a-f]{64}", entry.sha256)
@@ -19,7 +20,7 @@ def test_an_entry_can_be_used(entry):
     assert [type(source) for source in entry.sources] == [Hub, Wheels]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@table("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_the_parts_make_up_the_file(entry):
     wheels = entry.sources[-1]
     assert len(wheels.requirements) == -(-entry.size // wheels.part_size)
@@ -30,7 +31,7 @@ def test_names_are_unique():
     assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "hint"),
     [
         ("qwen2.5-coder", "did you mean qwen2.5-coder-1.5b or qwen2.5-coder-0.5b? "),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.core import ResultCanister, error_result
@@ -26,7 +26,7 @@ def texts(contents):
     return [each.content.text for each in contents]
 
 
-@pytest.mark.parametrize(
+@table(
     ("action", "kind"),
     [
         ("read_file", "read"),
@@ -44,7 +44,7 @@ def test_kinds(action, kind):
     assert kind_of(action) == kind
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "arguments", "title"),
     [
         ("file", {"action": "read", "path": "a.py"}, "file read `a.py`"),
@@ -59,7 +59,7 @@ def test_a_title_is_one_line(name, arguments, title):
     assert title_of(name, arguments) == title
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "places"),
     [
         ({"path": "src/a.py", "start_line": 7}, [("/project/src/a.py", 7)]),

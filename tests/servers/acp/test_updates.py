@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.coding.jobs.log import Notice, PromptSent
@@ -72,7 +72,7 @@ def test_calls_have_one_identifier_each_though_the_model_repeats_its_own():
     assert {each.tool_call_id for each in updates} == {*ends}
 
 
-@pytest.mark.parametrize(
+@table(
     "step",
     [
         ReplyEnded("retry"),

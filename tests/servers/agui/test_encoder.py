@@ -1,10 +1,10 @@
 import json
 from datetime import UTC, datetime
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers.agui.agui_client import read_events, show
+from tests.tables import table
 
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed, TreeSnapshot
 from callboard.core import (
@@ -148,7 +148,7 @@ def test_a_call_of_a_tool_of_the_client_is_left_to_the_client():
     assert show(encode(events)).end["outcome"]["interrupts"][0]["reason"] == "input_required"
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "kind", "outcome"),
     [
         ("completed", "RUN_FINISHED", "success"),
@@ -173,7 +173,7 @@ def row(state, **fields):
     return JobSummary(id="job", kind="agent", state=state, model="m", **times, **fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("state", "kind", "outcome"),
     [
         ("completed", "RUN_FINISHED", "success"),

@@ -1,8 +1,8 @@
 """Diffs, line by line."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.servers.board.diff import is_diff, split_diff
 
@@ -14,7 +14,7 @@ def test_what_a_line_is():
     assert [line.kind for line in split_diff(DIFF)] == kinds
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         (DIFF, True),

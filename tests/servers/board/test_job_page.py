@@ -7,6 +7,7 @@ import re
 from urllib.parse import quote
 
 import pytest
+from tests.tables import table
 
 from callboard.coding.jobs.log import PhaseEnded, PhaseStarted
 from callboard.core import (
@@ -198,7 +199,7 @@ def test_a_result_whose_call_is_not_shown_has_its_name(run, job_store, browser):
     assert page.count("<article") == WINDOW
 
 
-@pytest.mark.parametrize(
+@table(
     ("entries", "begin", "before", "expected"),
     [
         (0, 0, 0, (0, 0, True)),

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from starlette.testclient import TestClient
+from tests.tables import table
 
 from callboard.cli.board import extend_gateway
 from callboard.errors import CallerError
@@ -50,7 +51,7 @@ def test_workers_can_be_told_how_to_make_it():
     assert pickle.loads(pickle.dumps(partial(extend_gateway, ("localhost",)))).func is extend_gateway
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "url", "names"),
     [
         ("127.0.0.1", "", {"127.0.0.1"}),
@@ -62,7 +63,7 @@ def test_the_names_of_a_board(host, url, names):
     assert board_hosts(host, url) == names
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "url", "path"),
     [
         ("0.0.0.0", "", "--host 0.0.0.0"),

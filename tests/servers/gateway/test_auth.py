@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
+from tests.tables import table
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.auth import Authenticator, TokenBucket, digest, mask_key, read_token, short_owner
@@ -37,7 +38,7 @@ def test_a_key_is_known_by_its_digest():
     assert "sk-ann" not in repr(vars(there))
 
 
-@pytest.mark.parametrize(
+@table(
     ("token", "status", "code"),
     [
         ("", 401, "missing_api_key"),
@@ -52,7 +53,7 @@ def test_a_key_that_is_not_known(token, status, code):
     assert not token or token not in refusal.failure.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "token"),
     [
         ({"authorization": "Bearer sk-1"}, "sk-1"),
@@ -136,7 +137,7 @@ def test_a_bucket_holds_a_minute_and_fills_again():
     assert [bucket.take() for _ in range(31)] == [0.0] * 30 + [2.0]
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.5])
+@table("rate", [0.01, 0.5])
 def test_a_bucket_of_less_than_one_a_minute(rate):
     now = [0.0]
     bucket = TokenBucket(rate, lambda: now[0])
@@ -173,7 +174,7 @@ def test_what_fails_inside_gives_its_place_back():
     assert there.open == 0
 
 
-@pytest.mark.parametrize("allowed", [False, True])
+@table("allowed", [False, True])
 def test_web_pages_may_not_ask_unless_they_are_named(allowed):
     there = callers(origins=("https://app.example",) if allowed else ())
     headers = {"origin": "https://app.example"}
@@ -185,7 +186,7 @@ def test_web_pages_may_not_ask_unless_they_are_named(allowed):
     assert refused(there, {"origin": ""}).status == 403
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "known"),
     [
         ("localhost:8282", True),

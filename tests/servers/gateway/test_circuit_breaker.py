@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.servers.gateway.circuit_breaker import CircuitBreaker, SharedCircuitBreaker
 
@@ -70,7 +70,7 @@ def test_a_probe_that_is_never_heard_of_is_forgotten():
     assert breaker.seconds_to_wait(160.0) == 30
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(None, 30), (0.0, 30), (5.0, 30), (90.0, 90)])
+@table(("asked", "waits"), [(None, 30), (0.0, 30), (5.0, 30), (90.0, 90)])
 def test_a_backend_may_ask_for_a_longer_pause(asked, waits):
     assert broken(retry_after=asked).seconds_to_wait(100.0) == waits
 
@@ -125,7 +125,7 @@ def open_for(breaker, *owners, now=100.0):
     return [owner for owner in owners if breaker.seconds_to_wait(now, owner)]
 
 
-@pytest.mark.parametrize("count", [5, 50])
+@table("count", [5, 50])
 def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
     breaker = shared(*["ann"] * count)
     assert open_for(breaker, "ann", "bob", "eve") == ["ann"]
@@ -133,7 +133,7 @@ def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
     assert shared(*["ann"] * count, apart=False).state(100.0) == "open"  # where she is all that there is
 
 
-@pytest.mark.parametrize(
+@table(
     ("failed", "failures", "opens"),
     [
         ("aaab", 5, False),
@@ -146,7 +146,7 @@ def test_one_client_s_failures_keep_the_backend_from_that_client_alone(count):
         ("aaaaabb", 4, True),
     ],
 )
-@pytest.mark.parametrize("doubtful", [False, True])
+@table("doubtful", [False, True])
 def test_failures_that_several_clients_saw_are_the_backend_s(failed, failures, opens, doubtful):
     breaker = shared(*failed, failures=failures, doubtful=doubtful)
     assert (breaker.state(100.0) == "open", bool(breaker.seconds_to_wait(100.0, "new"))) == (opens, opens)

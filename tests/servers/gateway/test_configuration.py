@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
@@ -110,7 +111,7 @@ def test_a_file_that_is_not_there(tmp_path):
     assert "gateway.toml" in wrong(str(tmp_path / "gateway.toml"), {}, ONE)
 
 
-@pytest.mark.parametrize(
+@table(
     ("backend", "said"),
     [
         ({}, "a backend has a url, or is local"),
@@ -131,7 +132,7 @@ def test_a_backend_that_cannot_be(backend, said):
     assert said in wrong("", {}, BackendSettings(**backend))
 
 
-@pytest.mark.parametrize(
+@table(
     ("flag", "value"),
     [
         ("requests_per_minute", -1.0),
@@ -152,7 +153,7 @@ def test_the_backend_s_key_may_be_in_the_environment(monkeypatch):
     assert backend.key == "secret"
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "keys"),
     [
         ((), {}),
@@ -175,7 +176,7 @@ def test_keys_are_kept_as_digests():
     assert "sk-1234" not in repr(settings)
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "said"),
     [
         ("shorty", "too short"),

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -1052,8 +1053,8 @@ async def test_backends_are_named_to_who_has_a_key(serving, behind):
     assert ann.body["backends"][0]["name"] == "secret-lab"
 
 
-@pytest.mark.parametrize(("rate", "concurrency"), [(10.0, 4), (1.0, 1), (0.5, 3), (0.0, 0)])
-@pytest.mark.parametrize("workers", [1, 2, 4, 7])
+@table(("rate", "concurrency"), [(10.0, 4), (1.0, 1), (0.5, 3), (0.0, 0)])
+@table("workers", [1, 2, 4, 7])
 def test_workers_share_what_a_key_may_do(rate, concurrency, workers):
     settings = GatewaySettings(
         backends=(BackendSettings(url="http://x"),), requests_per_minute=rate, max_concurrent=concurrency

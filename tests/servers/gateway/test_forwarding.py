@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aiohttp import web
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
@@ -159,7 +160,7 @@ async def test_lists_of_many_keys_cost_no_lasting_memory(serving):
     assert len({id(each.names) for owner, each in lists.items() if owner}) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "flags", "said"),
     [
         ({"url": "http://x/v1", "key": "sk-of-the-operator-1234"}, {}, "it needs no client's key"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-import pytest
+from tests.tables import table
 
 from callboard.servers.gateway import BackendSettings
 from callboard.servers.gateway.gateway import ModelRouter
@@ -13,7 +13,7 @@ def routes(*backends, draw=lambda: 0.5):
     return ModelRouter([BackendSettings(url="http://x", **each) for each in backends], draw)
 
 
-@pytest.mark.parametrize(
+@table(
     ("backend", "model", "found"),
     [
         ({}, "anything", "anything"),
@@ -65,7 +65,7 @@ def test_weights_are_shares_of_the_first_place():
     assert 0.72 < first[0] / 4000 < 0.78
 
 
-@pytest.mark.parametrize("drawn", [0.0, 1.0, 5e-324])
+@table("drawn", [0.0, 1.0, 5e-324])
 def test_any_draw_and_any_weight(drawn):
     weights = [0.0, 1e-9, 1.0, 1e9, float("inf"), 0.0]
     table = routes(*[{"weight": weight} for weight in weights], draw=lambda: drawn)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -44,7 +44,7 @@ def reasoning(invocations, results, *, before="", joined=False):
     return ReasoningContent(before + format_trace(invocations, results), seal(invocations, results, joined=joined), "m")
 
 
-@pytest.mark.parametrize(
+@table(
     ("call", "result", "line"),
     [
         (ADD, THREE, 'add({"a":1,"b":2}) -> 3\n'),
@@ -56,7 +56,7 @@ def test_what_a_client_reads(call, result, line):
     assert format_trace([call], [result]) == line
 
 
-@pytest.mark.parametrize("before", ["", "I add.\n"])
+@table("before", ["", "I add.\n"])
 def test_calls_stand_where_their_reasoning_stood(before):
     said = AssistantCanister((reasoning([ADD], [THREE], before=before), TextualContent("It is 3.")))
     thought = [AssistantCanister(ReasoningContent("I add.", origin="m"))] if before else []
@@ -87,7 +87,7 @@ def test_what_was_sealed_comes_back(drawn):
     assert restore_calls([AssistantCanister(reasoning(invocations, results))]) == [*invocations, *results]
 
 
-@pytest.mark.parametrize(
+@table(
     "opaque",
     [
         "",

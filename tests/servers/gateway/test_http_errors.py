@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.http_errors import STATUSES, HttpError
@@ -24,13 +25,13 @@ SEED = {
 """Seed 002's codes."""
 
 
-@pytest.mark.parametrize(("code", "status"), SEED.items())
+@table(("code", "status"), SEED.items())
 def test_the_seed_s_codes_have_its_statuses(code, status):
     refusal = HttpError(code, "why", path="there")
     assert (refusal.status, refusal.failure.code, refusal.failure.message) == (status, code, "there: why")
 
 
-@pytest.mark.parametrize("code", STATUSES)
+@table("code", STATUSES)
 def test_whose_fault_it_is(code):
     refusal = HttpError(code, "why")
     assert refusal.failure.party == ("caller" if refusal.status < 500 else "provider")
@@ -74,7 +75,7 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("front", "body", "code"), CHECKS)
+@table(("front", "body", "code"), CHECKS)
 def test_what_a_front_checks(front, body, code):
     check = frontends()[front].check
     if code is None:
@@ -86,8 +87,8 @@ def test_what_a_front_checks(front, body, code):
     assert (caught.value.failure.code, caught.value.path) == (code, place)
 
 
-@pytest.mark.parametrize("name", ["generationConfig", "generation_config"])
-@pytest.mark.parametrize(
+@table("name", ["generationConfig", "generation_config"])
+@table(
     ("fields", "code", "path"),
     [
         ({"maxOutputTokens": 101}, "invalid_max_tokens", "maxOutputTokens"),

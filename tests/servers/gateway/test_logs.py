@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.tables import table
 
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers import gateway
@@ -134,7 +135,7 @@ async def test_a_traceback_cannot_be_taken_for_records(serving, written):
     assert any("ValueError" in line for line in lines)
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "arguments"),
     [
         (HOSTILE, ()),

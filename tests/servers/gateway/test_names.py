@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.providers import Transport
 from callboard.servers.gateway import BackendSettings
@@ -10,7 +10,7 @@ from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "model", "facts", "watched"),
     [
         # Clients ask for names that they know, whatever answers to them.

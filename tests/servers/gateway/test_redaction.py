@@ -10,6 +10,7 @@ import socket
 from urllib.parse import quote
 
 import pytest
+from tests.tables import table
 
 from callboard.core import ReplyFailed, TextPiece
 from callboard.servers.gateway import BackendSettings
@@ -46,7 +47,7 @@ def leaks(text, secret=KEY):
     return [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in text]
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@table("spelling", SPELLINGS)
 def test_a_secret_is_found_however_it_is_spelled(spelling):
     written = SPELLINGS[spelling]
     told = Redactor([KEY]).text(f"Bearer {written} was refused")
@@ -56,12 +57,12 @@ def test_a_secret_is_found_however_it_is_spelled(spelling):
     assert len(told) < 50
 
 
-@pytest.mark.parametrize("length", range(4, len(KEY)))
+@table("length", range(4, len(KEY)))
 def test_the_beginning_of_a_secret_where_a_text_was_cut_is_masked(length):
     assert Redactor([KEY]).text(f"refused: {KEY[:length]}") == "refused: ***"
 
 
-@pytest.mark.parametrize("secret", ["", "abc", "EMPTY", "ollama", "sk-no-key-required"])
+@table("secret", ["", "abc", "EMPTY", "ollama", "sk-no-key-required"])
 def test_words_that_are_no_secrets_are_told(secret):
     assert Redactor([secret]).text(f"ollama: {secret} abc EMPTY") == f"ollama: {secret} abc EMPTY"
 
@@ -187,7 +188,7 @@ async def test_a_traceback_in_the_log_has_no_secret(serving, behind, caplog):
     assert not leaks(caplog.text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "told"),
     [
         ("http://10.0.0.5:8080/v1/chat: no", "the backend: no"),

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from tests.tables import table
 from tests.wires.replay import VECTORS, decoder, expected, payloads, rows, run, stream, without_prose
 
 from callboard.core import (
@@ -71,7 +72,7 @@ def calls(events):
     return [(event.name, event.arguments) for event in events if isinstance(event, InvocationEnded)]
 
 
-@pytest.mark.parametrize("case", SPOKEN, ids=[case["id"] for case in SPOKEN])
+@table("case", SPOKEN, ids=[case["id"] for case in SPOKEN])
 def test_another_dialect_reads_the_calls_of_the_same_bytes(case):
     tools = [ToolDeclaration(each["name"], "", each.get("parameters", {})) for each in case.get("tools") or ()]
     reply = raw_reply(chat_stream(case["text"]), tools, profile={"watch": ""})
@@ -142,7 +143,7 @@ def test_what_a_reply_leaves_in_a_conversation():
     assert [each.text for each in read_canisters([TextPiece("cut")])] == ["cut"]
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_the_vector_of_a_reply_is_a_row_of_its_wire(wire):
     """What a wire's row becomes when it was a backend's reply passes the test of that wire's rows."""
     for row in rows(wire).values():
@@ -160,9 +161,7 @@ def test_a_vector_holds_no_secret():
     assert "sk-secret-of-the-settings" not in json.dumps(make_vector(reply, "it"))
 
 
-@pytest.mark.parametrize(
-    ("status", "body"), [(200, {"choices": [{"message": {"content": "Hi"}}]}), (400, {"error": {}})]
-)
+@table(("status", "body"), [(200, {"choices": [{"message": {"content": "Hi"}}]}), (400, {"error": {}})])
 def test_the_vector_of_an_answer_that_is_no_stream(status, body):
     reply = raw_reply(msgspec.json.encode(body), status=status, content_type="application/json")
     row = make_vector(reply, "it")

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.servers.gateway import GatewayLimits, request_body
 from callboard.servers.gateway.http_errors import HttpError
@@ -111,7 +112,7 @@ def test_a_body_has_16_mib_unless_the_settings_say_otherwise(serving):
     assert asyncio.run(scenario()) == [200, 413]
 
 
-@pytest.mark.parametrize("kind", ["objects", "members"])
+@table("kind", ["objects", "members"])
 def test_the_memory_of_a_body_is_a_small_multiple_of_its_size(kind):
     data = MANY[kind].replace(b"m", b"m" * 2**20, 1)  # so large that it is read on a thread
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.servers.gateway import GatewaySettings, response_store
@@ -233,7 +234,7 @@ async def test_the_file_is_the_users_alone(tmp_path):
     connection.close()
 
 
-@pytest.mark.parametrize(
+@table(
     "url", ["", "nonsense", "mysql://host/name", "sqlite://", "sqlite+pysqlite:///x", "postgresql://host", "sqlite:///",
         "postgres://user:pass-word@host:port/name", "postgresql://user:pass-word@host:5432:1/name"],
 )  # fmt: skip

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.tables import table
 
 from callboard import extras
 from callboard.core import ReplyEnded, ReplyFailed, TextPiece, Usage
@@ -196,7 +197,7 @@ def test_the_log_and_the_metrics_have_the_cost(serving, caplog):
 ENDED = [TextPiece("a"), ReplyEnded("stop")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("batches", "total", "charged"),
     [
         ([[TextPiece("a")], [Usage(2, 3), ReplyEnded("stop")]], 5.0, 5.0),

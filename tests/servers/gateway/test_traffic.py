@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard.core import ReplyStarted
 from callboard.errors import CallerError
@@ -119,7 +120,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 4, 6, 7])
+@table("limit", [1, 2, 4, 6, 7])
 def test_pages_hold_each_row_once(limit):
     numbers, cursor = [], ""
     while True:
@@ -136,7 +137,7 @@ def test_a_cursor_that_is_none_is_the_beginning():
         assert select_page(ROWS, RowFilter(), cursor, 1).rows[0].number == 6
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "numbers"),
     [
         ({}, [6, 5, 4, 3, 2, 1]),

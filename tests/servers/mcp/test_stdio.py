@@ -8,6 +8,7 @@ import os
 import threading
 
 import pytest
+from tests.tables import table
 
 from callboard import Ensemble, tool
 from callboard.errors import CallerError
@@ -68,7 +69,7 @@ def served(*lines, last=LAST):
     return {answer.get("id"): answer for answer in read}
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         {"jsonrpc": "2.0", "id": 1, "method": 3},
@@ -83,17 +84,13 @@ def test_a_request_that_is_none_is_answered_with_an_error_and_the_next_is_served
     assert answers["last"]["result"] == {}
 
 
-@pytest.mark.parametrize(
-    "line", [b"noise", b"\xff", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": 3}', b'{"id": true}']
-)
+@table("line", [b"noise", b"\xff", b"[]", b'{"jsonrpc": "2.0", "id": 1, "result": 3}', b'{"id": true}'])
 def test_what_asks_nothing_is_not_answered(line):
     assert served(line).keys() - {None} == {0, "last"}
 
 
-@pytest.mark.parametrize(
-    ("text", "heard"), [(rb'"hi \ud83d"', "hi \ufffd"), (b'"hi \xff"', "hi \ufffd"), ('"hi 😀"'.encode(), "hi 😀")]
-)
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
+@table(("text", "heard"), [(rb'"hi \ud83d"', "hi \ufffd"), (b'"hi \xff"', "hi \ufffd"), ('"hi 😀"'.encode(), "hi 😀")])
+@table("mark", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
 def test_half_a_character_does_not_lose_a_call(text, heard, mark):
     line = b'%b{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"say","arguments":{"text":%b}}}'
     assert served(last=line % (mark, text))["last"]["result"]["content"][0]["text"] == heard

@@ -11,6 +11,7 @@ from pathlib import Path
 import mcp_types as types
 import pytest
 from mcp import Client
+from tests.tables import table
 
 from callboard import Context, Ensemble, tool
 from callboard.mcp import McpEnsemble, Pins, ServerSettings
@@ -112,7 +113,7 @@ class Calling:
         return types.ElicitResult(action="accept", content={"who": self.session})
 
 
-@pytest.mark.parametrize(
+@table(
     ("clients", "answer"),
     [
         ([], ("decline", None)),

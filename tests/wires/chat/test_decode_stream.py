@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wires.replay import minted, run
 
 from callboard.core import (
@@ -68,7 +68,7 @@ def test_any_json_is_taken(chunks, why):
     assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
 
 
-@pytest.mark.parametrize("payload", ["\ud83d", '{"choices":[{"delta":{"content":"\ud83d"}}]}'])
+@table("payload", ["\ud83d", '{"choices":[{"delta":{"content":"\ud83d"}}]}'])
 def test_lone_surrogates_are_malformed(payload):
     (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"

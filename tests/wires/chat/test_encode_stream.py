@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -173,7 +174,7 @@ def test_usage_is_sent_only_when_asked_for():
     assert not any(b"usage" in payload for payload in encode(CALL, include_usage=False))
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "reason"),
     [
         ([TextPiece("a"), ReplyEnded("stop")], "stop"),
@@ -201,7 +202,7 @@ def test_a_failure_is_told_and_ends_the_stream():
     assert decode([error])[-1] == msgspec.structs.replace(FAILURE, excerpt=error.decode())
 
 
-@pytest.mark.parametrize("why", ["stop", "cut", "cancelled"])
+@table("why", ["stop", "cut", "cancelled"])
 def test_events_that_break_off_are_a_failure(why):
     *_, error, done = encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why)
     assert json.loads(error)["error"]["code"] == whole([ReplyStarted("r1", "m")])["error"]["code"] == "cut"
@@ -242,7 +243,7 @@ def test_after_a_retry_the_whole_reply_is_the_second():
     assert whole(events)["choices"][0]["message"]["content"] == "good"
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", {}, {"choices": {"a": 1}}, {"choices": []}, {"error": "no"}])
+@table("body", [b"", b"<html>", b"[]", {}, {"choices": {"a": 1}}, {"choices": []}, {"error": "no"}])
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

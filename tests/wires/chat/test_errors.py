@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from callboard.wires.chat import decode_error
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "party", "code", "message"),
     [
         (

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -57,7 +58,7 @@ NO_RESULT = {"role": "tool", "content": "No result: the call was not run.", "too
 CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f", "{}")]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "messages", "dropped"),
     [
         (
@@ -497,7 +498,7 @@ def message(**fields):
     return {"model": "m", "messages": [{"role": "user", "content": "u"}, fields]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "path"),
     [
         ({}, ""),
@@ -546,7 +547,7 @@ def test_what_is_no_request_is_refused_with_its_place(body, path):
     assert caught.value.path == path
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "expected", "raw"),
     [
         ('{"x": 1}', {"x": 1}, '{"x": 1}'),
@@ -563,7 +564,7 @@ def test_arguments_in_the_history(arguments, expected, raw):
     assert (canister.arguments, canister.raw) == (expected, raw)
 
 
-@pytest.mark.parametrize(
+@table(
     ("mime_type", "format_"),
     [("audio/x-wav", "wav"), ("audio/wave", "wav"), ("audio/vnd.wave; codec=1", "wav"), ("AUDIO/MP3", "mp3")],
 )
@@ -572,7 +573,7 @@ def test_a_type_of_audio_may_have_several_names(mime_type, format_):
     assert part["input_audio"]["format"] == format_
 
 
-@pytest.mark.parametrize(
+@table(
     ("audio", "content"),
     [
         ({"data": "d2F2", "format": "wav"}, WAV),

@@ -1,7 +1,7 @@
 """Tools that are no functions, and namespaces: on every wire they are declared, called and answered."""
 
 import msgspec
-import pytest
+from tests.tables import table
 
 from callboard.core import CUSTOM_KEY, InvocationCanister, Request, ResultCanister, ToolDeclaration, UserCanister
 from callboard.wires import WIRES
@@ -19,7 +19,7 @@ CALLED = (
 )
 
 
-@pytest.mark.parametrize("wire", WIRES)
+@table("wire", WIRES)
 def test_a_custom_tool_is_sent(wire):
     lowered = WIRES[wire].encoder().encode(Request("m", CALLED, tools=(PATCH,)))
     body = msgspec.json.encode(lowered.body).decode()
@@ -33,7 +33,7 @@ SEARCH = ToolDeclaration("tool_search", "Finds tools.", {"type": "object", "prop
 SPACED = ToolDeclaration("ns__f", "Does.", {"type": "object", "properties": {}}, namespace="ns")
 
 
-@pytest.mark.parametrize("wire", sorted({*WIRES} - {"responses"}))
+@table("wire", sorted({*WIRES} - {"responses"}))
 def test_a_search_is_a_function_and_namespaces_are_not_described(wire):
     request = Request("m", CALLED[:1], (SEARCH, SPACED), namespaces={"ns": "The namespace."})
     lowered = WIRES[wire].encoder().encode(request)

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.errors import CallerError
 from callboard.wires.common.contents import decode_base64, decode_data_url, encode_base64, encode_data_url
@@ -20,7 +21,7 @@ def test_there_and_back(data):
     assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("="), "p") == data
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "data", "mime_type"),
     [
         ("data:image/png;base64,cG5n", b"png", "image/png"),
@@ -34,9 +35,7 @@ def test_data_urls(url, data, mime_type):
     assert decode_data_url(url, "p") == (data, mime_type)
 
 
-@pytest.mark.parametrize(
-    "url", ["data:image/png,cG5n", "data:image/png;base64,c", "data:;base64,cG 5n", "data:;base64,ü", "?"]
-)
+@table("url", ["data:image/png,cG5n", "data:image/png;base64,c", "data:;base64,cG 5n", "data:;base64,ü", "?"])
 def test_what_is_none(url):
     with pytest.raises(CallerError) as caught:
         decode_data_url(url, "messages[0]")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -31,7 +31,7 @@ def turn(said=(), calls=(), results=()):
     return Turn(tuple(said), tuple(calls), tuple(results))
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "steps"),
     [
         ([], []),
@@ -82,7 +82,7 @@ def test_turns(canisters, steps):
     assert group_turns(canisters) == steps
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "count"),
     [
         ([], 0),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.wires.common.group_turns import NOT_RUN, SECOND, WITHOUT_CALL, Turn, group_turns, reorder_results
@@ -23,7 +23,7 @@ def result(identifier, text="ok"):
 U, T = UserCanister("u"), AssistantCanister("t")
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "ordered", "told"),
     [
         ([result("a"), call("a"), T], [call("a"), T, result("a")], ()),

@@ -3,7 +3,7 @@
 import json
 
 import msgspec
-import pytest
+from tests.tables import table
 
 from callboard.core import Usage
 from callboard.wires import WIRES, DecodeContext
@@ -27,7 +27,7 @@ REPLIES = {
 }
 
 
-@pytest.mark.parametrize("wire", REPLIES)
+@table("wire", REPLIES)
 def test_a_backend_cannot_count_more_tokens_than_sums_have_room_for(wire):
     context = DecodeContext(identify=lambda index, name: f"call_{index}")
     events = WIRES[wire].decode_response(json.dumps(REPLIES[wire]).encode(), context)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplyStarted, TextPiece, identify_in_turn, pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
@@ -122,9 +122,9 @@ def replayed(back, body):
             return body["input"][:-1]
 
 
-@pytest.mark.parametrize(("front", "back"), list(product(FRONTS, SIGNED)))
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("asked", ["asked", THEIRS])
+@table(("front", "back"), list(product(FRONTS, SIGNED)))
+@table("stream", [True, False])
+@table("asked", ["asked", THEIRS])
 def test_a_signature_comes_back_as_it_was(front, back, stream, asked):
     said = client_reply(front, events_of(back, THEIRS), asked, stream=stream, back=back)
     request = next_request(front, said, asked)
@@ -135,8 +135,8 @@ def test_a_signature_comes_back_as_it_was(front, back, stream, asked):
         assert f'"{opaque}"' in msgspec.json.encode(again).decode()
 
 
-@pytest.mark.parametrize(("front", "back", "other"), list(product(FRONTS, SIGNED, SIGNED)))
-@pytest.mark.parametrize("model", ["asked", "another"])
+@table(("front", "back", "other"), list(product(FRONTS, SIGNED, SIGNED)))
+@table("model", ["asked", "another"])
 def test_a_signature_goes_to_no_other_model(front, back, other, model):
     said = client_reply(front, events_of(back, THEIRS), "asked", stream=True, back=back)
     request = next_request(front, said, "asked")
@@ -145,7 +145,7 @@ def test_a_signature_goes_to_no_other_model(front, back, other, model):
     assert "callboard." not in body
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_what_two_models_thought_is_told_apart(stream):
     thoughts = [ReasoningPiece("a", "", "one"), ReasoningPiece("b", "", "two"), ReasoningPiece("c", "c2ln", "two")]
     said = client_reply(
@@ -158,7 +158,7 @@ def test_what_two_models_thought_is_told_apart(stream):
     )
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@table("stream", [True, False])
 def test_what_was_thought_without_a_signature_knows_its_model(stream):
     events = [ReplyStarted(), ReasoningPiece("hm", "", THEIRS), TextPiece("t"), ReplyEnded("stop")]
     request = next_request("messages", client_reply("messages", events, "asked", stream=stream), "asked")
@@ -166,7 +166,7 @@ def test_what_was_thought_without_a_signature_knows_its_model(stream):
     assert "hm" not in str(sent("messages", request, "chat", "asked"))
 
 
-@pytest.mark.parametrize(("front", "back"), [pair for pair in product(FRONTS, SIGNED) if pair[0] != pair[1]])
+@table(("front", "back"), [pair for pair in product(FRONTS, SIGNED) if pair[0] != pair[1]])
 def test_what_was_signed_elsewhere_or_made_up_is_not_sent(front, back):
     """What a client has of the same wire's own provider, or without any gateway."""
     said = next_request(front, client_reply(front, events_of(front, "m"), "m", stream=True, back=front), "m")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     InvocationCanister,
@@ -84,9 +84,9 @@ NAMES = {"io_read": "io.read"}
 DECLARED = frozenset({"f", "io.read", "functions.g"})
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
-@pytest.mark.parametrize(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
-@pytest.mark.parametrize("wire", WIRES)
+@table("whole", [False, True], ids=["streamed", "whole"])
+@table(("called", "name", "known"), LEAKED.values(), ids=LEAKED)
+@table("wire", WIRES)
 def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     events = [
         ReplyStarted("r", "m"),
@@ -117,7 +117,7 @@ def test_nothing_is_repaired_where_every_name_is_known():
     assert tools.declared_name("functions.f:0") == "functions.f:0"
 
 
-@pytest.mark.parametrize("name", ["3d_model", "-flag", "9", "-"])
+@table("name", ["3d_model", "-flag", "9", "-"])
 def test_a_name_for_gemini_begins_with_a_letter_or_an_underscore_and_comes_back(name):
     tools = (ToolDeclaration(name), ToolDeclaration(f"_{name}"))
     low = WIRES["gemini"].encode_request(Request("m", (), tools))

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wires.replay import context, expected, minted, payloads, rows, run, without_prose
 
 from callboard.core import (
@@ -22,7 +23,7 @@ from callboard.wires.gemini import StreamDecoder, decode_response
 WHOLE = [pytest.param(row, id=name) for name, row in rows("gemini").items() if not row.get("why") and row["payloads"]]
 
 
-@pytest.mark.parametrize("case", [case for case in WHOLE if "finishReason" in json.dumps(case.values[0]["payloads"])])
+@table("case", [case for case in WHOLE if "finishReason" in json.dumps(case.values[0]["payloads"])])
 def test_a_list_of_chunks_is_the_stream(case):
     """What comes without `alt=sse`; a body that came whole needs no finishReason, a stream does."""
     chunks = [chunk for p in payloads(case) if p[0] in "[{" and p != "[DONE]" for chunk in [json.loads(p)]]
@@ -65,7 +66,7 @@ def spoiled(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in spoiled(inner, wrong))
 
 
-@pytest.mark.parametrize("wrong", [None, True, 0, -1.5, "x", [], {}, [None], [[]], {"x": None}, "[DONE]"])
+@table("wrong", [None, True, 0, -1.5, "x", [], {}, [None], [[]], {"x": None}, "[DONE]"])
 def test_anything_at_every_field(wrong):
     for chunk in spoiled(FULL, wrong):
         events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk), json.dumps(FULL)])
@@ -124,9 +125,7 @@ def test_any_json_is_taken(chunks, why):
     assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
 
 
-@pytest.mark.parametrize(
-    "payload", ["\ud83d", '{"candidates":[{"content":{"parts":[{"text":"\ud83d"}]}}]}', "[" * 5000]
-)
+@table("payload", ["\ud83d", '{"candidates":[{"content":{"parts":[{"text":"\ud83d"}]}}]}', "[" * 5000])
 def test_nonsense_is_malformed(payload):
     (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -186,7 +187,7 @@ def test_a_whole_body():
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "reason"),
     [
         ([TextPiece("a"), ReplyEnded("stop")], "STOP"),
@@ -232,14 +233,14 @@ def test_a_failure_is_told_and_ends_the_stream():
     assert msgspec.structs.replace(decode(frames)[-1], excerpt="<html>") == FAILURE
 
 
-@pytest.mark.parametrize(("why", "code"), [("stop", "INTERNAL"), ("cut", "INTERNAL"), ("cancelled", "CANCELLED")])
+@table(("why", "code"), [("stop", "INTERNAL"), ("cut", "INTERNAL"), ("cancelled", "CANCELLED")])
 def test_events_that_break_off_are_a_failure(why, code):
     *_, error = payloads(encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why))
     assert json.loads(error)["error"]["status"] == code
     assert "error" in whole([ReplyStarted("r1", "m"), TextPiece("a")])
 
 
-@pytest.mark.parametrize(
+@table(
     "events",
     [
         [],
@@ -270,7 +271,7 @@ def test_a_signature_that_no_part_follows_is_sent_at_the_end():
     assert decode(encode(events)) == decode_response(whole(events), DecodeContext(identify=minted)) == events
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
+@table("body", [b"", b"<html>", b"[]", b"3", {}, {"candidates": {"a": 1}}, {"error": "no"}, b"\xff"])
 def test_a_body_that_is_no_reply_is_a_failure(body):
     (failure,) = decode_response(body, DecodeContext(identify=minted))
     assert failure.party == "provider"

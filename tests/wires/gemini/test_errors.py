@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from tests.tables import table
 
 from callboard.core import ReplyFailed
 from callboard.wires.gemini import decode_error, encode_error
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "party", "code", "message"),
     [
         (
@@ -44,7 +44,7 @@ def test_error_bodies(status, body, party, code, message):
     assert (failure.party, failure.code, failure.message) == (party, code, message)
 
 
-@pytest.mark.parametrize(
+@table(
     ("party", "code", "status", "name"),
     [
         ("caller", "invalid_request_error", 400, "INVALID_ARGUMENT"),

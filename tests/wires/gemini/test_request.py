@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -79,7 +80,7 @@ def response(identifier="a", name="f", **said):
 NO_RESULT = response(output="No result: the call was not run.")
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "contents", "dropped"),
     [
         ([UserCanister("u")], [user(text("u"))], ()),
@@ -354,7 +355,7 @@ def test_names_are_safe_everywhere():
     assert request.names == {"io_read": "io.read"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("effort", "level", "budget", "lost"),
     [
         ("none", {"thinkingBudget": 0}, 0, ()),
@@ -380,7 +381,7 @@ def test_paths():
     assert request_path("Gemini 2.5 (é)", stream=False) == "/models/Gemini%202.5%20%28%C3%A9%29:generateContent"
 
 
-@pytest.mark.parametrize(
+@table(
     "model",
     [
         "../../admin",
@@ -652,7 +653,7 @@ def test_what_the_core_has_no_word_for_comes_back():
     assert encode_request(request).body["toolConfig"] == config
 
 
-@pytest.mark.parametrize(
+@table(
     ("parts", "pairs"),
     [
         ([response("b", "f", output="2"), response("a", "f", output="1")], [("b", "2"), ("a", "1")]),
@@ -700,7 +701,7 @@ def test_a_reply_comes_back_as_it_was_folded():
     assert decoded({"contents": [model(part) for part in parts]}).canisters == tuple(canisters)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "path"),
     [
         ([], ""),
@@ -773,9 +774,7 @@ def spoiled(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in spoiled(inner, wrong))
 
 
-@pytest.mark.parametrize(
-    "wrong", [None, True, 0, -1.5, "x", "é", "\ud83d", [], {}, [None], [[]], {"x": None}, {"a_b": [{}]}]
-)
+@table("wrong", [None, True, 0, -1.5, "x", "é", "\ud83d", [], {}, [None], [[]], {"x": None}, {"a_b": [{}]}])
 def test_anything_at_every_field(wrong):
     refused = 0
     for body in spoiled(FULL, wrong):
@@ -811,14 +810,14 @@ def test_what_we_send_is_google_s(types, request):
 STAND_INS = ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"]
 
 
-@pytest.mark.parametrize("stand_in", [*STAND_INS, *[base64.b64encode(each.encode()).decode() for each in STAND_INS]])
+@table("stand_in", [*STAND_INS, *[base64.b64encode(each.encode()).decode() for each in STAND_INS]])
 def test_a_word_that_stands_for_a_signature_is_none(stand_in):
     """Gemini CLI puts it onto calls whose signature it does not have; no other provider can read it."""
     request = decoded({"contents": [user(text("u")), model(call("a", thoughtSignature=stand_in))]})
     assert request.canisters == (UserCanister("u"), invocation("a", arguments={}, raw="{}"))
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         {"contents": {"parts": {"text": "u"}}},
@@ -840,7 +839,7 @@ CLIENTS = {
 """What the packages that speak this wire sent (`tests/clients/test_gemini.py`): a question, two calls, their results."""
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@table("client", CLIENTS)
 def test_what_clients_send_is_read(client):
     first, last = (decoded(CLIENTS[client][which]) for which in ("first", "last"))
     (tool,) = first.tools
@@ -855,7 +854,7 @@ def test_what_clients_send_is_read(client):
     assert thought == ReasoningContent("I look.", "", "m")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@table("client", CLIENTS)
 def test_what_clients_send_comes_back(client):
     request = decoded(CLIENTS[client]["last"])
     again = decode_request(encode_request(request).body, model="m", stream=True)

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wires.replay import decoder, minted, payloads, rows, run
 
 from callboard.core import (
@@ -23,7 +24,7 @@ from callboard.wires.messages import StreamDecoder
 OFFICIAL = [pytest.param(row, id=name) for name, row in rows("messages").items() if row.get("official")]
 
 
-@pytest.mark.parametrize("case", OFFICIAL)
+@table("case", OFFICIAL)
 def test_the_official_rows_are_anthropic_s(case):
     from anthropic.types import RawMessageStreamEvent
     from pydantic import TypeAdapter
@@ -53,7 +54,7 @@ def altered(frame, path, value):
     return copy
 
 
-@pytest.mark.parametrize("case", OFFICIAL)
+@table("case", OFFICIAL)
 def test_anything_at_every_field(case):
     """Null, nothing and each wrong type in place of each field: one end, no exception."""
     for place, frame in enumerate(case["payloads"]):
@@ -78,7 +79,7 @@ def test_any_order(frames):
     assert sum(isinstance(event, ReplyStarted) for event in events) == 1
 
 
-@pytest.mark.parametrize("payload", ["\ud83d", '{"type":"ping","x":"\ud83d"}', "[" * 100_000, "null", "3", '""'])
+@table("payload", ["\ud83d", '{"type":"ping","x":"\ud83d"}', "[" * 100_000, "null", "3", '""'])
 def test_what_is_no_frame_is_malformed(payload):
     (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -291,7 +292,7 @@ def test_many_calls_that_wait():
     assert len(encode([*events, ReplyEnded("invocations")])) == 3 * count + 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "expected"),
     [
         ("stop", "end_turn"),
@@ -333,7 +334,7 @@ def test_a_failure_is_told_and_ends_the_stream():
     )
 
 
-@pytest.mark.parametrize("why", ["stop", "cut", "cancelled"])
+@table("why", ["stop", "cut", "cancelled"])
 def test_events_that_break_off_are_a_failure(why):
     frames = encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why)
     assert read(frames)[-1][0] == "error"
@@ -367,7 +368,7 @@ def test_after_a_retry_the_whole_reply_is_the_second():
     assert whole(events)["content"] == [{"type": "text", "text": "good"}]
 
 
-@pytest.mark.parametrize(
+@table(
     "events",
     [
         [ArgumentsPiece(3, "{}"), InvocationEnded(4, "a", "f", {}, ""), ReplyEnded("stop")],
@@ -397,7 +398,7 @@ def test_events_in_the_wrong_order(events):
     whole(events)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",

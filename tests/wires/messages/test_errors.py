@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from tests.tables import table
 
 from callboard.core import ReplyFailed
 from callboard.wires.messages import decode_error, encode_error
@@ -23,7 +23,7 @@ ANTHROPIC = [
 ]
 
 
-@pytest.mark.parametrize(("status", "kind", "party"), ANTHROPIC)
+@table(("status", "kind", "party"), ANTHROPIC)
 def test_anthropic_s_errors_both_ways(status, kind, party):
     body = {"type": "error", "error": {"type": kind, "message": "why"}}
     failure = decode_error(status, json.dumps(body).encode())
@@ -32,7 +32,7 @@ def test_anthropic_s_errors_both_ways(status, kind, party):
     assert encode_error(failure) == (status, body)
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "party", "status", "kind"),
     [
         ("rate_limit_exceeded", "provider", 429, "rate_limit_error"),

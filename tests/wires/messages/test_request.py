@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     AssistantCanister,
@@ -70,7 +71,7 @@ def prefill_of(body):
     return "last" if body["messages"] and body["messages"][-1]["role"] == "assistant" else ""
 
 
-@pytest.mark.parametrize("case", CASES)
+@table("case", CASES)
 def test_a_client_s_request(case):
     asked = msgspec.structs.replace(request_of(case), prefill=prefill_of(case["body"]))
     assert decode_request(case["body"]) == asked
@@ -117,7 +118,7 @@ NOT_RUN = text("No result: the call was not run.")
 PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 
 
-@pytest.mark.parametrize(
+@table(
     ("canisters", "messages", "dropped"),
     [
         (
@@ -392,7 +393,7 @@ def test_breakpoints_stand_on_no_thinking_and_beside_no_others():
     assert broken(Request("m", ()))["messages"] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"tools": (ToolDeclaration("f", extra={"messages": CACHED}), ToolDeclaration("g"))},
@@ -593,7 +594,7 @@ def message(role, *content):
     return {"model": "m", "messages": [user(text("u")), {"role": role, "content": [*content]}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "path"),
     [
         ({}, ""),
@@ -655,7 +656,7 @@ def places(value, path=()):
 WRONG = [..., None, True, -1, 1.5, 10**30, "", "x", "\ud83d", [], [1], [None], [{}], {}, {"type": "x"}, {"type": None}]
 
 
-@pytest.mark.parametrize("case", CASES)
+@table("case", CASES)
 def test_anything_at_every_field(case):
     """Null, nothing and each wrong type in place of each field: a request, or a CallerError."""
     for path in list(places(case["body"]))[1:]:

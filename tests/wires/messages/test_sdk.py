@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -201,7 +202,7 @@ def test_only_text():
     assert (message.content[0].text, message.stop_reason, message.usage.output_tokens) == ("Hi", "end_turn", 0)
 
 
-@pytest.mark.parametrize("use", [stream, create])
+@table("use", [stream, create])
 def test_a_failure_at_once(use):
     from anthropic import OverloadedError
 
@@ -209,7 +210,7 @@ def test_a_failure_at_once(use):
         ask([OVERLOADED], use)
 
 
-@pytest.mark.parametrize("events", [[TextPiece("a"), OVERLOADED], [TextPiece("a")]], ids=["told", "broken off"])
+@table("events", [[TextPiece("a"), OVERLOADED], [TextPiece("a")]], ids=["told", "broken off"])
 def test_a_failure_in_the_middle(events):
     from anthropic import APIStatusError
 

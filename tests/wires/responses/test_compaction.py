@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     InvocationStarted,
@@ -30,7 +31,7 @@ def test_a_summary_comes_back(text, origin):
     assert read_summary(seal_summary(text, origin)).endswith(text.encode("utf-8", "replace").decode())
 
 
-@pytest.mark.parametrize("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
+@table("sealed", [None, 5, "", "theirs", "callboard.1.", "callboard.1.bQ==.%%", seal("x", "m")])
 def test_what_is_not_ours_is_left_alone(sealed):
     assert read_summary(sealed) is None
 
@@ -74,7 +75,7 @@ def test_nothing_follows_the_end():
     assert len(encoder.response["output"]) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "said",
     [None, "hi", [], [{"role": "user", "content": "hi"}], [{"type": "reasoning"}], [{"type": []}, {"type": ["x"]}, {}]],
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wires.replay import decoder, minted, payloads, rows, run, terminals
 
 from callboard.core import (
@@ -99,7 +99,7 @@ def broken(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "x", [], {}, [None], {"type": 3}], ids=json.dumps)
+@table("wrong", [None, 3, "x", [], {}, [None], {"type": 3}], ids=json.dumps)
 def test_every_field_wrong_or_absent(wrong):
     unlike = {json.dumps(frame) for frame in FULL}
     for frame in sorted(unlike):
@@ -107,13 +107,13 @@ def test_every_field_wrong_or_absent(wrong):
             check(run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(each)]))
 
 
-@pytest.mark.parametrize("payload", ["\ud83d", '{"type":"response.output_text.delta","delta":"\ud83d"}'])
+@table("payload", ["\ud83d", '{"type":"response.output_text.delta","delta":"\ud83d"}'])
 def test_lone_surrogates_are_malformed(payload):
     (event,) = StreamDecoder(DecodeContext(identify=minted)).feed(payload)
     assert event.code == "malformed"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [b"<html>", b"\xff\xfe", "", "[]", "null", b"{}", {}, {"output": 3}, {"output": ["x"]}, {"status": "queued"}],
     ids=repr,

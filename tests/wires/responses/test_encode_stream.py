@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -529,7 +530,7 @@ def test_the_body_is_repeated_in_the_official_shape(judge_response):
     judge_response(opened)
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "x", [], [None], {}, {"type": 3}], ids=json.dumps)
+@table("wrong", [None, 3, "x", [], [None], {}, {"type": 3}], ids=json.dumps)
 def test_any_echo_is_taken(wrong):
     for name in DEFAULTS:
         assert opening(echo={name: wrong})["id"] == "resp_1"
@@ -574,7 +575,7 @@ def test_the_seed_s_events():
     assert [item["type"] for item in told["response.done"]["response"]["output"]] == ["message", "function_call"]
 
 
-@pytest.mark.parametrize("events", [events for events, _ in SEQUENCES.values()])
+@table("events", [events for events, _ in SEQUENCES.values()])
 def test_the_seed_s_events_have_one_end_too(events):
     kinds = [data["type"] for data in read(encode(events, compat_events=True))]
     assert kinds[-1] == "response.done"

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -208,7 +209,7 @@ CANISTERS = {
 }
 
 
-@pytest.mark.parametrize(("canisters", "items", "dropped"), CANISTERS.values(), ids=CANISTERS)
+@table(("canisters", "items", "dropped"), CANISTERS.values(), ids=CANISTERS)
 def test_items(canisters, items, dropped):
     request = lowered(*canisters)
     assert request.body["input"] == items
@@ -736,7 +737,7 @@ ITEMS = {
 }
 
 
-@pytest.mark.parametrize(("items", "canisters", "dropped"), ITEMS.values(), ids=ITEMS)
+@table(("items", "canisters", "dropped"), ITEMS.values(), ids=ITEMS)
 def test_what_clients_send(items, canisters, dropped):
     asked = read_request({"model": "m", "input": items})
     assert list(asked.request.canisters) == canisters
@@ -773,7 +774,7 @@ FINDS = ToolDeclaration("tool_search", "finds", SCHEMA, kind="search")
 EMPTY = {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("tools", "declared", "hosted", "dropped"),
     [
         ([NESTED], (F,), (), ()),
@@ -882,7 +883,7 @@ def test_descriptions_of_namespaces():
 G = {"type": "function", "name": "g"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("choice", "expected", "names"),
     [
         (None, "auto", 5),
@@ -1011,7 +1012,7 @@ def items(*given_items):
     return {"model": "m", "input": list(given_items)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "path"),
     [
         ({}, ""),
@@ -1107,7 +1108,7 @@ def broken(value, wrong):
             yield from ([*value[:place], each, *value[place + 1 :]] for each in broken(inner, wrong))
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+@table("wrong", WRONG, ids=json.dumps)
 def test_every_field_wrong_or_absent_is_taken_or_refused(wrong):
     for body in FULL:
         for each in broken(body, wrong):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard.core import (
     ArgumentsPiece,
@@ -127,8 +128,8 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("fields", [{}, {"extra_headers": {"x-seed": "1"}}], ids=["official", "with the seed's events"])
-@pytest.mark.parametrize("heartbeats", [0, 1])
+@table("fields", [{}, {"extra_headers": {"x-seed": "1"}}], ids=["official", "with the seed's events"])
+@table("heartbeats", [0, 1])
 def test_a_stream_with_everything(fields, heartbeats):
     async def use(client):
         async with client.responses.stream(model="m", input="u", tools=TOOLS, **fields) as stream:
@@ -204,7 +205,7 @@ def test_output_that_is_parsed():
     assert final.output_parsed == Answer(x=1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("events", "kind", "reason"),
     [
         ([START, TextPiece("Hel"), ReplyEnded("length")], "response.incomplete", "max_output_tokens"),

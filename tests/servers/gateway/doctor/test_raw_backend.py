@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.tables import table
 
 from callboard.providers import Transport
 from callboard.servers.gateway.doctor import raw_bodies
@@ -35,7 +36,7 @@ def test_a_reply_is_read_as_it_is():
     assert request.body == {"model": "m", "temperature": 0, **raw_bodies.CONTROL}
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "fault", "refusal"),
     [
         (Html(), "no JSON object: <!doctype html>", False),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.servers.gateway.doctor.scripted_server import CHECKS, EVERYTHING, ScriptedServer, Subject, find
+from tests.tables import table
 
 from callboard.profiles import Profile, resolve
 from callboard.providers.backend_info import BackendInfo
@@ -21,7 +21,7 @@ def without(*features):
     return ScriptedServer(EVERYTHING - {*features})
 
 
-@pytest.mark.parametrize(
+@table(
     ("check", "server", "state", "facts"),
     [
         ("calls", ScriptedServer(), "yes", {"supports_tools": True, "uses_tools": True}),
@@ -71,7 +71,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("name", [*SERVERS, "qwen3.5", "gemma3"])
+@table("name", [*SERVERS, "qwen3.5", "gemma3"])
 def test_what_follows_from_the_refusals_of_real_servers(name):
     """Only what they refuse: all else is as of a server that obeys."""
     for check in CHECKS:
@@ -79,7 +79,7 @@ def test_what_follows_from_the_refusals_of_real_servers(name):
         assert facts == REFUSALS.get((name, check), find(check, ScriptedServer(), QWEN).facts), (name, check)
 
 
-@pytest.mark.parametrize(
+@table(
     ("call", "dialect"),
     [
         ('<tool_call>\n{"name": "read_file", "arguments": %s}\n</tool_call>', "hermes"),
@@ -106,7 +106,7 @@ def test_tokens_of_the_template_are_tried_first():
     assert len(CHECKS["control tokens as text"].requests(subject)) == 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("info", "refusal", "tokens"),
     [
         (BackendInfo(context_tokens=4096, context_source="/props"), "", 4096),
@@ -153,8 +153,8 @@ def test_nothing_follows_from_an_answer_that_is_none():
             assert conclusion.facts == {}, check.name
 
 
-@pytest.mark.parametrize("check", ["forced calls", "schema held", "prefill"])
-@pytest.mark.parametrize("text", [None, "", "<think>\nThe user"])
+@table("check", ["forced calls", "schema held", "prefill"])
+@table("text", [None, "", "<think>\nThe user"])
 def test_nothing_follows_from_a_reply_that_is_cut_within_a_thought(check, text):
     reply = RawReply(200, {"choices": [{"message": {"content": text}, "finish_reason": "length"}]})
     conclusion = CHECKS[check].read([reply for _ in CHECKS[check].requests(QWEN)], QWEN)

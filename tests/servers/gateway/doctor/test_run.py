@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedServer
+from tests.tables import table
 
 from callboard.core import (
     InvocationEnded,
@@ -145,7 +146,7 @@ def streaming(body):
     return refused("streaming is not supported") if body.get("stream") else None
 
 
-@pytest.mark.parametrize(
+@table(
     ("fault", "row", "fact", "value"),
     [
         (late_system, "Codex", "merge_system_messages", True),
@@ -167,7 +168,7 @@ def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, ro
     assert told.evidence[fact] == f"{row}: a request was refused without it and taken with it"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fault", "facts"),
     [
         (late_system, {"merge_system_messages": True}),
@@ -210,9 +211,7 @@ def test_a_model_that_never_calls():
     assert told.flags == ()
 
 
-@pytest.mark.parametrize(
-    "answer", [refused("Incorrect API key", 401), StatusReply(500), Html()], ids=["key", "500", "page"]
-)
+@table("answer", [refused("Incorrect API key", 401), StatusReply(500), Html()], ids=["key", "500", "page"])
 def test_a_backend_that_does_not_answer(answer):
     told, rows, _ = report(lambda body: answer)
     assert list(rows) == ["answers"]
@@ -324,7 +323,7 @@ def test_facts_come_before_what_clients_need_where_they_are_to_be_written():
 KEY = "sk-0123456789abcdef"
 
 
-@pytest.mark.parametrize("answer", [{"error": {"message": f"tools? {'x' * 100} your key {KEY}"}}, f"<p>{KEY}</p>"])
+@table("answer", [{"error": {"message": f"tools? {'x' * 100} your key {KEY}"}}, f"<p>{KEY}</p>"])
 def test_a_key_that_the_backend_repeats_is_neither_shown_nor_kept(answer):
     def repeats(body):
         return (400, answer) if body.get("tools") or "response_format" in body else ScriptedServer()(body)
