@@ -35,7 +35,7 @@ from callboard.jobs.database import Database
 from callboard.jobs.job import JobTemplate, new_identifier
 from callboard.jobs.store import DurableStore
 from callboard.servers.board.login import Login
-from callboard.servers.board.static import ASSETS
+from callboard.servers.board.templating import ASSETS
 
 JOBS = 10_000
 LOADS = 30

@@ -25,7 +25,7 @@ from callboard.jobs.database_url import VARIABLE
 from callboard.jobs.references import normalize_reference
 from callboard.jobs.store import DurableStore
 from callboard.servers.agui.agui_kind import agui_queue
-from callboard.servers.agui.service import OwnJobs
+from callboard.servers.agui.endpoint import OwnJobs
 from callboard.servers.board.app import Board, BoardParts, board_application
 from callboard.servers.board.login import Login
 from callboard.servers.gateway import BackendSettings, GatewaySettings

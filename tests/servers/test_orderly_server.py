@@ -10,8 +10,7 @@ from starlette.applications import Starlette
 from tests.tables import table
 
 from callboard.errors import CallerError
-from callboard.servers.listening import listen, report_failure
-from callboard.servers.orderly_server import OrderlyServer
+from callboard.servers.listening import OrderlyServer, listen, report_failure
 
 
 def serve(lifespan, ready):

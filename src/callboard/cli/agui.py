@@ -25,8 +25,7 @@ from callboard.servers.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from callboard.jobs.streams import JobStreams
-    from callboard.servers.agui.endpoint import AguiExtension
-    from callboard.servers.agui.service import OwnJobs
+    from callboard.servers.agui.endpoint import AguiExtension, OwnJobs
     from callboard.servers.gateway.endpoints import Services
 
 HERE: Final = "run"
@@ -74,8 +73,11 @@ def extend_gateway_by_agui(
     """
     from time import monotonic  # noqa: PLC0415
 
-    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415
-    from callboard.servers.agui.service import AguiService, OwnJobs  # noqa: PLC0415
+    from callboard.servers.agui.endpoint import (  # noqa: PLC0415
+        AguiExtension,
+        AguiService,
+        OwnJobs,
+    )
 
     gateway = services.gateway
     settings = gateway.settings
@@ -91,8 +93,7 @@ def extend_board_by_agui(
     """What serves these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
     from time import monotonic  # noqa: PLC0415
 
-    from callboard.servers.agui.endpoint import AguiExtension  # noqa: PLC0415  # not for --help
-    from callboard.servers.agui.service import AguiService  # noqa: PLC0415
+    from callboard.servers.agui.endpoint import AguiExtension, AguiService  # noqa: PLC0415  # not for --help
     from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
 
     rules = GatewaySettings(backends=(), keys=keys, origins=tuple(origins), hosts=(*LOOPBACK, *hosts))

@@ -94,7 +94,7 @@ def _make_agui(
     options: BoardOptions, keys: Mapping[str, str], hosts: Collection[str], streams: JobStreams
 ) -> AguiExtension:
     """What serves agents beside the board. Raises CallerError where everybody could ask them."""
-    from callboard.servers.agui.service import OwnJobs  # noqa: PLC0415
+    from callboard.servers.agui.endpoint import OwnJobs  # noqa: PLC0415
 
     agents = options.agui or []
     check_agents(agents)

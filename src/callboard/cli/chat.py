@@ -37,7 +37,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.extras import require_extra
 from callboard.providers.local import shipped_catalogue
 from callboard.providers.local.model_files import Place
-from callboard.servers.acp.chats import PreparedChat
+from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import claim_stdio
 
 _MAX_ANSWER: Final = 200_000
@@ -55,7 +55,7 @@ class _Collector:
 
 
 class EditorChats:
-    """Prepares chats with the options of the command line; see `callboard.servers.acp.chats.Chats`.
+    """Prepares chats with the options of the command line; see `callboard.servers.acp.session.Chats`.
 
     Args:
         options: Those of JobRequest.

@@ -23,7 +23,7 @@ from callboard.profiles import Examination, resolve
 from callboard.providers.backend_info import describe_change
 from callboard.sandbox.detect import SandboxReport, SandboxRow, examine_sandboxes
 from callboard.servers.gateway.configuration import load_gateway_settings
-from callboard.servers.gateway.doctor.budget import DoctorBudget
+from callboard.servers.gateway.doctor.probes import DoctorBudget
 from callboard.text.display import display
 
 if TYPE_CHECKING:

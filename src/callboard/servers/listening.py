@@ -2,6 +2,11 @@
 
 Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
 and those of `socket.create_server`, or made without a protocol, do not.
+
+A uvicorn server whose process ends as a command should.
+
+Laws: it says that it is ready when it takes requests, and not before; SIGTERM and SIGINT are an orderly end, with status
+0; an application that cannot start is none, with uvicorn's own status for that.
 """
 
 from __future__ import annotations
@@ -17,10 +22,30 @@ from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+import uvicorn
+
 from callboard.errors import CallboardError, CallerError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class OrderlyServer(uvicorn.Server):
+    """The server; `ready` is called when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] = lambda: None) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in good order, or at once with the second SIGINT. uvicorn's own handler would raise the signal again."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._ready()
+
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?")
 BACKLOG: Final = 4096

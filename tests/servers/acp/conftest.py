@@ -15,9 +15,8 @@ from callboard.cli.chat import EditorChats
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.jobs.store import JobStore
 from callboard.configuration import load_settings
-from callboard.servers.acp.chats import PreparedChat
-from callboard.servers.acp.serve import ClientConnection
-from callboard.servers.acp.transport import LineTransport
+from callboard.servers.acp.serve import ClientConnection, LineTransport
+from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import open_reader, open_writer
 from callboard.testing import ScriptedModel
 

@@ -16,9 +16,8 @@ from tests.servers.agui.crew import clerk
 
 from callboard.core import AssistantCanister, ReasoningContent, SupervisorCanister
 from callboard.servers.agui import AguiEncoder
-from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, stream_frames
+from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, AguiService, OwnJobs, stream_frames
 from callboard.servers.agui.run_input import read_run_input
-from callboard.servers.agui.service import AguiService, OwnJobs
 from callboard.servers.agui.thread_runs import AguiRun
 from callboard.servers.gateway.auth import Authenticator, digest
 from callboard.servers.gateway.request_body import ByteBudget

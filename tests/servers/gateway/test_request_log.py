@@ -9,9 +9,8 @@ import pytest
 
 from callboard.core import InvocationEnded, Note, ReplyEnded, ReplyStarted, TextPiece, Usage
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.replay import read_events
 from callboard.servers.gateway.request_log import MAX_BODY, CutBytes, LoggedRequest, RequestLog
-from callboard.servers.gateway.request_view import view_request, view_row
+from callboard.servers.gateway.request_view import read_events, view_request, view_row
 from callboard.testing import FakeBackend, Silence, StatusReply
 
 ASK = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}

@@ -21,8 +21,8 @@ from callboard.core import (
 )
 from callboard.servers.gateway import BackendSettings, GatewayLimits
 from callboard.servers.gateway.auth import digest
-from callboard.servers.gateway.compaction import PROMPT
 from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
+from callboard.servers.gateway.conversation_state import PROMPT
 from callboard.testing import FakeBackend, Silence, StatusReply
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}

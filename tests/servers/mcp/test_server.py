@@ -14,8 +14,7 @@ from typing_extensions import TypedDict
 from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
 from callboard.servers.mcp import call as calls
-from callboard.servers.mcp.results import CATEGORY
-from callboard.servers.mcp.server import ToolServer
+from callboard.servers.mcp.server import CATEGORY, ToolServer
 from callboard.tools import Invoker, Policy
 
 

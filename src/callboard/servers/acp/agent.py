@@ -58,10 +58,8 @@ from callboard import __version__
 from callboard.coding.jobs.job import Job
 from callboard.configuration import DescribedServer, Settings, read_servers
 from callboard.errors import CallerError
-from callboard.servers.acp.chats import Chats
-from callboard.servers.acp.options import MODE, MODEL, config_options, mode_state
 from callboard.servers.acp.prompt import read_prompt
-from callboard.servers.acp.session import Ask, ClientSession, Send
+from callboard.servers.acp.session import MODE, MODEL, Ask, Chats, ClientSession, Send, config_options, mode_state
 from callboard.text.display import collapse
 
 ClientServer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio

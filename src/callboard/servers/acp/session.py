@@ -2,48 +2,135 @@
 
 The chat is entered and left in a task of its own, whichever request opened it. Laws: there is one turn at a time; a
 cancelled turn ends with its model call and its commands before it is answered.
+
+What the sessions of an ACP client need of the command line, which makes the chats of the terminal too.
+
+What an editor can choose in a session: what the model may do, which model answers, and commands to type.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from acp.helpers import update_agent_message_text
+from acp.helpers import update_agent_message_text, update_available_commands
 from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
     CurrentModeUpdate,
     PermissionOption,
     RequestPermissionResponse,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
     SessionInfoUpdate,
+    SessionMode,
+    SessionModeState,
     StopReason,
     ToolCallUpdate,
+    UnstructuredCommandInput,
 )
 
 from callboard.agent.run import RunResult
-from callboard.coding.agents.job_request import parse_access
+from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
 from callboard.coding.chat.session import PICTURES_ALONE, ChatSession, open_chat
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import Step, replay_steps
+from callboard.coding.jobs.store import JobStore
 from callboard.configuration import DescribedServer
-from callboard.configuration.coding import CHAT_ROUNDS
+from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import ReplyEnded, ReplyFailed
 from callboard.errors import CallerError, ProviderError
 from callboard.modes import get_plan
 from callboard.providers.registry import PlannedModel
-from callboard.servers.acp.chats import Chats, PreparedChat
-from callboard.servers.acp.options import MODEL, available_commands, config_options
-from callboard.servers.acp.permissions import ClientApprover
 from callboard.servers.acp.prompt import Prompt
 from callboard.servers.acp.tool_calls import fence
-from callboard.servers.acp.updates import Update, UpdateEncoder
+from callboard.servers.acp.updates import ClientApprover, Update, UpdateEncoder
 from callboard.text.display import collapse
+
+MODE: Final = "mode"
+MODEL: Final = "model"
+
+_MODES: Final[Mapping[Access, tuple[str, str]]] = {
+    "read-only": ("Read only", "The model can only look."),
+    "edit": ("Ask", "It looks freely, and asks before it changes or runs something."),
+    "full": ("Full access", "Nothing is asked."),
+}
+
+
+def mode_state(access: Access) -> SessionModeState:
+    """The modes of a session, and the one it is in."""
+    modes = [SessionMode(id=key, name=name, description=text) for key, (name, text) in _MODES.items()]
+    return SessionModeState(current_mode_id=access, available_modes=modes)
+
+
+def config_options(
+    access: Access, model: str, models: Sequence[str]
+) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
+    """The same and the models as options: a client that reads these reads no modes."""
+    modes = [SessionConfigSelectOption(value=key, name=name, description=text) for key, (name, text) in _MODES.items()]
+    named = [SessionConfigSelectOption(value=each, name=each) for each in models]
+    return [
+        SessionConfigOptionSelect(
+            type="select", id=MODE, name="Access", category="mode", current_value=access, options=modes
+        ),
+        SessionConfigOptionSelect(
+            type="select", id=MODEL, name="Model", category="model", current_value=model, options=named
+        ),
+    ]
+
+
+def available_commands(commands: Mapping[str, tuple[str, str]]) -> AvailableCommandsUpdate:
+    """The commands by their names, with what follows the name and a summary."""
+    return update_available_commands(
+        AvailableCommand(
+            name=name,
+            description=summary,
+            input=AvailableCommandInput(UnstructuredCommandInput(hint=hint)) if hint else None,
+        )
+        for name, (hint, summary) in commands.items()
+    )
+
+
+class PreparedChat(NamedTuple):
+    """A chat that is to be opened; `models` are the names of those to choose from, the first its own."""
+
+    request: JobRequest
+    model: PlannedModel
+    models: tuple[str, ...]
+
+
+class Chats(Protocol):
+    """Prepares chats, and runs their commands."""
+
+    @property
+    def jobs(self) -> JobStore:
+        """Where chats are recorded."""
+        ...
+
+    @property
+    def commands(self) -> Mapping[str, tuple[str, str]]:
+        """The commands that a person may type: what follows the name, and a summary."""
+        ...
+
+    async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
+        """A chat in a directory, or one that goes on; with `model` in place of that of the settings.
+
+        The caller closes the model. Raises CallboardError.
+        """
+        ...
+
+    async def run_command(self, chat: ChatSession, line: str) -> str | None:
+        """What a command shows; None where the line is none. Raises CallboardError, OSError."""
+        ...
+
 
 AnyUpdate: TypeAlias = Update | AvailableCommandsUpdate | ConfigOptionUpdate | CurrentModeUpdate | SessionInfoUpdate
 Send: TypeAlias = Callable[[str, AnyUpdate], None]

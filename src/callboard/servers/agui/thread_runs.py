@@ -31,8 +31,7 @@ from callboard.servers.agui.agui_kind import (
     split_conversation,
     thread_partition,
 )
-from callboard.servers.agui.encoder import AguiEncoder
-from callboard.servers.agui.interrupts import InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
+from callboard.servers.agui.encoder import AguiEncoder, InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
 from callboard.servers.agui.run_input import (
     AguiAssistantMessage,
     AguiReasoningMessage,

@@ -4,17 +4,23 @@
 context manager for as long as it serves.
 
 Law: a route that changes something takes POST alone, and only with the token of the session's own forms.
+
+The pages of the board, in the order of its navigation: a row for each.
+
+A new page is a row here, a module with a function `routes`, and a field of `BoardParts` that says whether it has something
+to show. A page's module is imported only where its part is there: that of the jobs needs the extra `jobs`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,13 +31,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallboardError, CallerError
-from callboard.servers.board import login_page
 from callboard.servers.board.guard import LOOPBACK_NAMES, Guard
 from callboard.servers.board.input import Form, read_form
-from callboard.servers.board.login import Login, name_session
-from callboard.servers.board.pages import PAGES, BoardPage
-from callboard.servers.board.static import send_asset
-from callboard.servers.board.templating import now, render
+from callboard.servers.board.login import Login, login_routes, name_session
+from callboard.servers.board.templating import now, render, send_asset
 from callboard.servers.listening import call_at_signals
 
 if TYPE_CHECKING:
@@ -44,6 +47,29 @@ if TYPE_CHECKING:
     from callboard.servers.gateway.app import Extension
     from callboard.servers.gateway.traffic import Traffic
     from callboard.servers.gateway.traffic_values import KeptReply, KeptTest
+
+
+class BoardPage(NamedTuple):
+    """A page in the navigation: its title, its path below the board's own, its module, and the part that it shows."""
+
+    title: str
+    path: str
+    module: str
+    part: str
+
+    def routes(self, board: Board) -> Sequence[BaseRoute]:
+        """The addresses of the page and of what it leads to."""
+        routes: Sequence[BaseRoute] = import_module(f"callboard.servers.board.{self.module}").routes(board)
+        return routes
+
+
+PAGES: Final[Sequence[BoardPage]] = (
+    BoardPage("Jobs", "/jobs", "jobs_page", "jobs"),
+    BoardPage("Runs", "/runs", "runs_page", "runs"),
+    BoardPage("Requests", "/requests", "requests_page", "traffic"),
+    BoardPage("Tools", "/tools", "tools_page", "tools"),
+)
+
 
 PREFIX: Final = "/board"
 """Where the board is, on its own server as well as on the gateway's, so that a deep link is the same on both."""
@@ -124,7 +150,7 @@ class Board:
         routes: list[BaseRoute] = [
             Route("/", self._go_to_first),
             Route("/static/{path:path}", send_asset),
-            *login_page.routes(self),
+            *login_routes(self),
             Mount("", routes=pages, middleware=[Middleware(_Opener, board=self)]),
         ]
         inner = Starlette(

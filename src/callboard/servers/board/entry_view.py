@@ -5,12 +5,17 @@ of what a page is sent later. `PieceView` shows the open reply; the reply's entr
 
 Laws: what was written by a model, a tool or a user is escaped text within its article, and nothing else; an article's
 size is bounded, and says where the rest is.
+
+Texts as lines of a unified diff, for the eye: what was added, what was taken away, and where.
+
+Law: nothing of a text is lost: the lines that are returned, joined, are the text without its last line end.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from markupsafe import Markup
@@ -45,9 +50,39 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.jobs.entries import Item, JobEntry
-from callboard.servers.board.diff import DiffLine, is_diff, split_diff
 from callboard.servers.board.templating import render
 from callboard.text.display import display, make_visible, strip_controls
+
+_HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
+_BEGIN: Final = re.compile(r"^(diff --git |--- |\*\*\* Begin Patch)", re.MULTILINE)
+_KINDS: Final = (
+    ("diff --git ", "file"),
+    ("*** ", "file"),
+    ("+++ ", "file"),
+    ("--- ", "file"),
+    ("@@", "hunk"),
+    ("+", "added"),
+    ("-", "removed"),
+)
+
+
+class DiffLine(NamedTuple):
+    """A line without its end, and what it is: file, hunk, added, removed, or "" for what stays."""
+
+    kind: str
+    text: str
+
+
+def is_diff(text: str) -> bool:
+    """Whether a text is, or holds, a unified diff or a patch in the form that models are taught."""
+    return bool(_BEGIN.search(text[:20_000]) and ("*** Begin Patch" in text[:20_000] or _HUNK.search(text[:40_000])))
+
+
+def split_diff(text: str) -> Sequence[DiffLine]:
+    """The lines of a diff. Only LF ends a line."""
+    lines = text.removesuffix("\n").split("\n")
+    return [DiffLine(next((kind for begin, kind in _KINDS if line.startswith(begin)), ""), line) for line in lines]
+
 
 MAX_SHOWN: Final = 16_000
 """Characters of a text, or of the arguments of a call, that an article shows."""

@@ -12,8 +12,7 @@ from msgspec import json, to_builtins
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
 from callboard.jobs.overview import JobOverview
 from callboard.profiles import format_cost
-from callboard.servers.board.diff import DiffLine, split_diff
-from callboard.servers.board.entry_view import show_arguments
+from callboard.servers.board.entry_view import DiffLine, show_arguments, split_diff
 from callboard.servers.board.templating import render
 from callboard.text.display import display
 from callboard.text.truncate import truncate

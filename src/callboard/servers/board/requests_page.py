@@ -1,27 +1,160 @@
-"""The gateway's backends and its last requests, while they happen."""
+"""The gateway's backends and its last requests, while they happen.
+
+One request of the gateway: side by side what came and what it means, as other dialects read it, and asked again.
+
+What the pages of the gateway's requests share: where they come from, and how their values are shown.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from callboard.servers.board import request_page
-from callboard.servers.board.input import read_value
+from callboard.dialects import DIALECTS
+from callboard.errors import CallerError
+from callboard.modes.mode import MODES
+from callboard.servers.board.input import Form, read_number, read_value
 from callboard.servers.board.live import PageUpdate, send_updates, wait
 from callboard.servers.board.templating import now, render
-from callboard.servers.board.traffic_display import digest, traffic_of
-from callboard.servers.gateway.traffic_values import PROBLEMS, RowFilter, RowPage
+from callboard.servers.gateway.traffic_values import PROBLEMS, RepeatOrder, RequestView, RowFilter, RowPage
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
+    from callboard.servers.gateway.traffic import Traffic
+
+
+def traffic_of(board: Board) -> Traffic:
+    """Where the board gets the traffic from. Raises HTTPException where there is none."""
+    if board.parts.traffic is None:
+        raise HTTPException(404)
+    return board.parts.traffic
+
+
+def digest(value: object) -> str:
+    """Changes with the value."""
+    return sha256(msgspec.msgpack.encode(value)).hexdigest()[:16]
+
+
+REQUEST_LOOK_SECONDS: Final = 0.3
+"""Between two looks at a request that is still answered."""
+
+
+def request_routes(board: Board) -> Sequence[BaseRoute]:
+    """The routes of one request."""
+
+    async def show(request: Request) -> Response:
+        """With `dialect`, as that dialect would have read the `place`th answer."""
+        identifier, dialect = _read_identifier(request), read_value(request.query_params.get("dialect"))
+        traffic = traffic_of(board)
+        view = await traffic.view(identifier)
+        place = _read_place(request.query_params.get("place", ""), view)
+        backends = traffic.backends()
+        markup = await _render_sides(board, board.values(request), view, dialect, place)
+        return board.render(
+            request,
+            "request.html",
+            sides=markup,
+            view=view,
+            row=view.row,
+            dialect=dialect,
+            place=place,
+            again=(await traffic.page(RowFilter(again_of=identifier))).rows,
+            dialects=sorted(DIALECTS),
+            modes=list(MODES),
+            models=sorted({name for each in backends for name in each.models}),
+            backends=sorted({each.name for each in backends}),
+        )
+
+    async def stream(request: Request) -> Response:
+        return send_updates(board, request, _follow_request(board, board.values(request), _read_identifier(request)))
+
+    async def ask_again(request: Request, form: Form) -> Response:
+        """Ask the request again, otherwise, and show the new one."""
+        order = RepeatOrder(**{name: read_value(form.get(name)).strip() for name in RepeatOrder.__struct_fields__})
+        repeated = await traffic_of(board).repeat(_read_identifier(request), order)
+        return board.redirect(request, f"/requests/{repeated}")
+
+    async def keep(request: Request, _: Form) -> Response:
+        """Keep the reply as a test."""
+        if board.parts.keep_test is None:
+            raise HTTPException(404)
+        reply = await traffic_of(board).kept_reply(_read_identifier(request))
+        test = await asyncio.to_thread(board.parts.keep_test, reply)
+        return board.render(request, "kept_test.html", test=test, back=f"/requests/{reply.name}")
+
+    path = "/requests/{identifier}"
+    return [
+        Route(path, show),
+        Route(f"{path}/live", stream),
+        Route(f"{path}/again", board.action(ask_again), methods=["POST"]),
+        Route(f"{path}/keep", board.action(keep), methods=["POST"]),
+    ]
+
+
+async def _follow_request(board: Board, values: Mapping[str, Any], identifier: str) -> AsyncGenerator[PageUpdate]:
+    """What changes in a request until it has been answered; then the page is loaded anew, with all that can be done."""
+    last = ""
+    while True:
+        view = await traffic_of(board).view(identifier)
+        if not view.row.is_open:
+            yield PageUpdate(event="reload")
+            return
+        key = digest(view)
+        if key != last:
+            last = key
+            yield PageUpdate(event="parts", data={"sides": await _render_sides(board, values, view)})
+        if not await wait(board, REQUEST_LOOK_SECONDS):
+            return
+
+
+async def _render_sides(
+    board: Board, values: Mapping[str, Any], view: RequestView, dialect: str = "", place: int = 0
+) -> Markup:
+    """All that is known of a request."""
+    traffic = traffic_of(board)
+    fields = {
+        "view": view,
+        "row": view.row,
+        "dialect": dialect,
+        "place": place,
+        "other_events": await traffic.read_as(view.row.identifier, place, dialect) if dialect else (),
+        "earlier": await _find_earlier(board, view),
+        "key": digest(view),
+        "reply_keys": [digest((each, view.answer)) for each in view.replies],
+    }
+    return render("request_sides.html", {**values, **fields})
+
+
+async def _find_earlier(board: Board, view: RequestView) -> RequestView | None:
+    """The request that this one asks again, where it is still in the log."""
+    if not view.row.again_of:
+        return None
+    try:
+        return await traffic_of(board).view(view.row.again_of)
+    except CallerError:
+        return None
+
+
+def _read_identifier(request: Request) -> str:
+    return read_value(request.path_params["identifier"])
+
+
+def _read_place(text: str, view: RequestView) -> int:
+    """Which of a request's answers is read: by default the last."""
+    number, last = read_number(text), len(view.replies) - 1
+    return last if number is None else min(number, last)
+
 
 LOOK_SECONDS: Final = 1.0
 """Between two looks while somebody watches the list."""
@@ -66,7 +199,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
     return [
         Route("/requests", show),
         Route("/requests/live", stream),
-        *request_page.routes(board),
+        *request_routes(board),
     ]
 
 

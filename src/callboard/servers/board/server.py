@@ -1,29 +1,63 @@
-"""The board's own server: uvicorn, on this machine unless it is told under which address others reach it."""
+"""The board's own server: uvicorn, on this machine unless it is told under which address others reach it.
+
+`/metrics` of the board's own server: how many jobs wait and run, and the tools that ran in this process.
+
+Law: it is for this machine. Prometheus has no session, so nobody logs in; whoever asks from elsewhere, or by a name that
+is not this machine's, gets nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 import uvicorn
-from starlette.responses import PlainTextResponse
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from callboard.errors import CallerError
+from callboard.errors import CallboardError, CallerError
 from callboard.extras import is_extra_installed
+from callboard.jobs.metrics import JobStates
+from callboard.jobs.queries import count_open_jobs
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
+from callboard.servers.board.guard import LOOPBACK_NAMES
 from callboard.servers.board.login import Login
-from callboard.servers.listening import host_name, is_loopback, listen, report_failure
-from callboard.servers.orderly_server import OrderlyServer
+from callboard.servers.listening import OrderlyServer, host_name, is_loopback, listen, report_failure
 from callboard.telemetry.logs import configure_logs
+from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics
 from callboard.telemetry.turn_on import LogFormat
 
 if TYPE_CHECKING:
+    from callboard.servers.board.app import Board
     from callboard.servers.gateway.app import Extension
+
+PATH: Final = "/metrics"
+
+
+def metrics_route(board: Board) -> Route:
+    """The route of a board's figures."""
+    tools = tool_metrics()
+
+    async def show(request: Request) -> Response:
+        client = request.client.host if request.client else ""
+        if not is_loopback(client) or host_name(request.headers.get("host", "")) not in LOOPBACK_NAMES:
+            return PlainTextResponse("figures are for this machine alone\n", 403)
+        counts: Mapping[str, int] = {}
+        with suppress(CallboardError):  # it shows no jobs, or the database is away
+            await board.open()
+            counts = await board.jobs.store.database.read(count_open_jobs)
+        registry = CollectorRegistry()
+        registry.register(JobStates(lambda: counts))
+        return Response(render_metrics([registry, tools.registry]), media_type=CONTENT_TYPE)
+
+    return Route(PATH, show, methods=["GET"])
+
 
 _SHUTDOWN_SECONDS: Final = 3
 """That open requests have; streams end at once."""
@@ -90,7 +124,6 @@ def make_metrics_routes(board: Board) -> list[BaseRoute]:
     if not is_extra_installed("otel"):
         hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
         return [Route("/metrics", PlainTextResponse(hint, 404))]
-    from callboard.servers.board.metrics_page import metrics_route  # noqa: PLC0415  # it needs both extras
 
     return [metrics_route(board)]
 

@@ -1,6 +1,10 @@
 """Pages out of templates.
 
 Laws: what is put into a template is escaped, whatever it is; a name that a template does not get is an error.
+
+The files that pages load: one sheet of styles, one script and the icon, all ours and in the package.
+
+Their addresses hold the digest of their content, so that a browser keeps them for good and a new release brings others.
 """
 
 from __future__ import annotations
@@ -9,16 +13,51 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final
+from hashlib import sha256
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 
 from callboard.profiles import format_cost
-from callboard.servers.board.static import ASSETS
-from callboard.servers.board.traffic_display import list_remarks
+from callboard.servers.gateway.traffic_values import RequestRow
 from callboard.text.display import make_visible
 from callboard.text.truncate import truncate
+
+TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {"board.css": "text/css", "board.js": "text/javascript", "icon.svg": "image/svg+xml"}
+)
+_KEEP: Final = "public, max-age=31536000, immutable"
+
+
+class Asset(NamedTuple):
+    """A file: its path below the board's own, its content and its type."""
+
+    path: str
+    content: bytes
+    media_type: str
+
+
+def _read(name: str) -> Asset:
+    content = (files("callboard.servers.board") / "static" / name).read_bytes()
+    return Asset(f"/static/{sha256(content).hexdigest()[:12]}/{name}", content, TYPES[name])
+
+
+ASSETS: Final[Mapping[str, Asset]] = MappingProxyType({name: _read(name) for name in TYPES})
+_BY_PATH: Final = {asset.path: asset for asset in ASSETS.values()}
+
+
+async def send_asset(request: Request) -> Response:
+    """The file of an address; one of another release is not here."""
+    asset = _BY_PATH.get(f"/static/{request.path_params['path']}")
+    if asset is None:
+        return PlainTextResponse("there is no such file", 404)
+    return Response(asset.content, media_type=asset.media_type, headers={"cache-control": _KEEP})
+
 
 MAX_TEXT: Final = 2000
 """Characters of what a server or a tool says of itself."""
@@ -109,3 +148,10 @@ def to_time(seconds: float) -> datetime:
 def now() -> datetime:
     """The time in UTC."""
     return datetime.now(UTC)
+
+
+def list_remarks(row: RequestRow) -> list[str]:
+    """What is worth a look in a row, in words."""
+    counts = (("calls from text", row.recovered), ("repaired", row.repaired), ("lost", len(row.dropped)))
+    again = [f"asks {row.again_of} again"] if row.again_of else []
+    return [*[f"{name}: {count}" for name, count in counts if count], *again]

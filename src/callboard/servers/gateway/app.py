@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Message, Receive, Scope, Send
 
 from callboard.core import ReplyFailed, Usage
-from callboard.servers.gateway import endpoints, stored_responses
+from callboard.servers.gateway import endpoints
 from callboard.servers.gateway.auth import mask_key, read_token, short_owner
 from callboard.servers.gateway.conversation_state import ConnectionMemory, ConversationState
 from callboard.servers.gateway.endpoints import (
@@ -133,12 +133,10 @@ def _routes(services: Services) -> list[Route | WebSocketRoute]:
         Route(_PATHS["messages"], reply("messages", exchange), methods=["POST"]),
         WebSocketRoute(_PATHS["responses"], ResponsesWebSocket(services.gateway, over_websocket)),
         Route("/v1/responses/compact", reply("responses", conversations.compact), methods=["POST"]),
-        Route(_STORED, endpoint("responses", stored_responses.retrieve, "counted"), methods=["GET"]),
-        Route(_STORED, endpoint("responses", stored_responses.delete, "counted"), methods=["DELETE"]),
-        Route(f"{_STORED}/cancel", endpoint("responses", stored_responses.cancel, "counted"), methods=["POST"]),
-        Route(
-            f"{_STORED}/input_items", endpoint("responses", stored_responses.input_items, "counted"), methods=["GET"]
-        ),
+        Route(_STORED, endpoint("responses", endpoints.retrieve_response, "counted"), methods=["GET"]),
+        Route(_STORED, endpoint("responses", endpoints.delete_response, "counted"), methods=["DELETE"]),
+        Route(f"{_STORED}/cancel", endpoint("responses", endpoints.cancel_response, "counted"), methods=["POST"]),
+        Route(f"{_STORED}/input_items", endpoint("responses", endpoints.input_items, "counted"), methods=["GET"]),
         Route("/v1/responses/input_tokens", endpoint("responses", endpoints.count_responses), methods=["POST"]),
         Route("/v1/messages/count_tokens", endpoint("messages", endpoints.count_messages), methods=["POST"]),
         *[

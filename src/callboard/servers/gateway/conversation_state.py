@@ -3,13 +3,20 @@
 Laws: a conversation that is not here as a whole is refused, never cut; a compaction begins a new one; cancelled or not,
 a reply ends with one event, and its connection upstream is closed. Linear in the conversation, since a backend is sent
 all of it.
+
+Conversations that a model sums up.
+
+A summary is asked for as a reply of the Responses front; afterwards the conversation is what users said, and the
+summary.
+
+Law: a model that says nothing is a failure, never an empty summary.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,16 +24,86 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted
-from callboard.servers.gateway import compaction
+from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece
 from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeExchange, ReplyRequest
+from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
+from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
 from callboard.wires.responses.response_object import ResponseObject
 from callboard.wires.responses.stored_items import complete_items, input_items
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore
+
+PROMPT = """\
+Sum up the conversation until here. Your summary will stand in its place: whoever goes on has it, what the user \
+said, and nothing else. Write down:
+- what is wanted, and which instructions hold from now on;
+- what was done and found out, with the names, paths, commands, figures and identifiers that are still needed;
+- what was decided, and why;
+- what is left to do, and what the next step is.
+Call no tool and ask nothing. Answer with the summary alone."""
+
+_REPLY_FIELDS = frozenset({"previous_response_id", "text", "tool_choice"})
+"""Fields that are about a reply, not about a summary."""
+
+
+def is_compaction_requested(items: Sequence[Any]) -> bool:
+    """Whether the last item asks for a compaction, as Codex does it."""
+    return bool(items) and isinstance(items[-1], Mapping) and items[-1].get("type") == TRIGGER
+
+
+def summary_request(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
+    """The body that asks a model to sum up the items. It begins as the conversation does, with all tools, so that a
+    prompt cache holds.
+    """
+    prompt = {"type": "message", "role": "user", "content": PROMPT}
+    rest = {name: value for name, value in body.items() if name not in _REPLY_FIELDS}
+    return rest | {"input": [*items, prompt], "tool_choice": "none"}
+
+
+def with_compaction_item(front: Frontend) -> Frontend:
+    """The Responses front, whose reply is then one compaction item."""
+    codec = replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction)
+    return replace(front, codec=codec)
+
+
+def with_compaction_body(front: Frontend, items: Iterable[Any]) -> Frontend:
+    """The Responses front, whose answer is then a compaction of the items."""
+    return replace(front, codec=replace(front.wire, encode_response=partial(_encode_body, user_messages(items))))
+
+
+def user_messages(items: Iterable[Any]) -> list[Any]:
+    return [item for item in items if isinstance(item, Mapping) and item.get("role") == "user"]
+
+
+async def require_summary(exchange: Exchange, batches: Batches) -> Batches:
+    """The batches; a reply without text becomes a failure."""
+    has_text = False
+    async with aclosing(batches):
+        async for events in batches:
+            has_text = has_text or any(isinstance(event, TextPiece) and event.text.strip() for event in events)
+            if events[-1] == ReplyEnded("retry"):
+                has_text = False
+            elif isinstance(events[-1], ReplyEnded) and not has_text:
+                events[-1] = ReplyFailed("provider", "no_summary", "the model did not sum up the conversation")
+                exchange.record.set_end(events)
+            yield events
+
+
+def _encode_body(users: Sequence[Any], events: Iterable[Event], **options: Any) -> dict[str, Any]:
+    """The answer of POST /v1/responses/compact."""
+    response = encode_compaction(events, **options)
+    identifier = response["id"]
+    return {
+        "id": identifier,
+        "object": "response.compaction",
+        "created_at": response["created_at"],
+        "output": [*complete_items(users, identifier.removeprefix("resp_")), *response["output"]],
+        "usage": response["usage"],
+    }
+
 
 _encode = msgspec.json.encode
 MAX_REPLIES = 10_000
@@ -120,11 +197,11 @@ class ConversationState:
         echo = body if bool(body.get("store")) is is_stored else {**body, "store": is_stored}
         turn = _Turn(request.owner, history, own, is_stored, memory)
         filters: tuple[Filter, ...] = ()
-        if compaction.is_requested(own):
+        if is_compaction_requested(own):
             items = [*history.items, *own[:-1]]
-            turn = replace(turn, history=ResponseHistory(), input=compaction.user_messages(items))
-            body, front = compaction.summary_request(body, items), compaction.with_compaction_item(front)
-            filters = (compaction.require_summary,)
+            turn = replace(turn, history=ResponseHistory(), input=user_messages(items))
+            body, front = summary_request(body, items), with_compaction_item(front)
+            filters = (require_summary,)
         elif "previous_response_id" in body:
             body = {**body, "input": [*history.items, *own]}
             del body["previous_response_id"]
@@ -142,9 +219,9 @@ class ConversationState:
         """The exchange of POST /v1/responses/compact. Raises an HttpError."""
         history = await self._history(request)
         items = [*history.items, *own_items(request.body)]
-        body = {**compaction.summary_request(request.body, items), "stream": False}
-        front = compaction.with_compaction_body(request.front, items)
-        whole = replace(request, front=front, body=body, filters=(compaction.require_summary,))
+        body = {**summary_request(request.body, items), "stream": False}
+        front = with_compaction_body(request.front, items)
+        whole = replace(request, front=front, body=body, filters=(require_summary,))
         return await self._make(whole, history)
 
     async def items(self, request: ReplyRequest) -> list[Any]:

@@ -10,11 +10,19 @@ A call of a client's tool ends the reply. It is sent when the reply's calls of t
 results; it is sent as it came, whole or not. A call of a tool that nobody has is answered here.
 
 Law: a client that leaves cancels what runs.
+
+Show calls that ran in the gateway as reasoning, and read them back.
+
+A seal beside the reasoning holds the calls and their results. When a client sends the reply back, they stand in the
+conversation again.
+
+Law: what was sealed comes back as it was, or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import logging
 import re
@@ -23,12 +31,16 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.agent import Agent
 from callboard.agent.run import Run, RunSettings, SharedOptions
 from callboard.core import (
     ArgumentsPiece,
+    AssistantCanister,
+    Canister,
+    Content,
     Ending,
     Event,
     InvocationCanister,
@@ -37,6 +49,7 @@ from callboard.core import (
     InvocationStarted,
     Logprobs,
     Note,
+    ReasoningContent,
     ReasoningPiece,
     RefusalPiece,
     ReplyEnded,
@@ -48,6 +61,7 @@ from callboard.core import (
     RoundStarted,
     RunEnded,
     TextPiece,
+    TextualContent,
     ToolDeclaration,
     Usage,
 )
@@ -56,10 +70,109 @@ from callboard.loop import Limits
 from callboard.modes import Plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
-from callboard.servers.gateway.hosted_call_trace import format_call, format_result, seal
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.tools import Invoker, Policy
 from callboard.tools.search import ToolSearch
+
+_MARK = "callboard.hosted.1."
+_encode = msgspec.json.Encoder().encode
+
+
+class _Sealed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """With `joined`, calls of the client's tools from the same reply follow."""
+
+    calls: tuple[InvocationCanister, ...]
+    results: tuple[ResultCanister, ...]
+    joined: bool = False
+
+
+_decode = msgspec.json.Decoder(_Sealed).decode
+
+
+def format_call(call: InvocationCanister) -> str:
+    """Such as `add({"a":1})`."""
+    arguments = call.raw if call.arguments is None else _encode(dict(call.arguments)).decode()
+    return f"{call.name}({arguments})"
+
+
+def format_result(result: ResultCanister) -> str:
+    """What follows a call, such as ` -> 2`, to the end of its line."""
+    texts = [
+        part.text if isinstance(part, TextualContent) else f"[{part.__struct_config__.tag}]" for part in result.content
+    ]
+    return f" -> {''.join(texts)}\n"
+
+
+def seal(calls: Sequence[InvocationCanister], results: Sequence[ResultCanister], *, joined: bool) -> str:
+    """The calls and their results, in the same order, as the opaque form of the reasoning that shows them."""
+    sealed = _Sealed(
+        tuple([replace(each, timestamp=None) for each in calls]),
+        tuple([replace(each, timestamp=None) for each in results]),
+        joined,
+    )
+    return _MARK + base64.urlsafe_b64encode(_encode(sealed)).decode()
+
+
+def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
+    """The conversation with the sealed calls and results in place of the reasoning that showed them."""
+    if not any(_has_seal(each) for each in canisters):
+        return canisters
+    restored: list[Canister] = []
+    waiting: tuple[ResultCanister, ...] = ()
+    for canister in canisters:
+        if not isinstance(canister, InvocationCanister):
+            restored += waiting
+            waiting = ()
+        if not (isinstance(canister, AssistantCanister) and _has_seal(canister)):
+            restored.append(canister)
+            continue
+        content: list[Content] = []
+        for part in canister.content:
+            sealed = _open_seal(part.opaque) if isinstance(part, ReasoningContent) else None
+            if sealed is None or not isinstance(part, ReasoningContent):
+                content.append(part)
+                continue
+            if thought := part.text.removesuffix(_format_sealed(sealed)).rstrip("\n"):
+                content.append(replace(part, text=thought, opaque=""))
+            restored += [*_as_canister(canister, content), *waiting, *sealed.calls]
+            content, waiting = [], ()
+            if sealed.joined:
+                waiting = sealed.results
+            else:
+                restored += sealed.results
+        restored += _as_canister(canister, content)
+    return [*restored, *waiting]
+
+
+def _has_seal(canister: Canister) -> bool:
+    return isinstance(canister, AssistantCanister) and any(
+        isinstance(part, ReasoningContent) and part.opaque.startswith(_MARK) for part in canister.content
+    )
+
+
+def _as_canister(canister: AssistantCanister, content: Sequence[Content]) -> list[AssistantCanister]:
+    return [replace(canister, content=tuple(content))] if content else []
+
+
+def _open_seal(opaque: str) -> _Sealed | None:
+    """What is sealed; None for what is none of ours."""
+    if not opaque.startswith(_MARK):
+        return None
+    try:
+        return _decode(base64.b64decode(opaque.removeprefix(_MARK), altchars=b"-_", validate=True))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _format_sealed(sealed: _Sealed) -> str:
+    results = {each.invocation_id: each for each in sealed.results}
+    return "".join(
+        [
+            format_call(each) + (format_result(results[each.identifier]) if each.identifier in results else "")
+            for each in sealed.calls
+        ]
+    )
+
 
 log = logging.getLogger("callboard.gateway")
 

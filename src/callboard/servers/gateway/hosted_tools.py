@@ -20,8 +20,7 @@ from callboard.loop import Limits
 from callboard.modes import Plan, get_plan
 from callboard.servers.gateway.dispatch import Candidates, stream_reply
 from callboard.servers.gateway.exchange import Batches, ReplyRecord
-from callboard.servers.gateway.hosted_call_trace import restore_calls
-from callboard.servers.gateway.hosted_run import stream_rounds
+from callboard.servers.gateway.hosted_run import restore_calls, stream_rounds
 from callboard.servers.gateway.settings import GatewaySettings
 from callboard.tools import Ensemble, Invoker, InvokerRegistry, filtered, read_decision
 from callboard.tools.search import ToolSearch

@@ -18,7 +18,6 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from socket import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,8 +34,7 @@ from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.listening import BACKLOG, is_loopback, listen, report_failure
-from callboard.servers.orderly_server import OrderlyServer
+from callboard.servers.listening import BACKLOG, OrderlyServer, is_loopback, listen, report_failure
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.telemetry.logs import configure_logs
 
@@ -289,16 +287,7 @@ async def serve_on_loopback(settings: GatewaySettings) -> AsyncGenerator[str]:
             await serving
 
 
-class _ServerWithoutSignals(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
+class _ServerWithoutSignals(OrderlyServer):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._ready()

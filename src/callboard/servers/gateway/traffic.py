@@ -29,10 +29,17 @@ from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
-from callboard.servers.gateway.replay import make_vector, mask_reply, read_canisters, read_events
 from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
-from callboard.servers.gateway.request_view import view_dialect, view_request, view_row
+from callboard.servers.gateway.request_view import (
+    make_vector,
+    mask_reply,
+    read_canisters,
+    read_events,
+    view_dialect,
+    view_request,
+    view_row,
+)
 from callboard.servers.gateway.response_stream import Message, respond
 from callboard.servers.gateway.spending import ReplyCosts
 from callboard.servers.gateway.traffic_values import (

@@ -1,6 +1,11 @@
 """The client of a call as its tool sees it: `context.auxdata["mcp"]`.
 
 Law: a client is only asked what it says it can be asked; its answer is no proof.
+
+The state of a client between its calls: log level and namespaces.
+
+Law: one client never gets another's state. Over HTTP a session is found by the identifier that the server gave it;
+without one, as from 2026-07-28 on, each call has its own.
 """
 
 from __future__ import annotations
@@ -8,20 +13,65 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.connection import allowed_log_levels
+from mcp.server.session import ServerSession
 
 from callboard.core import Allow, Answer, Deny, InvocationCanister
 from callboard.execution.approval import EarlierAnswers
 from callboard.mcp.ensemble import SERVED
 from callboard.servers.mcp.call import Questions, ToolCall
-from callboard.servers.mcp.session import Session
 from callboard.tools.context import ReportProgress
+
+if TYPE_CHECKING:
+    from callboard.servers.mcp.call import Incoming
+
+MAX_SESSIONS: Final = 1000
+_LEVELS: Final[tuple[types.LoggingLevel, ...]] = get_args(types.LoggingLevel)
+_HEADER: Final = "mcp-session-id"
+
+
+class Session:
+    """One client."""
+
+    def __init__(self) -> None:
+        self.level: types.LoggingLevel = _LEVELS[0]
+        self.namespaces: dict[str, MutableMapping[str, Any]] = {}
+        self.channel: ServerSession | None = None
+        """For notifications."""
+
+    def wants(self, level: types.LoggingLevel) -> bool:
+        return _LEVELS.index(level) >= _LEVELS.index(self.level)
+
+
+class Sessions:
+    """The clients, the newest last."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def of(self, incoming: Incoming) -> Session:
+        """The session of a request; where there is one client, as over stdio, it has one for good."""
+        request = incoming.request
+        identifier = "" if request is None else request.headers.get(_HEADER)
+        if identifier is None:
+            return Session()
+        session = self._sessions.setdefault(identifier, Session())
+        session.channel = incoming.session
+        self._sessions.move_to_end(identifier)
+        if len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
+
+    def channels(self) -> list[ServerSession]:
+        return [each.channel for each in self._sessions.values() if each.channel is not None]
+
 
 KEY: Final = SERVED
 """Where in the auxdata of a tool's context its client is."""

@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.auth import digest, read_token
-from callboard.servers.listening import is_loopback, listen
+from callboard.servers.listening import OrderlyServer, is_loopback, listen
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.orderly_server import OrderlyServer
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1000

@@ -8,15 +8,15 @@ import pytest
 from tests.tables import table
 
 from callboard.providers import Transport
-from callboard.servers.gateway.doctor import raw_bodies
-from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
+from callboard.servers.gateway.doctor.probes import BudgetSpent, DoctorBudget
 from callboard.servers.gateway.doctor.raw_backend import MAX_BYTES, RawBackend
+from callboard.servers.gateway.doctor.raw_checks import CONTROL
 from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 
 HELLO = {"choices": [{"message": {"content": "ready"}}], "usage": {"prompt_tokens": 3}}
 
 
-def ask(replies, body=raw_bodies.CONTROL, *, budget=None, renamed=None):
+def ask(replies, body=CONTROL, *, budget=None, renamed=None):
     async def scenario():
         transport = Transport(retries=0, statuses=())
         try:
@@ -33,7 +33,7 @@ def ask(replies, body=raw_bodies.CONTROL, *, budget=None, renamed=None):
 def test_a_reply_is_read_as_it_is():
     reply, (request,) = ask([Raw([HELLO])])
     assert (reply.text, reply.prompt_tokens, reply.fault, reply.calls) == ("ready", 3, "", [])
-    assert request.body == {"model": "m", "temperature": 0, **raw_bodies.CONTROL}
+    assert request.body == {"model": "m", "temperature": 0, **CONTROL}
 
 
 @table(
@@ -69,7 +69,7 @@ def test_one_that_is_not_there():
     async def scenario():
         transport = Transport(retries=0, statuses=())
         try:
-            return await RawBackend(transport, "http://127.0.0.1:9/v1", {}, "m", DoctorBudget()).ask(raw_bodies.CONTROL)
+            return await RawBackend(transport, "http://127.0.0.1:9/v1", {}, "m", DoctorBudget()).ask(CONTROL)
         finally:
             await transport.aclose()
 

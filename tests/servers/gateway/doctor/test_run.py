@@ -20,8 +20,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.servers.gateway import BackendSettings
-from callboard.servers.gateway.doctor.budget import DoctorBudget
-from callboard.servers.gateway.doctor.probes import CLIENTS
+from callboard.servers.gateway.doctor.probes import CLIENTS, DoctorBudget
 from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS
 from callboard.servers.gateway.doctor.run import FACTS_FIRST, examine
 from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply

@@ -2,14 +2,118 @@
 
 Source of the clients' shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
 with texts of our own.
+
+What comes back when the doctor asks through the gateway.
+
+How long the doctor asks, and how often.
+
+Law: no request begins once the seconds or the requests are spent, and none may take longer than what is left, so that
+the whole examination ends in time however slow a backend is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
+
+from callboard.core import Event, InvocationEnded, InvocationStarted, ReplyFailed
+from callboard.providers.lessons import STATUSES
 from callboard.servers.gateway.frontends import ALT, SSE
+from callboard.text.display import collapse
+
+SECONDS: Final = 110.0
+"""By default: with what is around the questions, under two minutes."""
+REQUESTS: Final = 150
+_SHARE: Final = 3
+"""One request may take this part of all seconds: one that hangs must not cost every other answer."""
+
+
+class BudgetSpent(Exception):  # no error: the rest is not asked
+    """There is no time, or no request, left."""
+
+
+class DoctorBudget:
+    """Seconds and requests; `clock` gives seconds."""
+
+    def __init__(
+        self, seconds: float = SECONDS, requests: int = REQUESTS, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._end = clock() + seconds
+        self._requests = self._requests_left = requests
+
+    @property
+    def is_spent(self) -> bool:
+        return self._requests_left <= 0 or self._clock() >= self._end
+
+    @property
+    def reason(self) -> str:
+        """Why nothing more is asked."""
+        return (
+            f"{self._requests} request{'s' * (self._requests != 1)} sent"
+            if self._requests_left <= 0
+            else f"{self._seconds:g} s passed"
+        )
+
+    def take(self) -> float:
+        """Count one request, and return the seconds that it may take. Raises BudgetSpent."""
+        if self.is_spent:
+            raise BudgetSpent
+        self._requests_left -= 1
+        return min(self._end - self._clock(), self._seconds / _SHARE)
+
+
+State: TypeAlias = Literal["no", "partly", "yes", "not asked"]
+_MAX_FAILURE = 200
+"""Characters."""
+REFUSED = frozenset([status for status in STATUSES if status < 500])
+"""Statuses of a request that is refused for what is in it, and not because the server has broken down."""
+
+
+class ProbeReply(msgspec.Struct, frozen=True):
+    """A reply. `mode` is how tools were declared; `learned` are the facts that the gateway learned from refusals."""
+
+    events: list[Event]
+    status: int = 0
+    dropped: tuple[str, ...] = ()
+    mode: str = ""
+    learned: Mapping[str, Any] = {}
+
+    @property
+    def failed(self) -> ReplyFailed | None:
+        last = self.events[-1] if self.events else ReplyFailed("provider", "cut", "nothing was said")
+        return last if isinstance(last, ReplyFailed) else None
+
+    @property
+    def is_answer(self) -> bool:
+        """The backend replied, or refused what is in the request: it is not busy, slow or broken."""
+        return self.failed is None or self.status in REFUSED
+
+    @property
+    def calls(self) -> bool:
+        return any(isinstance(event, InvocationEnded) for event in self.events)
+
+    @property
+    def call_form(self) -> str:
+        """How the first call was made."""
+        if self.mode != "native":
+            return f"the tools are in the prompt (mode {self.mode})"
+        started = next(event for event in self.events if isinstance(event, InvocationStarted))
+        return "native" if started.found_in == "wire" else "written into the text"
+
+    @property
+    def fault(self) -> str:
+        """The failure on one line, "" for none."""
+        if self.failed is None:
+            return ""
+        text = collapse(self.failed.message, _MAX_FAILURE)
+        status = f"{self.status}: " if self.status >= 400 and str(self.status) not in text else ""
+        return f"{status}{text}"
+
 
 Body: TypeAlias = dict[str, Any]
 

@@ -17,9 +17,7 @@ from callboard.errors import CallboardError
 from callboard.providers import Transport
 from callboard.providers.lessons import STATUSES
 from callboard.providers.transport import HttpResponse
-from callboard.servers.gateway.doctor.budget import DoctorBudget
-from callboard.servers.gateway.doctor.probe_reply import REFUSED
-from callboard.servers.gateway.doctor.probes import Body
+from callboard.servers.gateway.doctor.probes import REFUSED, Body, DoctorBudget
 from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import collapse
 

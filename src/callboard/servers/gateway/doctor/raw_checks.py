@@ -5,13 +5,19 @@ not have the feature. Where the replies leave it open, no fact follows. Every fa
 shows.
 
 The rows stand in the order of their worth, for the time may not suffice for all.
+
+What the doctor sends to a backend itself, on the Chat Completions wire.
+
+Each request has an answer that nobody gives by chance: a word that no model says to the question, the end of a word
+that another message begins, a number of tokens. So a backend that takes a field and ignores it is found out by its
+reply. They are short, for a large model on a small machine reads a hundred tokens a second.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -21,12 +27,93 @@ from callboard.dialects import DIALECTS, Parser, get_dialect
 from callboard.profiles import Profile
 from callboard.profiles.control_tokens import token_table
 from callboard.providers.backend_info import BackendInfo
-from callboard.servers.gateway.doctor import raw_bodies
-from callboard.servers.gateway.doctor.probe_reply import State
-from callboard.servers.gateway.doctor.probes import TOOL, Body
+from callboard.servers.gateway.doctor.probes import MOST_TOKENS, NAMED, TOOL, Body, State, user
 from callboard.servers.gateway.doctor.raw_backend import RawReply
 from callboard.text.display import collapse
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS
+
+_WORDS_TOKENS: Final = 16
+_THOUGHT_TOKENS: Final = 256
+"""For models that think before they say a word."""
+WORD: Final = "quokka"
+"""That nobody answers to `_CAPITAL`."""
+_CAPITAL: Final = user("What is the capital of France? Answer with its name only.")
+_READY: Final = user("Say: ready")
+COPIES: Final = 8
+"""Of a control token in one message."""
+GROWTH: Final = 20
+"""Tokens that `_LONG` has at the least, in any tokenizer."""
+_SHORT: Final = "Be brief."
+_LONG: Final = (
+    "You work for a harbour master who writes every evening which ships have come, what they carry, where they lie, "
+    "and which of them leave with the tide; he wants short answers, plain words and no numbers that nobody can check."
+)
+TOO_MANY_TOKENS: Final = 99_999_999
+"""More than any model reads; a server that counts says so without reading anything."""
+
+
+def ask(*messages: Body, most: int, **fields: Any) -> Body:
+    return {"messages": list(messages), "max_tokens": most, **fields}
+
+
+def _system(text: str) -> Body:
+    return {"role": "system", "content": text}
+
+
+def _assistant(text: str) -> Body:
+    return {"role": "assistant", "content": text}
+
+
+CONTROL = ask(_READY, most=1)
+"""That every backend answers."""
+CONTEXT = (ask(_READY, most=TOO_MANY_TOKENS, stop=["ready", "\n"]),)
+CALLS = (ask(user("What is in the file notes.txt? Use the tool."), most=MOST_TOKENS, tools=[TOOL], tool_choice="auto"),)
+FORCED = (
+    ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice="required"),
+    ask(user("Good morning."), most=_THOUGHT_TOKENS, tools=[TOOL], tool_choice=NAMED),
+)
+_SCHEMA: Body = {
+    "type": "object",
+    "properties": {"animal": {"type": "string", "enum": [WORD]}},
+    "required": ["animal"],
+    "additionalProperties": False,
+}
+SCHEMA = (
+    ask(
+        _CAPITAL,
+        most=_THOUGHT_TOKENS,
+        response_format={"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": _SCHEMA}},
+    ),
+)
+LOGPROBS = (ask(_CAPITAL, most=1, logprobs=True, top_logprobs=5),)
+BEGINNING: Final = 'The harbour master says {"capital": "Par'
+"""With which no new message begins."""
+CONTINUED: Final = 'is"'
+"""What goes on from it; no new message begins so either."""
+PREFILL = tuple(
+    [
+        ask(
+            user('What is the capital of France? Answer as {"capital": NAME}.'),
+            {**_assistant(BEGINNING), **message},
+            most=_WORDS_TOKENS,
+            **fields,
+        )
+        for message, fields in CHAT_PREFILLS.values()
+    ]
+)
+SYSTEMS = (
+    ask(_system(_SHORT), _READY, most=1),
+    ask(_system(_SHORT), user(_LONG), most=1),  # shows whether tokens are counted truly
+    ask(_system(_LONG), _READY, most=1),
+    ask(_system(_SHORT), _system(_LONG), _READY, most=1),
+    ask(_system(_SHORT), _READY, _assistant("ready"), _READY, most=1),
+    ask(_system(_SHORT), _READY, _assistant("ready"), _system(_LONG), _READY, most=1),
+)
+
+
+def control_tokens(tokens: Iterable[str]) -> tuple[Body, ...]:
+    """A message without any, and one with `COPIES` of each."""
+    return tuple([ask(user(f"Say: ready {token * COPIES}"), most=1) for token in ("", *tokens)])
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -78,7 +165,7 @@ _CONTEXT_WORDS: Final = re.compile(
 
 
 def _context_bodies(subject: Subject) -> Sequence[Body]:
-    return () if subject.info.context_tokens else raw_bodies.CONTEXT
+    return () if subject.info.context_tokens else CONTEXT
 
 
 def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
@@ -89,7 +176,7 @@ def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     numbers = [match[1] or match[2] for match in _CONTEXT_WORDS.finditer(replies[0].refusal)]
     counts = [int("".join(filter(str.isdecimal, each))) for each in numbers]
     # A refusal repeats what was asked for as well.
-    tokens = next((count for count in counts if count < raw_bodies.TOO_MANY_TOKENS), 0)
+    tokens = next((count for count in counts if count < TOO_MANY_TOKENS), 0)
     if not tokens:
         return Conclusion("partly", "the backend does not say it")
     return Conclusion("yes", f"{tokens} tokens, by the refusal of a longer reply", {"context_tokens": tokens})
@@ -160,7 +247,7 @@ def _read_schema(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     if reply.open_reason:
         return Conclusion("no", reply.open_reason)
     try:
-        held = json.loads(reply.text) == {"animal": raw_bodies.WORD}
+        held = json.loads(reply.text) == {"animal": WORD}
     except (ValueError, RecursionError):
         held = False
     if held:
@@ -186,9 +273,9 @@ def _read_prefill(replies: Sequence[RawReply], _: Subject) -> Conclusion:
     faults = []
     for way, reply in zip(CHAT_PREFILLS, replies, strict=False):
         text = reply.text.lstrip()
-        if text.startswith(raw_bodies.CONTINUED):
+        if text.startswith(CONTINUED):
             return Conclusion("yes", f"the reply went on in the middle of a word ({way})", {"prefill": way})
-        if text.startswith(raw_bodies.BEGINNING + raw_bodies.CONTINUED):
+        if text.startswith(BEGINNING + CONTINUED):
             # No fact: it does go on, but a client would get its own beginning twice.
             return Conclusion("partly", f"the reply went on, and repeated the beginning before it ({way})")
         faults.append(f"{way}: {reply.refusal or reply.open_reason or 'taken and ignored'}")
@@ -228,7 +315,7 @@ def _arrives(without: RawReply, reply: RawReply, *, counts: bool = True) -> tupl
     fewer, tokens = without.prompt_tokens, reply.prompt_tokens
     if reply.fault or fewer is None or tokens is None or not counts:
         return None
-    if tokens - fewer >= raw_bodies.GROWTH:
+    if tokens - fewer >= GROWTH:
         return True, ""
     return False, f"is taken and dropped ({fewer} tokens without it, {tokens} with it)"
 
@@ -252,14 +339,12 @@ def _candidates(subject: Subject) -> tuple[str, ...]:
 
 
 def _control_token_bodies(subject: Subject) -> Sequence[Body]:
-    return raw_bodies.control_tokens(_candidates(subject))
+    return control_tokens(_candidates(subject))
 
 
 def _read_control_tokens(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     base, *others = [reply.prompt_tokens or 0 for reply in replies]
-    counts = {
-        token: (tokens - base) / raw_bodies.COPIES for token, tokens in zip(_candidates(subject), others, strict=True)
-    }
+    counts = {token: (tokens - base) / COPIES for token, tokens in zip(_candidates(subject), others, strict=True)}
     if not base or any(count <= 0 for count in counts.values()):
         return Conclusion("partly", "open: no tokens are counted")
     for token, count in counts.items():
@@ -272,12 +357,12 @@ def _read_control_tokens(replies: Sequence[RawReply], subject: Subject) -> Concl
 
 
 RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
-    RawCheck("calls", raw_bodies.CALLS, _read_calls, ("supports_tools", "uses_tools", "watch")),
-    RawCheck("schema held", raw_bodies.SCHEMA, _read_schema, ("supports_json_schema",)),
-    RawCheck("log-probabilities", raw_bodies.LOGPROBS, _read_logprobs, ("supports_logprobs",)),
-    RawCheck("forced calls", raw_bodies.FORCED, _read_forced, ("supports_forced_calls",)),
+    RawCheck("calls", CALLS, _read_calls, ("supports_tools", "uses_tools", "watch")),
+    RawCheck("schema held", SCHEMA, _read_schema, ("supports_json_schema",)),
+    RawCheck("log-probabilities", LOGPROBS, _read_logprobs, ("supports_logprobs",)),
+    RawCheck("forced calls", FORCED, _read_forced, ("supports_forced_calls",)),
     RawCheck("context length", _context_bodies, _read_context, ("context_tokens",)),
-    RawCheck("system messages arrive", raw_bodies.SYSTEMS, _read_systems, _SYSTEM_FACTS),
+    RawCheck("system messages arrive", SYSTEMS, _read_systems, _SYSTEM_FACTS),
     RawCheck("control tokens as text", _control_token_bodies, _read_control_tokens, ("parses_special_tokens",)),
-    RawCheck("prefill", raw_bodies.PREFILL, _read_prefill, ("prefill",), stops=True),
+    RawCheck("prefill", PREFILL, _read_prefill, ("prefill",), stops=True),
 )

@@ -25,11 +25,10 @@ from callboard.providers import HttpModel, Transport
 from callboard.providers.backend_info import BackendInfo, embedded_version, read_backend_info
 from callboard.providers.lessons import LESSONS
 from callboard.servers.gateway.backend import format_flags
-from callboard.servers.gateway.doctor import probes, raw_bodies
-from callboard.servers.gateway.doctor.budget import BudgetSpent, DoctorBudget
-from callboard.servers.gateway.doctor.probe_reply import ProbeReply, State
+from callboard.servers.gateway.doctor import probes
+from callboard.servers.gateway.doctor.probes import BudgetSpent, DoctorBudget, ProbeReply, State
 from callboard.servers.gateway.doctor.raw_backend import RawBackend, RawReply
-from callboard.servers.gateway.doctor.raw_checks import RAW_CHECKS, Conclusion, RawCheck, Subject
+from callboard.servers.gateway.doctor.raw_checks import CONTROL, RAW_CHECKS, Conclusion, RawCheck, Subject
 from callboard.servers.gateway.exchange import ReplyRequest
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.gateway import Gateway
@@ -249,7 +248,7 @@ class _Examination:
         conclusion = check.read(replies, subject)
         if conclusion.facts and any(reply.status >= 500 for reply in replies):
             # A server that has broken down refuses everything, and that shows nothing.
-            control = await raw.ask(raw_bodies.CONTROL)
+            control = await raw.ask(CONTROL)
             conclusion = Conclusion("no", f"the backend fails: {control.fault}") if control.fault else conclusion
         if all(reply.is_answer for reply in replies):
             self._asked_facts |= {*check.facts}

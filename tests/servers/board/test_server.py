@@ -7,8 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from callboard.servers.board.app import board_application
-from callboard.servers.board.metrics_page import metrics_route
-from callboard.servers.board.server import make_metrics_routes
+from callboard.servers.board.server import make_metrics_routes, metrics_route
 
 ORIGIN = "http://127.0.0.1:8283"
 

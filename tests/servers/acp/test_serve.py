@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from callboard.servers.acp.transport import LineTransport
+from callboard.servers.acp.serve import LineTransport
 
 
 class Client:

@@ -18,7 +18,7 @@ from callboard.core import (
     UserCanister,
     error_result,
 )
-from callboard.servers.gateway.hosted_call_trace import format_call, format_result, restore_calls, seal
+from callboard.servers.gateway.hosted_run import format_call, format_result, restore_calls, seal
 
 ADD = InvocationCanister("a", "add", {"a": 1, "b": 2}, '{"a":1,"b":2}')
 THREE = ResultCanister("3", invocation_id="a")
