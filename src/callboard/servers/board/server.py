@@ -16,32 +16,33 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 import uvicorn
-from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallboardError, CallerError
 from callboard.extras import is_extra_installed
-from callboard.jobs.metrics import JobStates
 from callboard.jobs.queries import count_open_jobs
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
 from callboard.servers.board.guard import LOOPBACK_NAMES
 from callboard.servers.board.login import Login
 from callboard.servers.listening import OrderlyServer, host_name, is_loopback, listen, report_failure
 from callboard.telemetry.logs import configure_logs
-from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics
 from callboard.telemetry.turn_on import LogFormat
 
 if TYPE_CHECKING:
-    from callboard.servers.board.app import Board
     from callboard.servers.gateway.app import Extension
 
 PATH: Final = "/metrics"
 
 
 def metrics_route(board: Board) -> Route:
-    """The route of a board's figures."""
+    """The route of a board's figures, which needs the extra `otel`."""
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415  # the extra's
+
+    from callboard.jobs.metrics import JobStates  # noqa: PLC0415
+    from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics  # noqa: PLC0415
+
     tools = tool_metrics()
 
     async def show(request: Request) -> Response:
@@ -123,8 +124,7 @@ def make_metrics_routes(board: Board) -> list[BaseRoute]:
         return []
     if not is_extra_installed("otel"):
         hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
-        return [Route("/metrics", PlainTextResponse(hint, 404))]
-
+        return [Route(PATH, PlainTextResponse(hint, 404))]
     return [metrics_route(board)]
 
 
