@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute, Route
 
 from callboard.errors import CallboardError, CallerError
 from callboard.extras import is_extra_installed
-from callboard.jobs.queries import count_open_jobs
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
 from callboard.servers.board.guard import LOOPBACK_NAMES
 from callboard.servers.board.login import Login
@@ -41,6 +40,7 @@ def metrics_route(board: Board) -> Route:
     from prometheus_client import CollectorRegistry  # noqa: PLC0415  # the extra's
 
     from callboard.jobs.metrics import JobStates  # noqa: PLC0415
+    from callboard.jobs.queries import count_open_jobs  # noqa: PLC0415  # SQLAlchemy is an extra's, too
     from callboard.telemetry.prometheus import CONTENT_TYPE, render_metrics, tool_metrics  # noqa: PLC0415
 
     tools = tool_metrics()
