@@ -70,9 +70,7 @@ WRITTEN = [
 async def model_at(url, wire, mode):
     resolution = resolve("fake-model", {"wire": wire})
     root = url.removesuffix("/v1") if wire == "messages" else url
-    model = HttpModel(
-        resolution, make_plan(resolution, mode), Transport(retries=0), base_url=root, reuse_encoding=False
-    )
+    model = HttpModel(resolution, make_plan(resolution, mode), Transport(retries=0), base_url=root, reuse_sources=False)
     try:
         async with asyncio.timeout(30):  # against a test that hangs, not part of what it asserts
             yield model

@@ -28,7 +28,7 @@ from callboard.providers import HttpModel, Transport
 from callboard.providers.restore_arguments import ArgumentRestorer
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
-from callboard.wires.common.request_encoder import EncodedRequest
+from callboard.wires.common.encoded_request import EncodedRequest
 
 INNER = {"type": "object", "properties": {"deep": {"type": "integer"}}, "additionalProperties": False}
 SCHEMA = {

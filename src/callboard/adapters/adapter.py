@@ -22,8 +22,8 @@ from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
 from callboard.tools import Tool, check_call
 from callboard.wires.chat import decode_request, encode_request, encode_response
+from callboard.wires.common.encoded_request import NO_NAMES
 from callboard.wires.common.group_turns import NOT_RUN
-from callboard.wires.common.request_encoder import NO_NAMES
 
 if TYPE_CHECKING:
     from callboard.modes import Sources

@@ -26,8 +26,8 @@ from callboard.dialects.grammars.json_objects import Role
 from callboard.dialects.table import ACTION_KEYS
 from callboard.errors import CallerError
 from callboard.wires.chat import decode_response
+from callboard.wires.common.encoded_request import NO_NAMES
 from callboard.wires.common.reply_stream import DecodeContext
-from callboard.wires.common.request_encoder import NO_NAMES
 
 _NESTED = 3
 """Wrappers inside one another: `{"action": {"function": {…}}}`."""

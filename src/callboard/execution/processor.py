@@ -31,8 +31,8 @@ from callboard.execution.execute import OnError, check_on_error
 from callboard.execution.parallel import ParallelExecutor
 from callboard.tools import Ensemble, InvokerRegistry, Policy, check_call, edited_result
 from callboard.wires import get_wire
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.reply_stream import DecodeContext
-from callboard.wires.common.request_encoder import EncodedRequest
 
 
 class _Native(msgspec.Struct, frozen=True):

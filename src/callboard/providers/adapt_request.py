@@ -1,8 +1,7 @@
 """Adapt a request and its conversation to what a model's chat template and its endpoint accept.
 
 The facts of the profile change it in this order: the last message, instructions, roles, reasoning.
-Laws: no text is lost and none changes its place; what a model takes as it is stays the same object, so that it is
-encoded once; the last message is never the model's, unless a reply that goes on from it was asked for.
+Laws: no text is lost and none changes its place; what a model takes as it is stays the same object; the last message is never the model's, unless a reply that goes on from it was asked for.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from callboard.core import (
 )
 from callboard.loop import GO_ON
 from callboard.profiles import Profile
-from callboard.wires.chat import RequestEncoder as ChatRequestEncoder
 from callboard.wires.chat.content import split_media
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS, ChatCapabilities
 from callboard.wires.common.contents import contents_with_title
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.group_turns import tag_instructions
-from callboard.wires.wire import CHAT, RequestEncoder, Wire
+from callboard.wires.wire import Wire
 
 CONTINUE = "Go on from exactly where your last message ends, without repeating it."
 """Stands behind a message that a reply was to go on from, where the endpoint takes none."""
@@ -316,15 +315,16 @@ def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str,
     return request, (*dropped, *unsent)
 
 
-def create_encoder(wire: Wire, facts: Profile) -> RequestEncoder:
-    """A new encoder of the endpoint's requests."""
-    if facts.dummy_signature and wire.name == "gemini":
-        from callboard.wires import gemini  # noqa: PLC0415  # for its endpoint only
-
-        return gemini.RequestEncoder(dummy_signature=facts.dummy_signature)
-    if wire is not CHAT:
-        return wire.encoder()
-    return ChatRequestEncoder(capabilities=ChatCapabilities(facts.reasoning_field, facts.supports_content_parts))
+def encode_request(wire: Wire, request: Request, facts: Profile) -> EncodedRequest:
+    """The request as the endpoint takes it."""
+    options: dict[str, Any] = {}
+    if wire.name == "chat":
+        options["capabilities"] = ChatCapabilities(facts.reasoning_field, facts.supports_content_parts)
+    elif wire.name == "messages":
+        options["breakpoints"] = True  # Anthropic caches only as far as a breakpoint
+    elif wire.name == "gemini":
+        options["dummy_signature"] = facts.dummy_signature
+    return wire.encode_request(request, **options)
 
 
 def adapt_body(body: dict[str, Any], facts: Profile) -> dict[str, Any]:

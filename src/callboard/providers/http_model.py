@@ -41,7 +41,7 @@ from callboard.modes.filters.duplicates import DuplicateFilter
 from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
 from callboard.providers import lessons
-from callboard.providers.adapt_request import adapt_body, adapt_request, create_encoder
+from callboard.providers.adapt_request import adapt_body, adapt_request, encode_request
 from callboard.providers.control_tokens import EventUnescaper, escape_request
 from callboard.providers.http_exchange import ExchangeObserver, HttpExchange, SSEPayloads, TextTap
 from callboard.providers.restore_arguments import ArgumentRestorer, spell_names
@@ -49,7 +49,7 @@ from callboard.providers.transport import HttpResponse, Transport
 from callboard.text.sse import SSEDecoder
 from callboard.wires import DecodeContext, get_wire
 from callboard.wires.common.contents import message_fields
-from callboard.wires.common.request_encoder import NO_NAMES, EncodedRequest
+from callboard.wires.common.encoded_request import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
     from callboard.providers.embedded import EmbeddedServer
@@ -107,7 +107,7 @@ class HttpModel:
         headers: Added to each request.
         extra_body: Added to the body of each request.
         tell: Called with a line of text before a request is repeated.
-        reuse_encoding: Keep what was encoded for the next request of the same conversation.
+        reuse_sources: Keep what was read in a conversation for its next request.
         forward_constraint: Send the schema of an answer beside tools, and to endpoints that are not known to take
             one. The gateway does: its client decided to ask for it.
         server: Serves a local model; it is started before the first request, and says where it listens.
@@ -127,7 +127,7 @@ class HttpModel:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
         tell: Callable[[str], None] | None = None,
-        reuse_encoding: bool = True,
+        reuse_sources: bool = True,
         forward_constraint: bool = False,
         server: EmbeddedServer | None = None,
     ) -> None:
@@ -138,10 +138,9 @@ class HttpModel:
         self.base_url = _check_base_url(base_url, resolution.profile.wire)
         self._tell = tell
         self._extra = extra_body or {}
-        self._reuse_encoding = reuse_encoding
+        self._reuse_sources = reuse_sources
         self._forward_constraint = forward_constraint
         self._server = server
-        self._encoder = create_encoder(self.wire, resolution.profile)
         self.learned: Mapping[str, Any] = {}
         """Facts that the endpoint's refusals showed."""
         self._trials = 0
@@ -208,8 +207,7 @@ class HttpModel:
             await self.transport.connect(self.base_url)
 
     async def aclose(self) -> None:
-        """Closes the connections and forgets what was encoded; a later reply makes new ones."""
-        self._encoder = create_encoder(self.wire, self.resolution.profile)
+        """Closes the connections and forgets what was read; a later reply makes new ones."""
         self._sources.clear()
         await self.transport.aclose()
 
@@ -251,13 +249,12 @@ class HttpModel:
             profile=msgspec.structs.replace(resolution.profile, **facts),
             sources={**resolution.sources, **dict.fromkeys(facts, "learned from a refusal")},
         )
-        other._encoder = create_encoder(self.wire, other.resolution.profile)  # noqa: SLF001  # one of our own kind
         other._sources = {}  # noqa: SLF001  # one of our own kind
         return other
 
     def learn_from(self, other: HttpModel) -> list[Event]:
         """Ask as `other`, which was answered where this one was refused, from now on. The note that says so."""
-        self.resolution, self.learned, self._encoder = other.resolution, other.learned, other._encoder
+        self.resolution, self.learned = other.resolution, other.learned
         if self._trials:
             return []
         facts = ", ".join([f"{fact}={msgspec.json.encode(value).decode()}" for fact, value in self.learned.items()])
@@ -292,10 +289,7 @@ class HttpModel:
             wire = self.wire.name
             unsent = message_fields(wire, request.canisters) - message_fields(wire, adapted.canisters)
             dropped = (*dropped, *unsent)
-        # What a mode rewrites is new in each request, so there is nothing to keep.
-        reuses = self._reuse_encoding and adapted.canisters is request.canisters
-        encode = (self._encoder if reuses else create_encoder(self.wire, facts)).encode
-        encoded = encode(adapted)
+        encoded = encode_request(self.wire, adapted, facts)
         if names:
             encoded = msgspec.structs.replace(encoded, names={**encoded.names, **names})
         return PreparedRequest(request, adapted, encoded, dropped)
@@ -406,7 +400,7 @@ class HttpModel:
     def _sources_of(self, request: Request) -> Sources:
         """The conversation's sources, built on those of its earlier replies where they are kept."""
         canisters = request.conversation or request.canisters
-        if not self._reuse_encoding or not canisters:
+        if not self._reuse_sources or not canisters:
             return Sources(canisters)
         sources = Sources(canisters, self._sources.pop(id(canisters[0]), None))
         self._sources[id(canisters[0])] = sources

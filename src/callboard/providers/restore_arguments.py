@@ -27,7 +27,7 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects import Dialect, NotSpellable, render_calls
-from callboard.wires.common.request_encoder import EncodedRequest
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_declarations import ToolNames
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -14,14 +14,8 @@ from callboard.errors import CallerError
 from callboard.plugins import plugins
 from callboard.text.sse import Payload
 from callboard.wires import chat
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.reply_stream import DecodeContext
-from callboard.wires.common.request_encoder import EncodedRequest
-
-
-class RequestEncoder(Protocol):
-    """Encodes the requests of conversations; may keep what it encoded."""
-
-    def encode(self, request: Request, /) -> EncodedRequest: ...
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -30,10 +24,8 @@ class Wire(msgspec.Struct, frozen=True):
     name: str
     path: Callable[[Request], str]
     """What is appended to the endpoint's base URL for a request."""
-    encode_request: Callable[[Request], EncodedRequest]
-    """Writes one request."""
-    encoder: Callable[[], RequestEncoder]
-    """Makes an encoder for the requests of conversations that grow."""
+    encode_request: Callable[..., EncodedRequest]
+    """Writes a request; keywords are options of the wire."""
     stream_decoder: Callable[[DecodeContext], Stage[str, Event]]
     """Makes a Stage from the data of a frame to events."""
     decode_response: Callable[[bytes | str | Mapping[str, Any], DecodeContext], list[Event]]
@@ -60,7 +52,6 @@ def _row(
     headers: Callable[[str], Mapping[str, str]],
     codec: Any,
     *,
-    encoder: Callable[[], RequestEncoder] | None = None,
     min_max_tokens: int = 1,
 ) -> Wire:
     """The row of a package that names the parts of its codec as Wire does."""
@@ -68,7 +59,6 @@ def _row(
         name,
         path,
         encode_request=codec.encode_request,
-        encoder=encoder or codec.RequestEncoder,
         stream_decoder=codec.StreamDecoder,
         decode_response=codec.decode_response,
         decode_error=codec.decode_error,
@@ -137,9 +127,7 @@ def _responses() -> Wire:
 def _messages() -> Wire:
     from callboard.wires import messages  # noqa: PLC0415
 
-    # Anthropic caches the beginning of a conversation only where a breakpoint asks for it.
-    caching = partial(messages.RequestEncoder, breakpoints=True)
-    return _row("messages", lambda _: "/v1/messages", _anthropic_headers, messages, encoder=caching)
+    return _row("messages", lambda _: "/v1/messages", _anthropic_headers, messages)
 
 
 @cache

@@ -21,7 +21,7 @@ CALLED = (
 
 @table("wire", WIRES)
 def test_a_custom_tool_is_sent(wire):
-    lowered = WIRES[wire].encoder().encode(Request("m", CALLED, tools=(PATCH,)))
+    lowered = WIRES[wire].encode_request(Request("m", CALLED, tools=(PATCH,)))
     body = msgspec.json.encode(lowered.body).decode()
     assert "apply_patch" in body
     assert "*** Begin" in body
@@ -36,7 +36,7 @@ SPACED = ToolDeclaration("ns__f", "Does.", {"type": "object", "properties": {}},
 @table("wire", sorted({*WIRES} - {"responses"}))
 def test_a_search_is_a_function_and_namespaces_are_not_described(wire):
     request = Request("m", CALLED[:1], (SEARCH, SPACED), namespaces={"ns": "The namespace."})
-    lowered = WIRES[wire].encoder().encode(request)
+    lowered = WIRES[wire].encode_request(request)
     assert lowered.dropped == ("description of the namespace ns",)
     body = msgspec.json.encode(lowered.body).decode()
     assert '"tool_search"' in body

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.tables import table
 
 from callboard.core import (
@@ -13,7 +11,7 @@ from callboard.core import (
     SupervisorCanister,
     UserCanister,
 )
-from callboard.wires.common.group_turns import NOT_RUN, Turn, count_settled, group_turns
+from callboard.wires.common.group_turns import NOT_RUN, Turn, group_turns
 
 
 def call(identifier):
@@ -27,8 +25,8 @@ def result(identifier, text="ok"):
 U, S, T = UserCanister("u"), SupervisorCanister("s"), AssistantCanister("t")
 
 
-def turn(said=(), calls=(), results=()):
-    return Turn(tuple(said), tuple(calls), tuple(results))
+def turn(reply, results=()):
+    return Turn(tuple(reply), tuple(results))
 
 
 @table(
@@ -38,30 +36,30 @@ def turn(said=(), calls=(), results=()):
         ([S, U, T, U], [S, U, turn([T]), U]),
         (
             [T, call("a"), T, call("b")],
-            [turn([T, T], [call("a"), call("b")], [result("a", NOT_RUN), result("b", NOT_RUN)])],
+            [turn([T, call("a"), T, call("b")], [result("a", NOT_RUN), result("b", NOT_RUN)])],
         ),
         (
             [call("a"), call("b"), result("b"), result("a")],
-            [turn([], [call("a"), call("b")], [result("a"), result("b")])],
+            [turn([call("a"), call("b")], [result("a"), result("b")])],
         ),
         (
             [call("a"), result("a"), call("b"), result("b")],
-            [turn([], [call("a")], [result("a")]), turn([], [call("b")], [result("b")])],
+            [turn([call("a")], [result("a")]), turn([call("b")], [result("b")])],
         ),
-        ([call("a"), U, result("a")], [turn([], [call("a")], [result("a")]), U]),
+        ([call("a"), U, result("a")], [turn([call("a")], [result("a")]), U]),
         ([U, result("x"), T], [U, result("x"), turn([T])]),
-        ([result("a"), call("a")], [result("a"), turn([], [call("a")], [result("a", NOT_RUN)])]),
+        ([result("a"), call("a")], [result("a"), turn([call("a")], [result("a", NOT_RUN)])]),
         (
             [call("a"), result("a", "1"), result("a", "2")],
-            [turn([], [call("a")], [result("a", "1")]), result("a", "2")],
+            [turn([call("a")], [result("a", "1")]), result("a", "2")],
         ),
         (
             [call("a"), U, call("a"), result("a", "2")],
-            [turn([], [call("a")], [result("a", NOT_RUN)]), U, turn([], [call("a")], [result("a", "2")])],
+            [turn([call("a")], [result("a", NOT_RUN)]), U, turn([call("a")], [result("a", "2")])],
         ),
         (
             [call("a"), call("a"), result("a", "1"), result("a", "2")],
-            [turn([], [call("a"), call("a")], [result("a", "1"), result("a", "2")])],
+            [turn([call("a"), call("a")], [result("a", "1"), result("a", "2")])],
         ),
     ],
     ids=[
@@ -80,31 +78,3 @@ def turn(said=(), calls=(), results=()):
 )
 def test_turns(canisters, steps):
     assert group_turns(canisters) == steps
-
-
-@table(
-    ("canisters", "count"),
-    [
-        ([], 0),
-        ([S, U, T], 2),
-        ([U, call("a")], 1),
-        ([U, call("a"), result("a")], 3),
-        ([U, call("a"), call("b"), result("a")], 1),
-        ([U, call("a"), U, result("a"), T], 4),
-        ([U, result("x"), call("a")], 2),
-    ],
-)
-def test_settled(canisters, count):
-    assert count_settled(canisters) == count
-
-
-conversations = st.lists(
-    st.one_of(st.sampled_from([U, S, T]), st.sampled_from("ab").map(call), st.sampled_from("ab").map(result))
-)
-
-
-@given(conversations, conversations)
-def test_nothing_behind_a_settled_beginning_changes_its_steps(canisters, more):
-    count = count_settled(canisters)
-    whole = canisters + more
-    assert group_turns(whole[:count]) + group_turns(whole[count:]) == group_turns(whole)

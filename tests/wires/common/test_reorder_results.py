@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.tables import table
 
@@ -57,6 +57,7 @@ conversations = st.lists(
 )
 
 
+@example([call("b"), result("a"), call("a"), call("b"), result("b"), result("b")])
 @given(conversations)
 def test_nothing_is_added_or_lost_and_no_result_is_told_without_need(canisters):
     ordered, told = reorder_results(canisters)

@@ -33,7 +33,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.wires.messages import RequestEncoder, decode_request, encode_request
+from callboard.wires.messages import decode_request, encode_request
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages" / "requests.jsonl"
 ROWS = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]
@@ -369,7 +369,7 @@ TALK = (SupervisorCanister("a"), SupervisorCanister("b"), UserCanister("c"), Ass
 
 def broken(request):
     """What is sent with breakpoints."""
-    return json.loads(msgspec.json.encode(RequestEncoder(breakpoints=True).encode(request).body))
+    return json.loads(msgspec.json.encode(encode_request(request, breakpoints=True).body))
 
 
 def test_breakpoints_where_they_are_asked_for():
@@ -572,7 +572,7 @@ def test_what_is_encoded_is_decoded(request):
 
 @given(request=requests(), breakpoints=st.booleans())
 def test_what_we_send_is_anthropic_s(anthropic_body, request, breakpoints):
-    low = RequestEncoder(breakpoints=breakpoints).encode(request)
+    low = encode_request(request, breakpoints=breakpoints)
     body = json.loads(msgspec.json.encode(low.body))
     if not any(
         part.extra and "messages" in part.extra for c in request.canisters for part in getattr(c, "content", ())

@@ -357,7 +357,7 @@ class Backend:
             self._transport,
             base_url=settings.url,
             headers=settings.headers,
-            reuse_encoding=False,
+            reuse_sources=False,
             forward_constraint=True,
         )
 

@@ -3,11 +3,10 @@
 from callboard.wires.chat.decode_stream import StreamDecoder
 from callboard.wires.chat.encode_stream import StreamEncoder
 from callboard.wires.chat.errors import decode_error, encode_error
-from callboard.wires.chat.request import RequestEncoder, decode_request, encode_request
+from callboard.wires.chat.request import decode_request, encode_request
 from callboard.wires.chat.response import decode_response, encode_response
 
 __all__ = [
-    "RequestEncoder",
     "StreamDecoder",
     "StreamEncoder",
     "decode_error",

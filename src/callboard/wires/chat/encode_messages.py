@@ -5,13 +5,12 @@ Laws: every call is followed at once by its result, and every result follows its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from callboard.core import (
-    Canister,
     Content,
     DocumentCanister,
     InvocationCanister,
@@ -27,7 +26,6 @@ from callboard.core import (
 from callboard.wires.chat.content import encode_content, split_media
 from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields
 from callboard.wires.common.group_turns import Turn, group_turns
-from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
 
@@ -55,37 +53,16 @@ class ChatCapabilities(msgspec.Struct, frozen=True):
 OPENAI_CHAT = ChatCapabilities()
 
 
-def encode_messages(
-    canisters: Sequence[Canister],
-    request: Request,
-    names: ToolNames,
-    _: Any = None,
-    *,
-    capabilities: ChatCapabilities = OPENAI_CHAT,
-) -> EncodedMessages:
-    messages = MessageEncoder(canisters, model=request.model, on_wire=names.on_wire, capabilities=capabilities)
-    if request.prefill and canisters[-1] is request.canisters[-1]:
-        messages.body[-1].update(CHAT_PREFILLS[request.prefill][0])
-    return EncodedMessages(messages.body, messages.dropped)
-
-
 class MessageEncoder:
-    """The messages of canisters in `body`; `dropped` names what they could not carry."""
+    """The messages of a request's canisters in `body`; `dropped` names what they could not carry."""
 
-    def __init__(
-        self,
-        canisters: Sequence[Canister],
-        *,
-        model: str,
-        on_wire: Callable[[str], str],
-        capabilities: ChatCapabilities = OPENAI_CHAT,
-    ) -> None:
+    def __init__(self, request: Request, names: ToolNames, capabilities: ChatCapabilities) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self._reasoning_origin = model if capabilities.reasoning_field else None
-        self._on_wire = on_wire
+        self._reasoning_origin = request.model if capabilities.reasoning_field else None
+        self._on_wire = names.on_wire
         self._capabilities = capabilities
-        for step in group_turns(canisters):
+        for step in group_turns(request.canisters):
             match step:
                 case Turn():
                     self._turn(step)
@@ -97,6 +74,8 @@ class MessageEncoder:
                     self._add("user", self._content(result_contents(step)))
                 case DocumentCanister():
                     self._add("user", self._content(contents_with_title(step)))
+        if request.prefill:
+            self.body[-1].update(CHAT_PREFILLS[request.prefill][0])
 
     def _add(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"role": role, "content": content, **fields})
@@ -105,29 +84,29 @@ class MessageEncoder:
         text: list[TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
-        for canister in turn.texts:
-            for content in canister.content:
-                match content:
-                    case TextualContent():
-                        text.append(content)
-                    case RefusalContent(text=value):
-                        refusal.append(value)
-                    case ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
-                        reasoning.append(value)
-                    case _:
-                        self.dropped.append(content_kind(content))
-        fields = {name: value for each in turn.texts for name, value in own_fields("chat", each.extra).items()}
+        texts, invocations = turn.texts, turn.invocations
+        contents = [each for canister in texts for each in canister.content]
+        for content in contents:
+            match content:
+                case TextualContent():
+                    text.append(content)
+                case RefusalContent(text=value):
+                    refusal.append(value)
+                case ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
+                    reasoning.append(value)
+                case _:
+                    self.dropped.append(content_kind(content))
+        fields = {name: value for each in texts for name, value in own_fields("chat", each.extra).items()}
         if reasoning:
             fields[self._capabilities.reasoning_field] = "".join(reasoning)
         if refusal:
             fields["refusal"] = "".join(refusal)
-        if turn.invocations:
-            fields["tool_calls"] = [self._call(call) for call in turn.invocations]
+        if invocations:
+            fields["tool_calls"] = [self._call(call) for call in invocations]
         joined = self._join(text, "")
-        contents = [each for canister in turn.texts for each in canister.content]
         if contents and not joined and not fields and all(map(original_item, contents)):
             return  # this wire carries nothing of it, and an empty message would be an answer
-        self._add("assistant", None if not joined and (refusal or turn.invocations) else joined, **fields)
+        self._add("assistant", None if not joined and (refusal or invocations) else joined, **fields)
         self._results(turn.results)
 
     def _call(self, call: InvocationCanister) -> dict[str, Any]:

@@ -7,7 +7,6 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +33,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.chat.content import decode_content
-from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, encode_messages
+from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, MessageEncoder
 from callboard.wires.chat.schema import (
     AssistantMessage,
     Call,
@@ -50,7 +49,7 @@ from callboard.wires.chat.schema import (
     UserMessage,
 )
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields, unnamed_in
-from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_calls import parse_arguments
 from callboard.wires.common.tool_declarations import NO_SCHEMA, StrictTools, ToolNames, dropped_descriptions
 
@@ -115,21 +114,11 @@ _OWN_TYPES = (None, "function", "custom")
 _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 
 
-def encode_request(request: Request) -> EncodedRequest:
+def encode_request(request: Request, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> EncodedRequest:
     """The request as a chat body. A value that is None or the wire's default is left out."""
     names = ToolNames(request)
-    return _encode_body(encode_messages(request.canisters, request, names), request, names)
-
-
-class RequestEncoder(ConversationEncoder[ToolNames]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`. `capabilities` are its backend's."""
-
-    def __init__(self, max_cached: int = MAX_CACHED, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> None:
-        super().__init__(ToolNames, partial(encode_messages, capabilities=capabilities), _encode_body, max_cached)
-
-
-def _encode_body(messages: EncodedMessages, request: Request, names: ToolNames) -> EncodedRequest:
-    body: dict[str, Any] = {"model": request.model, "messages": messages.messages}
+    messages = MessageEncoder(request, names, capabilities)
+    body: dict[str, Any] = {"model": request.model, "messages": messages.body}
     dropped = list(messages.dropped)
     strict_tools = StrictTools(WIRE)
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]

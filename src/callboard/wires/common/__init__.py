@@ -1,1 +1,1 @@
-"""What every wire needs: tool names, strict tools, grouped turns, the end of a stream, caches of encoded history."""
+"""What every wire needs: tool names, strict tools, grouped turns, the end of a stream."""

@@ -1,7 +1,7 @@
 """Group a conversation into turns as providers want them, and put results where they belong.
 
-Clients cut histories and reorder items, but the wires, which encode a conversation piece by piece, look only backwards
-for the call of a result. So `reorder_results` puts the whole conversation in order once, where it comes in.
+Clients cut histories and reorder items, but a result belongs to a call before it. So `reorder_results` puts the whole
+conversation in order once, where it comes in.
 
 Laws: every invocation has exactly one result, in the order of the calls; constant work a canister. Reordering adds and
 removes nothing, and gives a conversation in order back as the very same object.
@@ -35,9 +35,16 @@ SECOND = "place of a second result of a call"
 class Turn(msgspec.Struct, frozen=True):
     """One reply of the model: adjacent assistant and invocation canisters, and a result for each call."""
 
-    texts: tuple[AssistantCanister, ...]
-    invocations: tuple[InvocationCanister, ...]
+    reply: tuple[AssistantCanister | InvocationCanister, ...]
     results: tuple[ResultCanister, ...]
+
+    @property
+    def texts(self) -> list[AssistantCanister]:
+        return [each for each in self.reply if isinstance(each, AssistantCanister)]
+
+    @property
+    def invocations(self) -> list[InvocationCanister]:
+        return [each for each in self.reply if isinstance(each, InvocationCanister)]
 
 
 Step: TypeAlias = Turn | UserCanister | SupervisorCanister | DocumentCanister | ResultCanister
@@ -51,23 +58,21 @@ def group_turns(canisters: Sequence[Canister]) -> list[Step]:
     """
     answers, orphans = match_results(canisters)
     steps: list[Step] = []
-    texts: list[AssistantCanister] = []
-    calls: list[InvocationCanister] = []
+    reply: list[AssistantCanister | InvocationCanister] = []
     results: list[ResultCanister] = []
 
     def close() -> None:
-        if texts or calls:
-            steps.append(Turn(tuple(texts), tuple(calls), tuple(results)))
-            texts.clear()
-            calls.clear()
+        if reply:
+            steps.append(Turn(tuple(reply), tuple(results)))
+            reply.clear()
             results.clear()
 
     for index, canister in enumerate(canisters):
         match canister:
             case AssistantCanister():
-                texts.append(canister)
+                reply.append(canister)
             case InvocationCanister(identifier=identifier):
-                calls.append(canister)
+                reply.append(canister)
                 results.append(answers.get(index) or ResultCanister(contents(NOT_RUN), invocation_id=identifier))
             case ResultCanister():
                 close()
@@ -85,32 +90,6 @@ def tag_instructions(text: str) -> str:
     return f"<system>\n{text}\n</system>"
 
 
-def count_settled(canisters: Sequence[Canister]) -> int:
-    """The number of canisters at the beginning whose steps nothing after them changes.
-
-    Their steps and the steps of the rest are the steps of the whole.
-    """
-    count = 0
-    waiting: dict[str, int] = {}
-    unanswered = 0
-    for index, canister in enumerate(canisters, 1):
-        match canister:
-            case AssistantCanister():
-                continue
-            case InvocationCanister(identifier=identifier):
-                waiting[identifier] = waiting.get(identifier, 0) + 1
-                unanswered += 1
-                continue
-            case ResultCanister(invocation_id=identifier) if waiting.get(identifier):
-                waiting[identifier] -= 1
-                unanswered -= 1
-            case _:
-                pass
-        if not unanswered:
-            count = index
-    return count
-
-
 def match_results(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanister], set[int]]:
     """The result of each invocation by the invocation's index, and the indices of results that answer none."""
     answers: dict[int, ResultCanister] = {}
@@ -120,18 +99,17 @@ def match_results(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanist
     for index, canister in enumerate(canisters):
         match canister:
             case InvocationCanister(identifier=identifier):
-                since, indices = waiting.get(identifier, (-1, deque()))
-                if since != turn:
-                    indices = deque()
-                    waiting[identifier] = (turn, indices)
-                indices.append(index)
+                calls = waiting.get(identifier)
+                if calls is None or calls[0] != turn:
+                    calls = waiting[identifier] = turn, deque()
+                calls[1].append(index)
             case AssistantCanister():
                 pass
             case ResultCanister(invocation_id=identifier):
                 turn += 1
-                _, indices = waiting.get(identifier, (-1, deque()))
-                if indices:
-                    answers[indices.popleft()] = canister
+                calls = waiting.get(identifier)
+                if calls is not None and calls[1]:
+                    answers[calls[1].popleft()] = canister
                 else:
                     orphans.add(index)
             case _:
@@ -152,26 +130,30 @@ def reorder_results(canisters: Sequence[Canister]) -> tuple[Sequence[Canister], 
     if not orphans:
         return canisters, ()
     unanswered: dict[str, deque[int]] = defaultdict(deque)
-    called: set[str] = set()
     moved: dict[int, list[Canister]] = defaultdict(list)
-    unmatched: list[str] = []
     for index, canister in enumerate(canisters):
         if isinstance(canister, InvocationCanister) and index not in answers:
             unanswered[canister.identifier].append(index)
     removed: set[int] = set()
     for index, canister in enumerate(canisters):
-        if isinstance(canister, InvocationCanister):
-            called.add(canister.identifier)
-        elif index in orphans and isinstance(canister, ResultCanister):
+        if index in orphans and isinstance(canister, ResultCanister):
             calls = unanswered[canister.invocation_id]
             while calls and calls[0] < index:
                 calls.popleft()
             if calls:
                 moved[calls.popleft()].append(canister)
                 removed.add(index)
-            else:
-                unmatched.append(SECOND if canister.invocation_id in called else WITHOUT_CALL)
-    return (tuple(_reorder(canisters, moved, removed)) if removed else canisters), tuple(unmatched)
+    if removed:
+        canisters = tuple(_reorder(canisters, moved, removed))
+        _, orphans = match_results(canisters)  # two turns may have become one
+    called: set[str] = set()
+    unmatched: list[str] = []
+    for index, canister in enumerate(canisters):
+        if isinstance(canister, InvocationCanister):
+            called.add(canister.identifier)
+        elif index in orphans and isinstance(canister, ResultCanister):
+            unmatched.append(SECOND if canister.invocation_id in called else WITHOUT_CALL)
+    return canisters, tuple(unmatched)
 
 
 def _reorder(canisters: Sequence[Canister], moved: dict[int, list[Canister]], removed: set[int]) -> Iterator[Canister]:

@@ -24,8 +24,8 @@ from callboard.core import (
     Usage,
     Why,
 )
+from callboard.wires.common.encoded_request import NO_NAMES
 from callboard.wires.common.errors import EXCERPT, malformed_reply
-from callboard.wires.common.request_encoder import NO_NAMES
 from callboard.wires.common.tool_calls import CalledTools
 
 Payload = TypeVar("Payload")

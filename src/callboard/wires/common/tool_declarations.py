@@ -37,23 +37,20 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ToolNames:
-    """The names of one request's tools: `on_wire` of each declared name, `reverse` where the two differ.
-
-    `called` are the names that were called, by default those of the request's canisters.
-    """
+    """The names of one request's tools: `on_wire` of each declared name, `reverse` where the two differ."""
 
     safe: ClassVar = _SAFE
     longest: ClassVar = 64
 
-    def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
+    def __init__(self, request: Request) -> None:
         self._wire: dict[str, str] = {}
         self._used: set[str] = set()
         tools = [tool.name for tool in request.tools]
-        self.add(name for name in tools if self.safe.fullmatch(name))
-        self.add(tools)
+        self._add(name for name in tools if self.safe.fullmatch(name))
+        self._add(tools)
         if isinstance(request.tool_choice, NamedTool):
-            self.add([request.tool_choice.name])
-        self.add(called_names(request.canisters) if called is None else called)
+            self._add([request.tool_choice.name])
+        self._add(called_names(request.canisters))
 
     def on_wire(self, name: str) -> str:
         return self._wire[name]
@@ -62,8 +59,7 @@ class ToolNames:
     def reverse(self) -> dict[str, str]:
         return {wire: name for name, wire in self._wire.items() if wire != name}
 
-    def add(self, names: Iterable[str]) -> None:
-        """Adds names of tools that were called, after all others."""
+    def _add(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self._wire:
                 self._wire[name] = wire = self._unused_name(name)

@@ -7,12 +7,11 @@ from callboard.wires.gemini.decode_stream import StreamDecoder
 from callboard.wires.gemini.encode_stream import ArrayEncoder, StreamEncoder
 from callboard.wires.gemini.errors import decode_error, encode_error
 from callboard.wires.gemini.openapi_schema import decode_schema
-from callboard.wires.gemini.request import RequestEncoder, decode_request, encode_request, request_path
+from callboard.wires.gemini.request import decode_request, encode_request, request_path
 from callboard.wires.gemini.response import decode_response, encode_response
 
 __all__ = [
     "ArrayEncoder",
-    "RequestEncoder",
     "StreamDecoder",
     "StreamEncoder",
     "decode_error",

@@ -6,13 +6,11 @@ stays on the part that had it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
 from typing import Any
 
 from callboard.core import (
     AssistantCanister,
-    Canister,
     Content,
     DocumentCanister,
     InvocationCanister,
@@ -26,56 +24,33 @@ from callboard.core import (
 )
 from callboard.wires.common.contents import content_kind, contents_with_title
 from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
-from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
 from callboard.wires.gemini.content import encode_part, encode_result
 from callboard.wires.gemini.thought_signatures import split
 
 
-def encode_messages(
-    canisters: Sequence[Canister], request: Request, names: ToolNames, after: Any = None, *, dummy_signature: str = ""
-) -> EncodedMessages:
-    """The contents of canisters; the state that those after them need is the role of the last content."""
-    contents = MessageEncoder(
-        canisters, model=request.model, on_wire=names.on_wire, role=after or "", dummy_signature=dummy_signature
-    )
-    return EncodedMessages(contents.body, contents.dropped, contents.more, contents.system, contents.role)
-
-
 class MessageEncoder:
-    """The contents of canisters in `body`, and their `system` parts; `dropped` names what they could not carry.
+    """The contents of a request's canisters in `body`, and their `system` parts; `dropped` names what they could not carry.
 
-    `role` is that of the last content; it begins as that of the content before these, and parts in the same role are
-    `more` of that content. `dummy_signature` signs the first call of a turn whose own signature is not known: models
-    refuse a call without one.
+    `dummy_signature` signs the first call of a turn whose own signature is not known: models refuse a call without
+    one.
     """
 
-    def __init__(
-        self,
-        canisters: Sequence[Canister],
-        *,
-        model: str,
-        on_wire: Callable[[str], str],
-        role: str = "",
-        dummy_signature: str = "",
-    ) -> None:
+    def __init__(self, request: Request, names: ToolNames, dummy_signature: str) -> None:
         self.body: list[dict[str, Any]] = []
-        self.more: list[dict[str, Any]] = []
         self.system: list[dict[str, Any]] = []
         self.dropped: list[str] = []
-        self.role = role
-        self._parts = self.more
-        self._model = model
-        self._on_wire = on_wire
+        self._role = ""
+        self._parts: list[dict[str, Any]] = []
+        self._model = request.model
+        self._on_wire = names.on_wire
         self._dummy_signature = dummy_signature
-        # A turn has texts and calls apart; a signature needs their order, which the canisters have.
-        spoken = (each for each in canisters if isinstance(each, AssistantCanister | InvocationCanister))
-        for step in group_turns(canisters):
+        for step in group_turns(request.canisters):
             match step:
-                case Turn(texts=texts, invocations=invocations):
-                    self._turn(islice(spoken, len(texts) + len(invocations)))
-                    for call, result in zip(invocations, step.results, strict=True):
+                case Turn():
+                    self._reply(step.reply)
+                    for call, result in zip(step.invocations, step.results, strict=True):
                         self._result(call, result)
                 case SupervisorCanister():
                     self._instructions(step)
@@ -87,10 +62,10 @@ class MessageEncoder:
                     self._add_all("user", contents_with_title(step))
 
     def _add(self, role: str, part: dict[str, Any]) -> None:
-        if role == self.role:
+        if role == self._role:
             self._parts.append(part)
         else:
-            self.role, self._parts = role, [part]
+            self._role, self._parts = role, [part]
             self.body.append({"role": role, "parts": self._parts})
 
     def _add_all(self, role: str, content: Iterable[Content]) -> None:
@@ -99,7 +74,7 @@ class MessageEncoder:
                 self._add(role, part)
 
     def _instructions(self, supervisor: SupervisorCanister) -> None:
-        if supervisor.text and self.role:  # later ones stay where they are
+        if supervisor.text and self._role:  # later ones stay where they are
             self._add("user", {"text": tag_instructions(supervisor.text)})
         elif supervisor.text:
             self.system.append({"text": supervisor.text})
@@ -107,9 +82,9 @@ class MessageEncoder:
             if not isinstance(content, TextualContent):
                 self.dropped.append(content_kind(content))
 
-    def _turn(self, spoken: Iterable[AssistantCanister | InvocationCanister]) -> None:
+    def _reply(self, reply: Iterable[AssistantCanister | InvocationCanister]) -> None:
         signature, dummy_signature = "", self._dummy_signature
-        for canister in spoken:
+        for canister in reply:
             if isinstance(canister, InvocationCanister):
                 self._add_signed(self._call(canister), signature or dummy_signature)
                 signature = dummy_signature = ""

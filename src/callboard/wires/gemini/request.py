@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,13 +24,13 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, input_error, unnamed_fields
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.model_name import check_model_name
-from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
 from callboard.wires.field_mapping import BUDGETS, effort_of
 from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
-from callboard.wires.gemini.encode_messages import encode_messages
+from callboard.wires.gemini.encode_messages import MessageEncoder
 from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.schema import (
     CallingConfig,
@@ -148,40 +147,16 @@ def request_path(model: str, *, stream: bool) -> str:
     return f"/{_resource(model)}:{method}"
 
 
-def encode_request(request: Request, *, budgets: bool = False) -> EncodedRequest:
+def encode_request(request: Request, *, budgets: bool = False, dummy_signature: str = "") -> EncodedRequest:
     """The request as a body. A value that is None or the wire's default is left out.
 
     Schemas are sent as JSON Schema. The effort is a thinkingLevel, or with `budgets` the thinkingBudget that models
-    before Gemini 3 take.
+    before Gemini 3 take. `dummy_signature` is as of `MessageEncoder`.
     """
     names = LetteredToolNames(request)
-    messages = encode_messages(request.canisters, request, names)
-    return _encode_body(messages, request, names, budgets=budgets)
-
-
-class RequestEncoder(ConversationEncoder[LetteredToolNames]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`. `dummy_signature` is as of `MessageEncoder`."""
-
-    def __init__(
-        self,
-        max_cached: int = MAX_CACHED,
-        *,
-        budgets: bool = False,
-        dummy_signature: str = "",
-    ) -> None:
-        super().__init__(
-            LetteredToolNames,
-            partial(encode_messages, dummy_signature=dummy_signature),
-            partial(_encode_body, budgets=budgets),
-            max_cached,
-        )
-
-
-def _encode_body(
-    messages: EncodedMessages, request: Request, names: LetteredToolNames, *, budgets: bool
-) -> EncodedRequest:
-    dropped = list(messages.dropped)
-    body: dict[str, Any] = {"contents": messages.messages}
+    messages = MessageEncoder(request, names, dummy_signature)
+    dropped = messages.dropped
+    body: dict[str, Any] = {"contents": messages.body}
     if messages.system:
         body["systemInstruction"] = {"parts": messages.system}
     strict_tools = StrictTools(WIRE)

@@ -3,11 +3,10 @@
 from callboard.wires.messages.decode_stream import StreamDecoder
 from callboard.wires.messages.encode_stream import StreamEncoder
 from callboard.wires.messages.errors import decode_error, encode_error
-from callboard.wires.messages.request import RequestEncoder, decode_request, encode_request
+from callboard.wires.messages.request import decode_request, encode_request
 from callboard.wires.messages.response import decode_response, encode_response
 
 __all__ = [
-    "RequestEncoder",
     "StreamDecoder",
     "StreamEncoder",
     "decode_error",

@@ -6,10 +6,7 @@ Law: decode_request(encode_request(r).body) is r, as far as the wire carries it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
-
-import msgspec
 
 from callboard.core import (
     CUSTOM_SCHEMA,
@@ -32,7 +29,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, extra_for, read_shape, unnamed_fields
-from callboard.wires.common.request_encoder import MAX_CACHED, ConversationEncoder, EncodedMessages, EncodedRequest
+from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_declarations import (
     NO_SCHEMA,
     LongToolNames,
@@ -42,14 +39,7 @@ from callboard.wires.common.tool_declarations import (
 )
 from callboard.wires.messages import schema
 from callboard.wires.messages.content import decode_content, decode_document, decode_extra, decode_part
-from callboard.wires.messages.encode_messages import (
-    AS_SYSTEM,
-    NO_PREFIX,
-    EncodedPrefix,
-    MessageEncoder,
-    encode_messages,
-    has_breakpoint,
-)
+from callboard.wires.messages.encode_messages import AS_SYSTEM, MessageEncoder, has_breakpoint
 from callboard.wires.messages.schema import (
     WIRE,
     MessagesRequest,
@@ -137,9 +127,8 @@ def _result(block: dict[str, Any], path: str) -> ResultCanister:
 
 MAX_TOKENS = 4096
 """The `max_tokens` of a request without one: the API requires it."""
-BREAKPOINT: Mapping[str, Any] = {"type": "ephemeral"}
-_BREAKPOINT = msgspec.json.encode({"cache_control": BREAKPOINT})[1:-1]
-
+BREAKPOINT: Mapping[str, Any] = {"cache_control": {"type": "ephemeral"}}
+_UNCACHED = frozenset({"thinking", "redacted_thinking"})
 _FIELDS = frozenset(MessagesRequest.__struct_fields__)
 _TOOL = frozenset({"type", *schema.Tool.__struct_fields__})
 _EFFORTS: Mapping[str, str] = {"minimal": "low"}
@@ -147,34 +136,21 @@ _EFFORTS: Mapping[str, str] = {"minimal": "low"}
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def encode_request(request: Request) -> EncodedRequest:
-    """The request as a body of this wire."""
-    names = LongToolNames(request)
-    encoder = MessageEncoder(request.canisters, model=request.model, on_wire=names.on_wire)
-    return _encode_body(EncodedMessages(encoder.body, encoder.dropped, system=encoder.system), request, names)
-
-
-class RequestEncoder(ConversationEncoder[ToolNames]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`.
+def encode_request(request: Request, *, breakpoints: bool = False) -> EncodedRequest:
+    """The request as a body of this wire.
 
     With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
     unless the request brings breakpoints of its own, of which the API takes four.
     """
-
-    def __init__(self, max_cached: int = MAX_CACHED, *, breakpoints: bool = False) -> None:
-        super().__init__(LongToolNames, encode_messages, partial(_encode_body, breakpoints=breakpoints), max_cached)
-
-
-def _encode_body(
-    messages: EncodedMessages, request: Request, names: ToolNames, *, breakpoints: bool = False
-) -> EncodedRequest:
-    dropped = list(messages.dropped)
+    names = LongToolNames(request)
+    messages = MessageEncoder(request, names)
+    dropped = messages.dropped
     controls = request.controls
     body: dict[str, Any] = {"model": request.model}
     body["max_tokens"] = MAX_TOKENS if controls.max_tokens is None else controls.max_tokens
     if messages.system:
         body["system"] = messages.system
-    body["messages"] = messages.messages
+    body["messages"] = messages.body
     strict_tools = StrictTools(WIRE)
     tools = [_encode_tool(strict_tools.fit(tool), names) for tool in request.tools]
     dropped += strict_tools.dropped
@@ -196,11 +172,8 @@ def _encode_body(
         body["output_config"] = body.get("output_config", {}) | {"format": form}
     if request.stream:
         body["stream"] = True
-    prefix: EncodedPrefix = messages.state or NO_PREFIX
-    if breakpoints and not (
-        prefix.has_breakpoint or "cache_control" in request.extra or any(map(has_breakpoint, tools))
-    ):
-        _add_breakpoints(body, prefix)
+    if breakpoints and "cache_control" not in request.extra:
+        _add_breakpoints(tools, messages)
     extra = request.extra
     if "output_config" in body and isinstance(extra.get("output_config"), Mapping):
         extra = {**extra, "output_config": {**body["output_config"], **extra["output_config"]}}
@@ -293,22 +266,15 @@ def _encode_choice(request: Request, names: ToolNames) -> dict[str, Any]:
     return choice
 
 
-def _add_breakpoints(body: dict[str, Any], prefix: EncodedPrefix) -> None:
-    """Adds breakpoints to a body whose messages and system are JSON already."""
-    if loaded := [tool for tool in body.get("tools", ()) if not tool.get("defer_loading")]:
-        loaded[-1]["cache_control"] = dict(BREAKPOINT)  # the others are not in the prompt
-    if "system" in body:
-        body["system"] = _with_breakpoint(body["system"], len("]"))
-    if prefix.trailing_bytes is not None:
-        body["messages"] = _with_breakpoint(body["messages"], prefix.trailing_bytes + len("]}]"))
-
-
-def _with_breakpoint(blocks: msgspec.Raw, trailing_bytes: int) -> msgspec.Raw:
-    """The blocks with a breakpoint as the last field of the one that ends so many bytes before the end."""
-    json = memoryview(blocks)
-    end = len(json) - trailing_bytes - len("}")
-    comma = b"" if json[end - 1] == ord("{") else b","
-    return msgspec.Raw(b"".join([json[:end], comma, _BREAKPOINT, json[end:]]))
+def _add_breakpoints(tools: list[dict[str, Any]], messages: MessageEncoder) -> None:
+    blocks = [*messages.system, *[block for message in messages.body for block in message["content"]], *tools]
+    if any(map(has_breakpoint, blocks)):
+        return
+    loaded = [tool for tool in tools if not tool.get("defer_loading")]  # the others are not in the prompt
+    said = messages.body[-1]["content"] if messages.body else []
+    for blocks in (loaded, messages.system, [block for block in said if block.get("type") not in _UNCACHED]):
+        if blocks:
+            blocks[-1].update(BREAKPOINT)
 
 
 def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:

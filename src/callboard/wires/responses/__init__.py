@@ -5,7 +5,6 @@ from callboard.wires.responses.encode_stream import StreamEncoder
 from callboard.wires.responses.errors import decode_error, encode_error
 from callboard.wires.responses.request import (
     DecodedRequest,
-    RequestEncoder,
     decode_request,
     encode_request,
     read_request,
@@ -14,7 +13,6 @@ from callboard.wires.responses.response import decode_response, encode_response
 
 __all__ = [
     "DecodedRequest",
-    "RequestEncoder",
     "StreamDecoder",
     "StreamEncoder",
     "decode_error",

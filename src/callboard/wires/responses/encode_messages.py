@@ -5,7 +5,7 @@ Law: items are in the order of their canisters; every call's output follows its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from callboard.core import (
     InvocationCanister,
     ReasoningContent,
     RefusalContent,
-    Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
@@ -27,22 +26,12 @@ from callboard.core import (
 from callboard.wires.common.contents import ITEM, content_kind, contents_with_title
 from callboard.wires.common.custom_tools import custom_text
 from callboard.wires.common.group_turns import Turn, group_turns
-from callboard.wires.common.request_encoder import EncodedMessages
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.responses.content import encode_content, encode_output_text
 from callboard.wires.responses.tool_declarations import ToolEncoder
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output"}
 _encode = msgspec.json.Encoder().encode
-
-
-def encode_messages(
-    canisters: Sequence[Canister], request: Request, tools: ToolEncoder, after: Any = None
-) -> EncodedMessages:
-    """The items of canisters; the state that those after them need is only that there are some."""
-    apart = after is None and bool(instructions(canisters))
-    items = MessageEncoder(canisters[1:] if apart else canisters, model=request.model, tools=tools)
-    return EncodedMessages(items.body, items.dropped, state=True)
 
 
 def instructions(canisters: Sequence[Canister]) -> str:
@@ -55,20 +44,17 @@ def instructions(canisters: Sequence[Canister]) -> str:
 
 
 class MessageEncoder:
-    """The items of canisters; `dropped` names what they could not carry."""
+    """The items of canisters in `body`; `dropped` names what they could not carry."""
 
     def __init__(self, canisters: Sequence[Canister], *, model: str, tools: ToolEncoder) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._model = model
         self._tools = tools
-        spoken = iter(
-            [canister for canister in canisters if isinstance(canister, AssistantCanister | InvocationCanister)]
-        )
         for step in group_turns(canisters):
             match step:
                 case Turn():
-                    self._turn(step, spoken)
+                    self._turn(step)
                 case SupervisorCanister(content=content):
                     self._message("system", encode_content(content, self.dropped))
                 case UserCanister(content=content):
@@ -81,9 +67,8 @@ class MessageEncoder:
     def _message(self, role: str, content: Any, **fields: Any) -> None:
         self.body.append({"type": "message", "role": role, "content": content, **fields})
 
-    def _turn(self, turn: Turn, spoken: Iterator[AssistantCanister | InvocationCanister]) -> None:
-        for _ in range(len(turn.texts) + len(turn.invocations)):
-            canister = next(spoken)
+    def _turn(self, turn: Turn) -> None:
+        for canister in turn.reply:
             if isinstance(canister, InvocationCanister):
                 self.body.append(self._call(canister))
             else:

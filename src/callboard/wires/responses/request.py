@@ -14,15 +14,9 @@ import msgspec
 from callboard.core import Canister, Constraint, Controls, Request, SupervisorCanister, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
-from callboard.wires.common.request_encoder import (
-    MAX_CACHED,
-    ConversationEncoder,
-    EncodedMessages,
-    EncodedRequest,
-    dedupe,
-)
+from callboard.wires.common.encoded_request import EncodedRequest, dedupe
 from callboard.wires.responses.decode_messages import MessageDecoder
-from callboard.wires.responses.encode_messages import encode_messages, instructions
+from callboard.wires.responses.encode_messages import MessageEncoder, instructions
 from callboard.wires.responses.schema import ENCRYPTED, Format, ResponsesRequest
 from callboard.wires.responses.tool_declarations import WIRE, ToolDecoder, ToolEncoder
 
@@ -42,22 +36,14 @@ def encode_request(request: Request) -> EncodedRequest:
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
     """
-    tools = ToolEncoder(request)
-    return _encode_body(encode_messages(request.canisters, request, tools), request, tools)
-
-
-class RequestEncoder(ConversationEncoder[ToolEncoder]):
-    """`encode_request` for conversations that grow; see `ConversationEncoder`."""
-
-    def __init__(self, max_cached: int = MAX_CACHED) -> None:
-        super().__init__(ToolEncoder, encode_messages, _encode_body, max_cached)
-
-
-def _encode_body(messages: EncodedMessages, request: Request, tool_encoder: ToolEncoder) -> EncodedRequest:
+    tool_encoder = ToolEncoder(request)
     body: dict[str, Any] = {"model": request.model}
-    if head := instructions(request.canisters):
+    canisters = request.canisters
+    if head := instructions(canisters):
         body["instructions"] = head
-    body["input"] = messages.messages
+        canisters = canisters[1:]
+    messages = MessageEncoder(canisters, model=request.model, tools=tool_encoder)
+    body["input"] = messages.body
     dropped = [*tool_encoder.dropped, *messages.dropped]
     hosted = [{"type": tool.kind, **tool.definition} for tool in request.hosted if tool.wire == WIRE]
     dropped += [f"tool {tool.kind}" for tool in request.hosted if tool.wire != WIRE]

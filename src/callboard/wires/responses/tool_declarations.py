@@ -63,8 +63,8 @@ class ToolEncoder:
     `namespace__local`. Tools that a search found are declared in its output.
     """
 
-    def __init__(self, request: Request, called: Iterable[str] | None = None) -> None:
-        self._names = ToolNames(request, called)
+    def __init__(self, request: Request) -> None:
+        self._names = ToolNames(request)
         self._strict_tools = StrictTools(WIRE)
         self._declared = {tool.name: self._strict_tools.fit(tool) for tool in request.tools}
         self._namespaced = {name for name, tool in self._declared.items() if _is_namespaced(tool)}
@@ -92,15 +92,6 @@ class ToolEncoder:
             if name != (wire := f"{tool.namespace}__{tool.local}"):
                 names[wire] = name
         return names
-
-    def add(self, names: Iterable[str]) -> None:
-        """Names that are called after all others."""
-        self._names.add(names)
-
-    def on_wire(self, name: str) -> Any:
-        """What an encoded call takes from the tools; that of a search equals nothing, for its output declares tools."""
-        kind = self.kind(name)
-        return object() if kind == "search" else (kind, self.name_fields(name))
 
     def name_fields(self, name: str) -> dict[str, Any]:
         """The fields that name the tool."""
