@@ -271,8 +271,8 @@ def _add_breakpoints(tools: list[dict[str, Any]], messages: MessageEncoder) -> N
     if any(map(has_breakpoint, blocks)):
         return
     loaded = [tool for tool in tools if not tool.get("defer_loading")]  # the others are not in the prompt
-    said = messages.body[-1]["content"] if messages.body else []
-    for blocks in (loaded, messages.system, [block for block in said if block.get("type") not in _UNCACHED]):
+    content = messages.body[-1]["content"] if messages.body else []
+    for blocks in (loaded, messages.system, [block for block in content if block.get("type") not in _UNCACHED]):
         if blocks:
             blocks[-1].update(BREAKPOINT)
 
