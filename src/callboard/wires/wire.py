@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -79,38 +79,7 @@ def _anthropic_headers(key: str) -> Mapping[str, str]:
     return {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})}
 
 
-def _has_custom_tools(request: Request | None) -> bool:
-    return request is not None and any(tool.kind == "custom" for tool in request.tools)
-
-
-# Few requests declare custom tools: their encoder is imported when one does.
-
-
-def _chat_stream(*, request: Request | None = None, **options: Any) -> Stage[Event, Payload]:
-    if not _has_custom_tools(request):
-        return chat.StreamEncoder(request=request, **options)
-    from callboard.wires.chat.custom_tools import CustomStreamEncoder  # noqa: PLC0415
-
-    return CustomStreamEncoder(request=request, **options)
-
-
-def _chat_response(events: Iterable[Event], *, request: Request | None = None, **options: Any) -> dict[str, Any]:
-    body = chat.encode_response(events, request=request, **options)
-    if not _has_custom_tools(request):
-        return body
-    from callboard.wires.chat.custom_tools import custom_names, encode_custom_calls  # noqa: PLC0415
-
-    for choice in body.get("choices", ()):
-        if calls := choice["message"].get("tool_calls"):
-            choice["message"]["tool_calls"] = encode_custom_calls(calls, custom_names(request))
-    return body
-
-
-CHAT = msgspec.structs.replace(
-    _row("chat", lambda _: "/chat/completions", _bearer, chat),
-    stream_encoder=_chat_stream,
-    encode_response=_chat_response,
-)
+CHAT = _row("chat", lambda _: "/chat/completions", _bearer, chat)
 
 
 # The other codecs are imported when they are first asked for.

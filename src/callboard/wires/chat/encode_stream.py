@@ -32,6 +32,7 @@ from callboard.core import (
 )
 from callboard.text.sse import Payload
 from callboard.wires.chat.errors import error_body
+from callboard.wires.common.custom_tools import CustomInput
 from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, vendor_field
 from callboard.wires.common.tool_calls import ended_arguments
 
@@ -45,10 +46,7 @@ _REASONS: dict[Ending, str] = {
     "no_call": "length",
     "retry": "stop",
 }
-
-
 _DONE: Payload = (b"", DONE.encode())
-_TEXT = b'{"index":0,"delta":{"content":'
 _END_OF_TEXT = b'},"finish_reason":null}]}'
 
 
@@ -56,7 +54,8 @@ class StreamEncoder:
     """A Stage: events in, payloads out, at last `[DONE]`.
 
     Of Notes only the reason of an incomplete reply is sent, of reasoning only the text. A retry cannot be sent either:
-    where one may come, hold the events until the reply has ended.
+    where one may come, hold the events until the reply has ended. The call of a custom tool is sent as OpenAI's clients
+    read it: as `custom`, in pieces of its text.
 
     Args:
         identifier: Of the reply.
@@ -69,8 +68,10 @@ class StreamEncoder:
     def __init__(
         self, *, identifier: str, model: str, created: int, request: Request | None = None, include_usage: bool = True
     ) -> None:
-        head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
-        self._head = _encode(head)[:-1] + b',"choices":['
+        self._head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._text_head = self._head_of_text()
+        self._custom = frozenset([tool.name for tool in request.tools if tool.kind == "custom"] if request else ())
+        self._inputs: dict[int, CustomInput] = {}
         self._include_usage = include_usage
         self._usage: Usage | None = None
         self._refused = False
@@ -85,35 +86,62 @@ class StreamEncoder:
     def feed(self, event: Event, /) -> list[Payload]:
         if self._over:
             return []
+        if type(event) is TextPiece:  # nearly all events are this one
+            return [(b"", self._text_head + _encode(event.text) + _END_OF_TEXT)] if event.text else []
+        if isinstance(event, ReplyFailed):
+            return self._fail(event)
+        payloads: list[Payload] = [(b"", _encode(self._head | chunk)) for chunk in self.chunks(event)]
+        if isinstance(event, ReplyExtra) and event.wire == "chat":
+            # Single values, such as the fingerprint, are repeated in each chunk from then on.
+            self._head |= {name: value for name, value in event.fields.items() if isinstance(value, str | int | float)}
+            self._text_head = self._head_of_text()
+        if isinstance(event, ReplyEnded) and event.reason != "retry":
+            self._over = True
+            payloads.append(_DONE)
+        return payloads
+
+    def finish(self, why: Why = "stop", /) -> list[Payload]:
+        """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
+        return [] if self._over else self._fail(BROKEN_OFF)
+
+    def chunks(self, event: Event) -> list[dict[str, Any]]:
+        """The chunks of an event, without what is the same in all."""
         match event:
             case TextPiece(text=text):
-                # By far the most events are this one, so that it is not encoded as a dict.
-                return [(b"", self._head + _TEXT + _encode(text) + _END_OF_TEXT)] if text else []
+                return [_chunk({"content": text})] if text else []
+            case ArgumentsPiece(index=index, json=json) if index in self._inputs:
+                return _custom_delta(index, self._inputs[index].feed(json))
             case ArgumentsPiece(index=index, json=json):
                 self._with_arguments.add(index)
-                return [self._call({"index": index, "function": {"arguments": json}})]
+                return [_call({"index": index, "function": {"arguments": json}})]
             case ReasoningPiece(text=text):
-                return [self._chunk({"reasoning_content": text})] if text else []
+                return [_chunk({"reasoning_content": text})] if text else []
             case ReplyStarted():
-                return [self._chunk({"role": "assistant", "content": ""})]
+                return [_chunk({"role": "assistant", "content": ""})]
             case Logprobs(tokens=tokens, is_refusal=is_refusal):
                 logprobs = {"content": None, "refusal": None, "refusal" if is_refusal else "content": tokens}
-                return [self._chunk({}, logprobs=logprobs)]
+                return [_chunk({}, logprobs=logprobs)]
             case ReplyExtra(wire="chat"):
-                return self._extra(event)
+                return [{**_chunk(event.message, **event.choice), **event.fields}]
             case RefusalPiece(text=text):
                 self._refused = True
-                return [self._chunk({"refusal": text})]
+                return [_chunk({"refusal": text})]
             case InvocationStarted(index=index, identifier=identifier, name=name):
                 self._is_cut = self._is_cut or index in self._open
                 self._open.add(index)
+                if name in self._custom:
+                    self._inputs[index] = CustomInput()
+                    custom = {"name": name, "input": ""}
+                    return [_call({"index": index, "id": identifier, "type": "custom", "custom": custom})]
                 function = {"name": name, "arguments": ""}
-                return [self._call({"index": index, "id": identifier, "type": "function", "function": function})]
-            case InvocationEnded(index=index):
+                return [_call({"index": index, "id": identifier, "type": "function", "function": function})]
+            case InvocationEnded(index=index, arguments=arguments, raw=raw):
                 self._open.discard(index)
+                if index in self._inputs:
+                    return _custom_delta(index, self._inputs.pop(index).finish(arguments, raw)[0])
                 if index in self._with_arguments:
                     return []
-                return [self._call({"index": index, "function": {"arguments": ended_arguments(event)}})]
+                return [_call({"index": index, "function": {"arguments": ended_arguments(event)}})]
             case InvocationIncomplete():
                 self._is_cut = True
             case Usage():
@@ -122,53 +150,41 @@ class StreamEncoder:
                 self._warnings.append(text)
             case ReplyEnded(reason=reason) if reason != "retry":
                 return self._end(reason)
-            case ReplyFailed():
-                return self._fail(event)
             case _:
                 pass
         return []
 
-    def finish(self, why: Why = "stop", /) -> list[Payload]:
-        """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
-        return [] if self._over else self._fail(BROKEN_OFF)
+    def _head_of_text(self) -> bytes:
+        return _encode(self._head)[:-1] + b',"choices":[{"index":0,"delta":{"content":'
 
-    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **fields: Any) -> Payload:
-        more = b"," + _encode(vendor_field(self._warnings))[1:] if reason and self._warnings else b"}"
-        choice = _encode({"index": 0, "delta": delta, "finish_reason": reason, **fields})
-        return b"", self._head + choice + b"]" + more
-
-    def _extra(self, extra: ReplyExtra) -> list[Payload]:
-        """A chunk of its own. Single values, such as the fingerprint, are repeated in each chunk from then on."""
-        single = {name: value for name, value in extra.fields.items() if isinstance(value, str | int | float)}
-        if single:
-            self._head = self._head.replace(b'"choices":[', _encode(single)[1:-1] + b',"choices":[')
-        others = {name: value for name, value in extra.fields.items() if name not in single}
-        name, data = self._chunk(extra.message, **extra.choice)
-        return [(name, data if not others else data[:-1] + b"," + _encode(others)[1:])]
-
-    def _call(self, call: dict[str, Any]) -> Payload:
-        return self._chunk({"tool_calls": [call]})
-
-    def _end(self, reason: Ending) -> list[Payload]:
+    def _end(self, reason: Ending) -> list[dict[str, Any]]:
         is_cut = self._is_cut or bool(self._open)
         reason = ending(reason, is_cut=is_cut)
-        payloads = [self._chunk({}, finish_reason(reason, refused=self._refused and not is_cut))]
+        # A refusal that was spelled out is a plain stop.
+        word = "stop" if reason == "refusal" and self._refused and not is_cut else _REASONS[reason]
+        chunks = [_chunk({}, word) | vendor_field(self._warnings)]
         if self._include_usage and self._usage is not None:
-            payloads.append((b"", self._head + b'],"usage":' + _encode(usage_body(self._usage)) + b"}"))
-        self._over = True
-        return [*payloads, _DONE]
+            chunks.append({"choices": [], "usage": _usage_body(self._usage)})
+        return chunks
 
     def _fail(self, failure: ReplyFailed) -> list[Payload]:
         self._over = True
         return [(b"", _encode(error_body(failure))), _DONE]
 
 
-def finish_reason(reason: Ending, *, refused: bool) -> str:
-    """OpenAI's word for an ending; a refusal that was spelled out is a plain stop there."""
-    return "stop" if reason == "refusal" and refused else _REASONS[reason]
+def _chunk(delta: Mapping[str, Any], reason: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason, **fields}]}
 
 
-def usage_body(usage: Usage) -> dict[str, Any]:
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    return _chunk({"tool_calls": [call]})
+
+
+def _custom_delta(index: int, text: str) -> list[dict[str, Any]]:
+    return [_call({"index": index, "custom": {"input": text}})] if text else []
+
+
+def _usage_body(usage: Usage) -> dict[str, Any]:
     """The usage as OpenAI writes it: no null among its details, which some clients cannot read."""
     return {
         "prompt_tokens": usage.input,

@@ -8,28 +8,17 @@ from typing import Any
 import msgspec
 
 from callboard.core import (
-    ArgumentsPiece,
     Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
     ReplyExtra,
     ReplyFailed,
     Request,
-    TextPiece,
-    Usage,
 )
 from callboard.wires.chat.decode_stream import StreamDecoder
-from callboard.wires.chat.encode_stream import finish_reason, usage_body
+from callboard.wires.chat.encode_stream import StreamEncoder
 from callboard.wires.chat.errors import error_body
 from callboard.wires.chat.schema import Chunk
 from callboard.wires.common.errors import EXCERPT, malformed_reply
-from callboard.wires.common.reply_stream import DONE, DecodeContext, ending, last_attempt, vendor_field
-from callboard.wires.common.tool_calls import ended_arguments
+from callboard.wires.common.reply_stream import DONE, DecodeContext, last_attempt
 
 
 def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
@@ -53,72 +42,6 @@ _GROWING = frozenset({"data", "transcript"})
 """Texts of `audio` that come in pieces."""
 
 
-class _Message:
-    """The message that the events of a reply make."""
-
-    def __init__(self) -> None:
-        self.refusal: list[str] = []
-        self.is_cut = False
-        self.warnings: list[str] = []
-        self.logprobs: dict[str, list[Any]] = {}
-        self.usage: Usage | None = None
-        self.extra: dict[str, Any] = {}
-        """Fields of the reply without a name in the core; under `choice` and `message` those of these."""
-        self.open: set[int] = set()
-        """Calls that have not ended."""
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[int, tuple[InvocationStarted, list[str]]] = {}
-
-    def add(self, event: Event) -> None:
-        match event:
-            case TextPiece(text=text):
-                self._text.append(text)
-            case ReasoningPiece(text=text):
-                self._reasoning.append(text)
-            case RefusalPiece(text=text):
-                self.refusal.append(text)
-            case Logprobs(tokens=tokens, is_refusal=is_refusal):
-                self.logprobs.setdefault("refusal" if is_refusal else "content", []).extend(tokens)
-            case ReplyExtra(wire="chat"):
-                self.extra = _merge(self.extra, {**event.fields, "choice": event.choice, "message": event.message})
-            case InvocationStarted(index=index):
-                self._calls[index] = (event, [])
-                self.open.add(index)
-            case ArgumentsPiece(index=index, json=json):
-                self._calls[index][1].append(json)
-            case InvocationEnded(index=index):
-                self.open.discard(index)
-                if not self._calls[index][1]:
-                    self._calls[index][1].append(ended_arguments(event))
-            case InvocationIncomplete():
-                self.is_cut = True
-            case Usage():
-                self.usage = event
-            case Note(code="incomplete", text=text):
-                self.warnings.append(text)
-            case _:
-                pass
-
-    def body(self) -> dict[str, Any]:
-        text = "".join(self._text)
-        refusal = "".join(self.refusal) or None
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": None if not text and (self._calls or refusal) else text,
-            "refusal": refusal,
-        }
-        if self._reasoning:
-            message["reasoning_content"] = "".join(self._reasoning)
-        message |= self.extra.get("message", {})
-        if self._calls:
-            message["tool_calls"] = [
-                {"id": call.identifier, "type": "function", "function": {"name": call.name, "arguments": "".join(json)}}
-                for call, json in self._calls.values()
-            ]
-        return message
-
-
 def _merge(before: Any, after: Any, name: str = "") -> Any:
     """Fields of two chunks as clients of streams put them together."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -129,30 +52,56 @@ def _merge(before: Any, after: Any, name: str = "") -> Any:
 
 
 def encode_response(
-    events: Iterable[Event],
-    *,
-    identifier: str,
-    model: str,
-    created: int,
-    request: Request | None = None,  # noqa: ARG001
+    events: Iterable[Event], *, identifier: str, model: str, created: int, request: Request | None = None
 ) -> dict[str, Any]:
-    """The body of a reply; that of a failed one is `{"error": …}`. `created` is in seconds since 1970."""
+    """The chunks of a reply as one body; that of a failed one is `{"error": …}`. `created` is in seconds since 1970."""
     attempt, terminal = last_attempt(events)
     if isinstance(terminal, ReplyFailed):
         return error_body(terminal)
-    message = _Message()
-    for event in attempt:
-        message.add(event)
-    is_cut = message.is_cut or bool(message.open)
-    reason = ending(terminal.reason, is_cut=is_cut)
-    choice = {
-        "index": 0,
-        "message": message.body(),
-        "logprobs": {"content": None, "refusal": None, **message.logprobs} if message.logprobs else None,
-        "finish_reason": finish_reason(reason, refused=bool(message.refusal) and not is_cut),
-        **message.extra.get("choice", {}),
-    }
-    fields = {name: value for name, value in message.extra.items() if name not in ("choice", "message")}
-    head = {"id": identifier, "object": "chat.completion", "created": created, "model": model}
-    body = {**head, "choices": [choice], **fields, **vendor_field(message.warnings)}
-    return body if message.usage is None else body | {"usage": usage_body(message.usage)}
+    encoder = StreamEncoder(identifier=identifier, model=model, created=created, request=request)
+    body: dict[str, Any] = {"id": identifier, "object": "chat.completion", "created": created, "model": model}
+    extra: dict[str, Any] = {"choice": {}, "message": {}}
+    texts: dict[str, list[str]] = {"content": [], "refusal": []}
+    logprobs: dict[str, list[Any]] = {"content": [], "refusal": []}
+    calls: dict[int, tuple[dict[str, Any], list[str]]] = {}
+    reason = ""
+    for event in (*attempt, terminal):
+        if isinstance(event, ReplyExtra):
+            if event.wire == "chat":
+                extra = _merge(extra, {**event.fields, "choice": event.choice, "message": event.message})
+            continue
+        for chunk in encoder.chunks(event):
+            for choice in chunk.pop("choices"):
+                delta, reason = choice["delta"], choice["finish_reason"]
+                for call in delta.pop("tool_calls", ()):
+                    _add_call(calls, call)
+                delta.pop("role", None)
+                for name, text in delta.items():
+                    texts.setdefault(name, []).append(text)
+                for name, more in choice.get("logprobs", {}).items():
+                    logprobs[name] += more or ()
+            body |= chunk
+    message: dict[str, Any] = {"role": "assistant", **{name: "".join(pieces) for name, pieces in texts.items()}}
+    message["refusal"] = message["refusal"] or None
+    if not message["content"] and (calls or message["refusal"]):
+        message["content"] = None
+    message |= extra.pop("message")
+    if calls:
+        message["tool_calls"] = [_whole_call(call, pieces) for call, pieces in calls.values()]
+    tokens = {name: each or None for name, each in logprobs.items()}
+    choice = {"index": 0, "message": message, "logprobs": tokens if any(tokens.values()) else None}
+    return {**body, "choices": [{**choice, "finish_reason": reason, **extra.pop("choice")}], **extra}
+
+
+def _add_call(calls: dict[int, tuple[dict[str, Any], list[str]]], delta: dict[str, Any]) -> None:
+    """Adds a piece of a call to those that began."""
+    index = delta.pop("index")
+    if "id" in delta:
+        calls[index] = delta, []
+    part = delta.get("custom") or delta["function"]
+    calls[index][1].append(part["input" if "custom" in delta else "arguments"])
+
+
+def _whole_call(call: dict[str, Any], pieces: list[str]) -> dict[str, Any]:
+    kind, field = ("custom", "input") if "custom" in call else ("function", "arguments")
+    return {**call, kind: {"name": call[kind]["name"], field: "".join(pieces)}}
