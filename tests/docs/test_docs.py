@@ -203,9 +203,9 @@ def test_canisters_contents_and_events(structure):
 @table(
     ("kinds", "page"),
     [
-        (canisters.Category, "tools.md"),
+        (canisters.Category, "tool_calls.md"),
         (core.Ending, "events.md"),
-        (core.RunState, "agents.md"),
+        (core.RunState, "runs.md"),
     ],
 )
 def test_each_kind_has_a_row(kinds, page):
@@ -225,7 +225,7 @@ def test_ports():
 
 
 def test_what_counts_as_a_failure_of_the_network():
-    row = rows("tools.md")["`network`"][0]
+    row = rows("tool_calls.md")["`network`"][0]
     ours = [kind for kind, category in error_categories._CATEGORIES if category == "network"]
     assert [kind.__qualname__ for kind in ours if kind.__qualname__ not in row] == []
     packages = {name.partition(".")[0] for name, category in error_categories._NAMED.items() if category == "network"}
@@ -291,7 +291,7 @@ def test_fields_of_a_dialect(field):
 
 @table("fact", Profile.__struct_fields__)
 def test_facts(fact):
-    assert rows("modes.md")[f"`{fact}`"][0] == f"`{getattr(Profile(), fact)!r}`"
+    assert rows("profiles.md")[f"`{fact}`"][0] == f"`{getattr(Profile(), fact)!r}`"
 
 
 def test_layers_of_the_profile():
@@ -302,7 +302,7 @@ def test_layers_of_the_profile():
         "endpoint": list(table["endpoints"]),
     }
     for layer, expected in names.items():
-        assert re.findall("`([^`]*)`", rows("modes.md")[layer][0]) == expected
+        assert re.findall("`([^`]*)`", rows("profiles.md")[layer][0]) == expected
 
 
 def test_environment_variables():
@@ -321,9 +321,9 @@ CALLABLES = [
     (Tool, "tools.md"),
     (Invoker, "tools.md"),
     (Ensemble, "tools.md"),
-    (execute_invoker, "tools.md"),
+    (execute_invoker, "tool_calls.md"),
     (callboard.Agent, "agents.md"),
-    (callboard.Limits, "agents.md"),
+    (callboard.Limits, "runs.md"),
     (open_model, "models.md"),
     (Transport, "models.md"),
     (testing.ScriptedModel, "testing.md"),
@@ -358,7 +358,7 @@ HEADERS = {
 
 
 def test_fields_of_a_result():
-    table = rows("agents.md")
+    table = rows("runs.md")
     assert {f"`{field}`" for field in agent.RunResult.__struct_fields__ if field != "_output"} <= table.keys()
 
 
@@ -368,7 +368,7 @@ def test_parameters_of_a_run():
 
 
 def test_what_a_conversation_does():
-    table = TEXTS["agents.md"].partition("| of `Conversation` |")[2].partition("\n\n")[0]
+    table = TEXTS["conversations.md"].partition("| of `Conversation` |")[2].partition("\n\n")[0]
     methods = {name for name, value in vars(callboard.Conversation).items() if not name.startswith("_") and value}
     assert {name for name in methods if f"`{name}(" not in table and f"`{name}`" not in table} == set()
 
@@ -393,7 +393,7 @@ def test_groups_of_plugins():
     sources = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
     groups = {group for source in sources for group in re.findall(r'plugins\("([a-z.]+)"\)', source)}
     assert groups
-    assert {f"`{group}`" for group in groups} <= rows("modes.md").keys()
+    assert {f"`{group}`" for group in groups} <= rows("plugins.md").keys()
 
 
 def test_exit_codes():
@@ -559,16 +559,16 @@ def test_measurements():
 
 FIGURES = [
     ("tools.md", "and that to {:g} |", execute.DEFAULT_TIMEOUT),
-    ("tools.md", "ensemble's, else {:g}.", execute.DEFAULT_TIMEOUT),
-    ("tools.md", "after {} s, then twice as long", execute._FIRST_DELAY),
+    ("tool_calls.md", "[ensemble](glossary.md)'s, else {:g}.", execute.DEFAULT_TIMEOUT),
+    ("tool_calls.md", "after {} s, then twice as long", execute._FIRST_DELAY),
     ("tools.md", "at most {} such threads", execute._threads.limit),
     ("tools.md", "at most {} calls of one run", parallel.DEFAULT_LIMIT),
-    ("tools.md", "At most {} mistakes are listed", schema_errors.LISTED),
-    ("tools.md", "no more than {} characters", schema_errors.SHOWN),
+    ("tool_calls.md", "At most {} mistakes are listed", schema_errors.LISTED),
+    ("tool_calls.md", "no more than {} characters", schema_errors.SHOWN),
     ("tools.md", "larger than {} KB", json_schema.SIZE // 1024),
     ("tools.md", "than {} levels", json_schema.DEPTH),
     ("tools.md", "more than {} patterns", json_schema.PATTERNS),
-    ("tools.md", "Text beyond {} characters", result_content.MAX_TEXT),
+    ("tool_calls.md", "Text beyond {} characters", result_content.MAX_TEXT),
     ("coding.md", "in at most {} files that the task is about", prompt_context.MAX_FILES),
     ("coding.md", "at most {:,} characters (about 6,000 tokens)", prompt_context.MAX_TEXT),
     ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
