@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from tests.coding import conftest as coding
-from tests.coding.agents.test_resume import EDIT, PHASED, RIGHT, SHORT, TRACE
 from tests.coding.conftest import make_request
+from tests.coding.scripts import EDIT, PHASED, RIGHT, SHORT, TRACE
 from tests.jobs import coding_worker
 from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess

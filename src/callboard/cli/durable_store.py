@@ -105,6 +105,13 @@ def resume_durable_job(job: DurableJob) -> DurableJob:
     return change_jobs(resume)
 
 
+def settle_job(job: DurableJob) -> DurableJob:
+    """Return the job, after the lease of a worker that died has passed: a few seconds at most."""
+    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
+
+    return read_jobs(lambda store: end_abandoned(store, job.id))
+
+
 def remove_durable_job(job: DurableJob) -> None:
     """Delete a job that has ended, or whose worker died. Raises CallerError."""
     from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help

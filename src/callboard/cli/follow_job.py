@@ -1,9 +1,9 @@
-"""Run a job in this process, show its steps, and exit as it went."""
+"""Run a coding job in this process, show its steps, and exit as it went."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, TypeAlias
+import asyncio
+from typing import NoReturn
 
 import typer
 
@@ -12,36 +12,58 @@ from callboard.cli.approvals import Approvals
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.jobs.job import Job
-from callboard.coding.jobs.store import JobStore, jobs_directory
-from callboard.core import Model
+from callboard.coding.agents.job_runner import add_github_text
+from callboard.coding.cancellation import cancel_on_signals
+from callboard.jobs.coding_kind import CodingKind
+from callboard.jobs.database import Database
+from callboard.jobs.direct import resume_direct, run_direct, submit_direct
+from callboard.jobs.engine import Engine
+from callboard.jobs.job import DurableJob
+from callboard.jobs.store import DurableStore
+from callboard.storage.directories import data_directory
 
-RunJob: TypeAlias = Callable[[Model, Approvals, Callable[[Job], None]], Coroutine[Any, Any, Job]]
-"""Runs a job with a model, and somebody who is asked; tells the job when it runs."""
 
+def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob | None = None) -> NoReturn:
+    """Run a job of the request, or resume one, to its end.
 
-def follow_job(request: JobRequest, jobs: JobStore, display: JobDisplay, run_job: RunJob) -> NoReturn:
-    """Runs a job to its end. Raises typer.Exit with the code of how it ended, CallerError, KeyboardInterrupt."""
+    Raises typer.Exit with the code of how it ended, CallerError, DatabaseUnavailable, KeyboardInterrupt.
+    """
     model = open_model(request.settings, display.tell, CODING_FACTS)
-    approvals = Approvals(request.directory, jobs_directory().parent, display)
-    started: list[Job] = []
+    approvals = Approvals(request.directory, data_directory(), display)
+    begun: list[DurableJob] = []
 
-    async def run() -> Job:
+    async def run(database: Database) -> DurableJob:
+        store = DurableStore(database, Engine(database).enqueue)
         try:
             await check_reachable(model, display.tell)
-            return await run_job(model, approvals, started.append)
+            whole = await add_github_text(request)
+            job = await (submit_direct(store, whole, model.name) if resume is None else resume_direct(store, resume))
+            begun.append(job)
+            kind = CodingKind(job.kind, store, lambda _: model, request=whole, approver=approvals, show=display.step)
+            with cancel_on_signals() as signals:
+                try:
+                    ended = await run_direct(store, job, kind)
+                except asyncio.CancelledError:
+                    ended = begun[0] = await store.get(job.id)
+                    if not signals:
+                        raise
+            if kind.obstacle is not None and resume is None:
+                await store.remove(job.id)
+                raise kind.obstacle
+            return ended
         finally:
             await model.aclose()
 
     def show_cancelled() -> None:
-        if display.as_json and started:
-            display.job(jobs.load(started[0].id))
-        hint = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in started])
+        if display.as_json and begun:
+            display.job(begun[0])
+        hint = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in begun])
         display.tell(f"cancelled{hint}")
 
-    job = interrupt.run(run(), show_cancelled)
+    with Database.open() as database:
+        job = interrupt.run(run(database), show_cancelled)
     if display.as_json:
         display.job(job)
     else:
         print_outcome(job, display)
-    raise typer.Exit(EXIT_CODES.get((job.state, bool(job.output.missing)), 1))
+    raise typer.Exit(EXIT_CODES.get((job.state, bool((job.output or {}).get("missing"))), 1))

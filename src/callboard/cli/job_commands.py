@@ -225,10 +225,7 @@ def _run(
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
-    from callboard.coding.agents.job_runner import run_job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
 
-    jobs = JobStore()
     directory = options.directory.resolve()
     flags = {name: getattr(options, name) for name in ("model", "base_url", "dialect", "max_rounds", "budget")}
     settings = settings_in(directory, flags)
@@ -264,9 +261,4 @@ def _run(
         job = submit_job(request, display, priority=options.priority)
         show_submitted(job, display, waits=options.wait, as_json=options.as_json, verbose=verbose)
         return
-    follow_job(
-        request,
-        jobs,
-        display,
-        lambda model, approvals, on_start: run_job(request, model, jobs, display.step, approvals, on_start=on_start),
-    )
+    follow_job(request, display)

@@ -89,16 +89,17 @@ class JobDisplay(Display):
             case _:
                 self.show(step)
 
-    def job(self, job: Job) -> None:
-        self._out.write(json.dumps({**job.as_json(), "type": "job", "kind": job.type}) + "\n")
+    def job(self, job: DurableJob) -> None:
+        self._out.write(json.dumps({**job.as_json(), "type": "job"}) + "\n")
         self._out.flush()
 
 
-def print_outcome(job: Job, display: Display) -> None:
+def print_outcome(job: DurableJob, display: Display) -> None:
     """Shows what a person needs to know at a job's end."""
-    from callboard.coding.jobs.job import UNTESTED  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import to_record  # noqa: PLC0415  # not for --help
+    from callboard.coding.jobs.job import UNTESTED  # noqa: PLC0415
 
-    output = job.output
+    output = to_record(job).output
     # The error says where, and what to do, too.
     why = collapse(job.error or job.reason, 1000)
     is_completed = job.state == "completed"
@@ -107,7 +108,7 @@ def print_outcome(job: Job, display: Display) -> None:
     display.tell(state, "33" if is_untested else _COLORS.get(job.state, ""))
     for each in output.missing:
         display.tell(f"missing: {collapse(each, 400)}", "33")
-    if job.type in ("review", "triage") and output.summary:
+    if job.kind in ("review", "triage") and output.summary:
         _print(f"{output.summary}\n")
     if output.patch and is_completed:
         display.tell(f"the change is in {output.patch}; take it with: git apply {shlex.quote(output.patch)}")
@@ -203,7 +204,7 @@ def show_job(
         "tests": output.tests,
         "pull": output.commits and (output.pull_request_url or "no pull request was opened"),
         "missing": "; ".join(output.missing),
-        "record": str(JobStore().folder(job.id)) if isinstance(stored, Job) else "",
+        "folder": str(folder) if (folder := JobStore().folder(job.id)).is_dir() else "",
         "queue": "" if isinstance(stored, Job) else stored.queue,
         "from": "" if isinstance(stored, Job) else stored.parent,
         "schedule": "" if isinstance(stored, Job) else stored.schedule,
@@ -256,7 +257,7 @@ def cancel_job(name: JobName) -> None:
 
     job = find_job(name)
     ended = asyncio.run(JobStore().cancel(job.id)) if isinstance(job, Job) else cancel_durable_job(job)
-    typer.echo(f"{ended.id}: {ended.state}{f' ({ended.reason})' if ended.reason else ''}")
+    typer.echo(f"{ended.id}: {ended.state}{f' ({ended.reason})' if ended.reason not in {'', ended.state} else ''}")
 
 
 @app.command("resume")
@@ -279,45 +280,39 @@ def resume_job(
     It goes on in its tree, with what the model knew. What it was told and did before is not repeated; a call that was
     under way is not made again.
     """
-    from callboard.cli.durable_store import find_job, resume_durable_job  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import (  # noqa: PLC0415  # not for --help
+        find_job,
+        resume_durable_job,
+        to_record,
+    )
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
-    from callboard.coding.agents import job_runner  # noqa: PLC0415
     from callboard.coding.agents.job_request import request_of  # noqa: PLC0415
     from callboard.coding.jobs.job import Job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.jobs.direct import is_direct  # noqa: PLC0415
 
     job = find_job(name)
-    if not isinstance(job, Job):
+    if isinstance(job, Job):
+        raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
+    if not is_direct(job):
         if model or base_url:
             raise CallerError("a worker reads the model of the job", path=job.id, hint="leave --model out")
         resumed = resume_durable_job(job)
         typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
         return
-    jobs = JobStore()
-    job = jobs.load(job.id)
-    if job.type == "chat":
-        raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
     flags |= {"max_rounds": job.input.get("rounds"), **{name: job.input.get(name) for name in ("dialect", "budget")}}
     settings = settings_in(Path(job.directory), flags)
-    request = request_of(job, settings)
+    request = request_of(to_record(job), settings)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
-    follow_job(
-        request,
-        jobs,
-        display,
-        lambda opened, approvals, on_start: job_runner.resume_job(
-            job, request, opened, jobs, show=display.step, approver=approvals, on_start=on_start
-        ),
-    )
+    follow_job(request, display, resume=job)
 
 
 def undo(name: JobName) -> None:
     """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.cli.durable_store import find_job, to_record  # noqa: PLC0415
+    from callboard.cli.durable_store import find_job, settle_job, to_record  # noqa: PLC0415
     from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
     from callboard.coding.undo import undo_job  # noqa: PLC0415
@@ -325,4 +320,4 @@ def undo(name: JobName) -> None:
     job = find_job(name)
     if not JobStore().folder(job.id).is_dir():
         raise CallerError("nothing of the job is on this host", path=job.id)
-    typer.echo(asyncio.run(undo_job(job if isinstance(job, Job) else to_record(job), JobStore())))
+    typer.echo(asyncio.run(undo_job(job if isinstance(job, Job) else to_record(settle_job(job)), JobStore())))

@@ -22,17 +22,19 @@ from msgspec import structs
 
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
+from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, RESULTS
-from callboard.coding.agents.phase_runner import MAX_CHANGE
+from callboard.coding.agents.permissions import Approver
+from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.prompts import describe_traces, task_text
 from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
 from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.coding.jobs.job import Job, JobType
-from callboard.coding.jobs.json_encoding import encode_json
-from callboard.coding.jobs.log import TreeSnapshot
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
+from callboard.coding.jobs.log import Step, TreeSnapshot
+from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import Settings, load_settings
 from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
@@ -50,6 +52,8 @@ from callboard.sandbox.output_file import read_end
 from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])
+MAX_CHANGE: Final = 4000
+"""Characters of the change that a call which was interrupted is answered with."""
 PATIENCE: Final = 30.0
 """Seconds that a process which lost the job has to leave its tree."""
 _LOOK_SECONDS: Final = 0.2
@@ -83,6 +87,10 @@ async def submit_request(store: DurableStore, request: JobRequest, model: str, *
 async def describe_request(request: JobRequest, model: str, *, priority: int = 0) -> JobTemplate:
     """What a job of a coding agent on this host is made of. Raises CallerError."""
     exclude_repository(request.directory)
+    for path in (str(request.directory), str(jobs_directory())):
+        if escape_surrogates(path) != path:
+            hint = "rename the folder, or set LC_ALL to a UTF-8 locale such as C.UTF-8"
+            raise CallerError("the path is not UTF-8", path=escape_surrogates(path), hint=hint)
     request = await add_github_text(request)
     repository = await find_repository(request.directory)
     return JobTemplate(
@@ -113,13 +121,38 @@ async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None
 
 
 class CodingKind:
-    """One of the four kinds; see `coding_kinds`."""
+    """One of the four kinds; see `coding_kinds`.
 
-    def __init__(self, name: str, store: DurableStore, open_model: OpenModel, folders: Path | None = None) -> None:
+    Args:
+        name: The kind.
+        store: Where its jobs are.
+        open_model: As of `coding_kinds`.
+        folders: As of `coding_kinds`.
+        request: The request of a job that a person runs in this process; by default it is read from the job.
+        approver: Asks that person; by default a call that wants approval waits for an answer.
+        show: Gets each step as it happens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: DurableStore,
+        open_model: OpenModel,
+        folders: Path | None = None,
+        *,
+        request: JobRequest | None = None,
+        approver: Approver | None = None,
+        show: Callable[[Step], None] = lambda _: None,
+    ) -> None:
         self.name = name
+        self.obstacle: RunnerMissing | None = None
+        """Why the job was not begun."""
         self._store = store
         self._open_model = open_model
         self._jobs = JobStore(folders)
+        self._request = request
+        self._approver = approver
+        self._show = show
 
     def find_obstacle(self, _job: DurableJob) -> str:
         """None: what it needs is there, for its queue is served by no other process."""
@@ -132,23 +165,29 @@ class CodingKind:
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job until it ends, waits, or gives way to the next segment."""
         job = segment.job
-        check_directory(job.directory, self._store.database)
+        if self._request is None:
+            check_directory(job.directory, self._store.database)
         folder = self._make_folder(job.id)
         async with self._own(job.id):
             items = await self._read_items(segment, folder)
-            record = CodingRecord(segment, folder, items)
-            request = self._read_request(record.job)
+            record = CodingRecord(segment, folder, items, is_direct=self._request is not None)
+            request = self._request or self._read_request(record.job)
             model = await asyncio.to_thread(self._open_model, request.settings)
             try:
                 segment.check_price(model)
-                return await self._run(segment, record, request, model)
+                with open_job_span(self.name, model, job.id):
+                    return await self._run(segment, record, request, model)
+            except RunnerMissing as error:
+                self.obstacle = error
+                raise
             finally:
                 await model.aclose()
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
         """What the job has changed so far, and what the command printed that was under way."""
         job = segment.job
-        check_directory(job.directory, self._store.database)
+        if self._request is None:
+            check_directory(job.directory, self._store.database)
         folder = self._make_folder(job.id)
         async with self._own(job.id):
             await self._read_items(segment, folder)
@@ -194,13 +233,18 @@ class CodingKind:
     async def _run(
         self, segment: JobSegment, record: CodingRecord, request: JobRequest, model: PlannedModel
     ) -> Outcome:
-        approver = DurableApprover(record, self._jobs.directory.parent / FILE, request.directory)
+        answers = DurableApprover(record, self._jobs.directory.parent / FILE, request.directory)
+
+        def show(step: Step) -> None:
+            segment.publish(step)  # type: ignore[arg-type]  # it takes the pieces of these
+            self._show(step)
+
         runner = JobRunner(
             request,
             model,
             record,
-            show=segment.publish,  # type: ignore[arg-type]  # it takes the pieces of these
-            approver=approver,
+            show=show,
+            approver=self._approver or answers,
             clock=segment.clock,
         )
         try:
@@ -212,7 +256,7 @@ class CodingKind:
             raise
         await record.save()
         if runner.pending:
-            return Waits(approvals=record.journal.ask(runner.pending, approver.reasons), reason=approver.describe())
+            return Waits(approvals=record.journal.ask(runner.pending, answers.reasons), reason=answers.describe())
         if record.failure is not None:
             return await wait_for_provider(segment, record.failure)
         if record.is_left:

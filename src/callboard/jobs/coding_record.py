@@ -37,13 +37,14 @@ from callboard.core import (
     ResultCanister,
     ResultReady,
     RolledBack,
+    RoundStarted,
     RunEnded,
     RunProgress,
     TextPiece,
     ToolProgress,
     Usage,
 )
-from callboard.errors import CallboardError
+from callboard.errors import CallboardError, CallerError
 from callboard.jobs.entries import Item
 from callboard.jobs.job import DurableJob
 from callboard.jobs.journal import JobJournal
@@ -53,6 +54,8 @@ from callboard.storage.atomic_file import write_private
 
 FORK: Final = "fork"
 """What the memory of a job knows of the one that it is a fork of."""
+MAX_REPLY: Final = 32 * 1024 * 1024
+"""Characters of one reply."""
 _OUTPUT: Final = "output.json"
 _RUN: Final = "run:"
 """How the names of the runs' progress begin in the job's memory."""
@@ -70,11 +73,13 @@ class CodingRecord:
         segment: Of the job.
         folder: The folder for the job's files.
         items: The entries that the job has.
+        is_direct: Whether a person runs the job in this process. It fails if its model cannot be asked now, and other
+            jobs do not wait for it.
     """
 
-    def __init__(self, segment: JobSegment, folder: Path, items: Sequence[Item]) -> None:
+    def __init__(self, segment: JobSegment, folder: Path, items: Sequence[Item], *, is_direct: bool = False) -> None:
         self.folder = folder
-        self.is_journaled = True
+        self._is_direct = is_direct
         self._segment = segment
         self._items = items
         self._task = asyncio.current_task()
@@ -83,6 +88,9 @@ class CodingRecord:
         """The failure of the model's provider that the job waits for to pass."""
         self._rounds = 0
         self._in_run = False
+        self._length = 0
+        """Characters of the reply that comes."""
+        self._answered = {each.call_id for each in segment.claim.answers}
         self._steps: list[Step] = []
         """Those that are not written yet."""
         self._notes: dict[str, Any] = {}
@@ -102,12 +110,12 @@ class CodingRecord:
         return self._is_left or is_stopped or segment.failure is not None
 
     def should_leave(self) -> bool:
-        self._is_left = self._is_left or self._segment.should_leave(self._rounds)
+        self._is_left = self._is_left or self._segment.should_leave(0 if self._is_direct else self._rounds)
         self._rounds += 1
         return self._is_left
 
     def should_wait(self, failure: CallboardError) -> bool:
-        if not self.is_left and may_pass(failure):
+        if not (self._is_direct or self.is_left) and may_pass(failure):
             self.failure = failure
             self._is_left = True
         return self.failure is not None
@@ -130,10 +138,19 @@ class CodingRecord:
         return self._items
 
     def add(self, step: Step) -> None:
+        match step:
+            case RoundStarted():
+                self._length = 0
+            case TextPiece(text=text) | ReasoningPiece(text=text) | RefusalPiece(text=text) | ArgumentsPiece(json=text):
+                self._length += len(text)
+            case _:
+                pass
+        if self._length > MAX_REPLY:
+            raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=self.job.id)
         if isinstance(step, RunEnded):
             self._in_run = False
-        # The store has written what a person answered.
-        is_recorded = isinstance(step, ApprovalAnswered) and not step.failed
+        # The store has written what a person answered while the job waited.
+        is_recorded = isinstance(step, ApprovalAnswered) and step.invocation.identifier in self._answered
         if not (is_recorded or (self._in_run and isinstance(step, _OF_RUN))):
             self._steps.append(step)
 

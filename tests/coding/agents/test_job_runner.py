@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.coding.conftest import Nobody, make_request
+from tests.coding.stored import run_job
 
 from callboard.cli.models import CODING_FACTS
-from callboard.coding.agents.job_runner import run_job
 from callboard.coding.undo import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece, Usage
@@ -60,7 +60,7 @@ def test_undo_takes_the_branch_back(run, repository, jobs):
     assert repository.state() == before
 
 
-def test_the_seeds_example_round_by_round(run, jobs, repository):
+def test_the_seeds_example_round_by_round(run, repository):
     """Reads a file, writes its test, says that it is done (seed 003)."""
     (repository.root / "test_calc.py").unlink()
     (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
@@ -92,14 +92,6 @@ def test_the_seeds_example_round_by_round(run, jobs, repository):
     assert done.phases == ["analyze", "plan", "implement", "validate", "deliver"]
     assert done.job.output.pull_request.title == "Add a test of add"
     assert done.job.output.tests == "pytest: 1 passed"
-    names = sorted(path.name for path in jobs.folder(done.job.id).glob("0*"))
-    assert names[:5] == [
-        "001-prompt.txt",
-        "002-response.txt",
-        "003-tool-calls.json",
-        "004-tool-results.json",
-        "005-prompt.txt",
-    ]
     assert repository.git("log", "-1", "--format=%s", done.job.output.branch) == "Add a test of add\n"
 
 
@@ -392,7 +384,7 @@ def test_what_programs_leave_behind_is_neither_a_change_nor_committed(run, repos
     assert repository.git("show", "--name-only", "--format=", done.job.output.branch).split() == ["calc.py"]
 
 
-def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs):
+def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository):
     """Its tests could not say that it is mended."""
     bare = repository.root / ".venv"
     (bare / "bin").mkdir(parents=True)
@@ -404,8 +396,6 @@ def test_a_fault_is_not_worked_on_where_pytest_is_missing(run, repository, jobs)
     before = repository.state()
     with pytest.raises(CallerError, match=f"pytest is not installed in {bare}/bin/python.*install it there"):
         run("debug", DEBUG, [MEND] * 8)
-    assert jobs.all() == []
-    assert [*jobs.directory.iterdir()] == []
     assert repository.state() == before
     assert repository.git("branch").split() == ["*", "main"]
     # What is to be built may do without.
@@ -604,9 +594,12 @@ def test_a_commit_that_is_none_fails_the_job(run):
 SLOW = """
 import asyncio, sys
 from pathlib import Path
-from callboard.coding.jobs.store import JobStore
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.agents.job_runner import run_job
+from callboard.jobs.coding_kind import CodingKind
+from callboard.jobs.database import Database
+from callboard.jobs.direct import run_direct, submit_direct
+from callboard.jobs.engine import Engine
+from callboard.jobs.store import DurableStore
 from callboard.configuration import load_settings
 from callboard.testing import Call, ScriptedModel
 
@@ -625,9 +618,20 @@ def show(step):
     if type(step).__name__ == "InvocationEnded" and step.name == "bash":
         print("sleeping", flush=True)
 
-job = asyncio.run(run_job(JobRequest(kind="build", directory=place, settings=settings, description="x", workflow="phased"),
-                       ScriptedModel(script), JobStore(folder / "jobs"), show, Nobody()))
-print(job.state, flush=True)
+class Scripted(ScriptedModel):
+    async def aclose(self):
+        pass
+
+async def main():
+    request = JobRequest(kind="build", directory=place, settings=settings, description="x", workflow="phased")
+    model = Scripted(script)
+    with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
+        store = DurableStore(database, Engine(database).enqueue)
+        job = await submit_direct(store, request, "scripted")
+        kind = CodingKind("build", store, lambda _: model, folder / "jobs", request=request, approver=Nobody(), show=show)
+        return await run_direct(store, job, kind)
+
+print(asyncio.run(main()).state, flush=True)
 """
 
 
@@ -664,9 +668,10 @@ def test_cancel_ends_the_call_and_its_processes(slow, jobs, repository):
     before = repository.state()
     (job,) = jobs.all()
     assert (job.state, job.phase) == ("running", "implement")
-    ended = asyncio.run(jobs.cancel(job.id))
-    assert ended.state == "cancelled"
+    jobs.ask(lambda store: store.request_cancel(job.id))
     assert slow.wait() == 0
+    ended = jobs.load(job.id)
+    assert ended.state == "cancelled"
     assert sleepers() == []
     assert repository.git("show", f"{ended.output.branch}:half.txt") == "done so far"
     assert repository.git("log", "-1", "--format=%s", ended.output.branch) == "Not finished: b\n"
@@ -689,7 +694,7 @@ def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository)
     slow.wait()
     eventually(lambda: not sleepers())
     (job,) = jobs.all()
-    assert job.state == "failed"
+    assert job.state == "interrupted"
     assert repository.state() == before
     assert "gone" in asyncio.run(undo_job(job, jobs))
     assert repository.git("worktree", "list").count("\n") == 1

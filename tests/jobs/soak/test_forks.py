@@ -1,7 +1,7 @@
 """Forks of coding jobs where a phase had failed, and where code blocks are the answers."""
 
 import pytest
-from tests.coding.agents.test_resume import PHASED, SHORT
+from tests.coding.scripts import PHASED, SHORT
 from tests.jobs import test_coding_kind
 from tests.jobs.test_coding_kind import new_control, run_here
 

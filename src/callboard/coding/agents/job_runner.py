@@ -6,10 +6,9 @@ left. A job whose process died goes on where its record ends.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -21,67 +20,24 @@ from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.permissions import Approver, JobPolicy
 from callboard.coding.agents.phase_runner import PhaseRunner
-from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.phases import phases_of
 from callboard.coding.agents.progress import Progress, read_progress
-from callboard.coding.agents.prompts import task_text
-from callboard.coding.cancellation import cancel_on_signals, finish_despite_cancellation
+from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.git import github
 from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
 from callboard.coding.jobs.job import Job, JobState
 from callboard.coding.jobs.log import Notice, PhaseStarted, Resumed, Step
-from callboard.coding.jobs.record import FolderRecord, JobLeft, JobRecord
-from callboard.coding.jobs.store import DIED, JobStore
-from callboard.core import Answer, InvocationCanister, Model
+from callboard.coding.jobs.record import JobLeft, JobRecord
+from callboard.core import InvocationCanister, Model
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan
-from callboard.programs import exclude_repository
-
-
-async def run_job(
-    request: JobRequest,
-    model: Model,
-    jobs: JobStore,
-    show: Callable[[Step], None],
-    approver: Approver,
-    *,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    on_start: Callable[[Job], None] = lambda _: None,
-) -> Job:
-    """Runs a job, and gives it as it ended.
-
-    A cancellation cancels the job, and is raised again. SIGTERM, and SIGHUP of a closed terminal, cancel it too; then
-    it is given.
-
-    Args:
-        request: What is to be done.
-        model: Does it.
-        jobs: Where the job is recorded.
-        show: Gets each step as it happens.
-        approver: Asks the user.
-        clock: The time.
-        on_start: Gets the job when it runs.
-
-    Raises:
-        CallerError: Nothing was begun; or a fault is to be mended, and its tests cannot be run. Other errors are the
-            job's.
-    """
-    exclude_repository(request.directory)
-    request = await add_github_text(request)
-    task = task_text(request)
-    job = jobs.create(request.kind, task, request.directory, model=model.name, input=request.input)
-    try:
-        with open_job_span(request.kind, model, job.id):
-            return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
-    except RunnerMissing:
-        # Found out before the first reply, so there is nothing to record.
-        jobs.remove(job.id)
-        raise
 
 
 async def add_github_text(request: JobRequest) -> JobRequest:
     """The request with the text of its issue or pull request, and the branch of the latter. Raises CallerError."""
+    if request.github_text:
+        return request
     if request.issue:
         text = await github.issue_text(request.issue, request.directory)
         return msgspec.structs.replace(request, github_text=text)
@@ -89,68 +45,6 @@ async def add_github_text(request: JobRequest) -> JobRequest:
         branch, text = await github.pull_request_of(request.pull_request, request.directory)
         return msgspec.structs.replace(request, branch=request.branch or branch, github_text=text)
     return request
-
-
-async def resume_job(
-    job: Job,
-    request: JobRequest,
-    model: Model,
-    jobs: JobStore,
-    *,
-    show: Callable[[Step], None],
-    approver: Approver,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    on_start: Callable[[Job], None] = lambda _: None,
-) -> Job:
-    """Goes on with a job whose process died, in this process, and gives it as it ended. What else there is to say,
-    `run_job` says.
-
-    Args:
-        job: The job.
-        request: The request of `request_of`.
-        model: Goes on with it.
-        jobs: Where it is recorded.
-        show: Gets each step as it happens.
-        approver: Asks the user.
-        clock: The time.
-        on_start: Gets the job when it runs.
-
-    Raises:
-        CallerError: The job ended otherwise, or runs.
-    """
-    exclude_repository(request.directory)
-    if job.reason != DIED:
-        raise CallerError(f"the job is {job.state}", path=job.id, hint="only a job whose process died goes on")
-    try:
-        return await _run_recorded(request, model, jobs, job, show, approver, clock, on_start)
-    except RunnerMissing as error:
-        return jobs.update(job, state="failed", reason=error.message, error=str(error))
-
-
-async def _run_recorded(  # noqa: PLR0917  # those of its callers
-    request: JobRequest,
-    model: Model,
-    jobs: JobStore,
-    job: Job,
-    show: Callable[[Step], None],
-    approver: Approver,
-    clock: Callable[[], datetime],
-    on_start: Callable[[Job], None],
-) -> Job:
-    """Runs a job that is recorded in a folder, until it has ended."""
-    with jobs.running(job.id), cancel_on_signals() as signals, FolderRecord(jobs, job) as record:
-        record.update(state="running", reason="", error="", completed_at=None)
-        runner = JobRunner(request, model, record, show=show, approver=approver, clock=clock)
-        on_start(runner.job)
-        try:
-            return await runner.run_to_end()
-        except asyncio.CancelledError:
-            ended = runner.end("cancelled", "ended by a signal" if signals else "")
-            if not signals:
-                raise
-            if (current := asyncio.current_task()) is not None:
-                current.uncancel()
-            return ended
 
 
 class JobRunner:
@@ -247,9 +141,7 @@ class JobRunner:
                     await runner.run(phases)
                 finally:
                     self.pending = runner.pending
-                    self._update(
-                        rounds=runner.rounds, calls=runner.calls, usage=runner.usage.counts(), cost=runner.cost
-                    )
+                    self._update(calls=runner.calls)
                     if not self._stays_open:
                         await finish_despite_cancellation(self._deliver(tree, runner, workspace))
             if not (runner.missing or self._stays_open):
@@ -259,11 +151,8 @@ class JobRunner:
         return self._finish(runner.missing, runner.phase, runner.why)
 
     def end(self, state: JobState, reason: str, error: str = "") -> Job:
-        """The job as it ended, also where that cannot be written to disk any more."""
-        try:
-            self._update(state=state, reason=reason, error=error)
-        except OSError as full:
-            return msgspec.structs.replace(self.job, state=state, reason=reason, error=error or str(full))
+        """The job as it ended."""
+        self._update(state=state, reason=reason, error=error)
         return self.job
 
     def _finish(self, missing: tuple[str, ...], phase: str, why: str) -> Job:
@@ -311,7 +200,7 @@ class JobRunner:
             remember=remember,
             past=past,
             policy=policy,
-            approve=self._approve,
+            approve=self._approver,
             deadline=self._deadline,
             clock=self._clock,
             emit=emit,
@@ -323,13 +212,6 @@ class JobRunner:
         self._update(output=output, memory=self._memory.dump())
         await self._record.save()
         self._notify(tree.notices)
-
-    async def _approve(self, invocation: InvocationCanister, why: str) -> Answer:
-        self._update(state="waiting", reason=f"asks whether {invocation.name} may run")
-        try:
-            return await self._approver(invocation, why)
-        finally:
-            self._update(state="running", reason="")
 
     def _emit(self, step: Step) -> None:
         self._record.add(step)

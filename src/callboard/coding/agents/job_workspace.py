@@ -43,8 +43,6 @@ from callboard.core import InvocationCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.sandbox import find_sandbox
-from callboard.sandbox.output_file import read_end
-from callboard.text.truncate import truncate
 from callboard.tools import Ensemble, Invoker
 from callboard.tools.context import everything
 
@@ -79,8 +77,6 @@ class JobWorkspace:
         self.files: tuple[str, ...] = ()
         """The files of the tree, as git knows them."""
         self.results = KeptResults(folder / RESULTS)
-        self.interrupted_output = read_end(folder / COMMAND_OUTPUT, MAX_PRINTED)
-        """What a command had printed at last during which an earlier process ended; None where there was none."""
         self._request = request
         self._settings = request.settings.coding
         self._tree = tree
@@ -208,10 +204,6 @@ class JobWorkspace:
             return await self._tree.keep()
         except CallerError:
             return ""
-
-    async def describe_change(self, limit: int) -> str:
-        """What differs from where the job began, for the model: the beginning of the patch."""
-        return truncate((await self._tree.changes()).diff, limit)
 
     async def _diff(self) -> tuple[str, int]:
         """The change under review, else what the job changed; and how many files of it the policy hides."""

@@ -30,12 +30,11 @@ from callboard.coding.agents.phase_span import open_phase_span
 from callboard.coding.agents.phases import Phase
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompt_context import is_test_file
-from callboard.coding.agents.prompts import describe_traces, instructions, interrupted_result, phase_prompt
+from callboard.coding.agents.prompts import instructions, phase_prompt
 from callboard.coding.agents.pull_request import format_findings, strip_code
 from callboard.coding.jobs.job import Finding
 from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.coding.jobs.record import JobLeft, JobRecord
-from callboard.coding.jobs.round_meter import RoundMeter
 from callboard.core import (
     Approve,
     Canister,
@@ -43,10 +42,8 @@ from callboard.core import (
     InvocationCanister,
     Model,
     ResultCanister,
-    ResultReady,
     RoundStarted,
     RunProgress,
-    Usage,
     pipe,
 )
 from callboard.errors import NoOutput
@@ -62,8 +59,6 @@ TEMPERATURE: Final = 0.7
 """Of a fresh attempt after one that failed."""
 MAX_FINDINGS: Final = 10
 """Of a review: small models go on for ever."""
-MAX_CHANGE: Final = 4000
-"""Characters of the change that a call which was interrupted is answered with."""
 MAX_FILES: Final = 20
 """Files that a code block may be for, where the task is about none."""
 FINDINGS: Final[Any] = Annotated[list[Finding], Field(max_length=MAX_FINDINGS)]
@@ -120,8 +115,7 @@ class PhaseRunner:
         """The answers that phases pass on, by their names."""
         self.rounds = past.rounds
         self.calls = past.calls
-        self.usage = past.usage
-        self._spent, self._is_priced = past.cost, past.is_priced
+        self._spent = past.cost
         self._request = request
         self._task = task
         self._settings = request.settings.coding
@@ -189,12 +183,12 @@ class PhaseRunner:
 
     async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
         """One conversation, in which the model calls tools and is told what is missing."""
-        prompt, history = "", await self._recall(phase, past) if past.prompts else ()
+        prompt, history = "", self._recall(phase, past) if past.prompts else ()
         if not history:
             prompt = (await self._prepare(phase))()
         memory, window = self._memory.phase, self._context_window()
         memory.digest = memory.digest or await self._workspace.tests.digest()
-        checks, has_reply = max(past.prompts - 1, 0), self._has_reply(past)
+        checks, has_reply = max(past.prompts - 1, 0), past.run_ended
         while True:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
@@ -220,23 +214,17 @@ class PhaseRunner:
             memory.checks = checks
         return memory.refusals
 
-    async def _recall(self, phase: Phase, past: Progress) -> tuple[Canister, ...]:
-        """The conversation of a phase that goes on; a call that may have been made is answered with what can be seen."""
+    def _recall(self, phase: Phase, past: Progress) -> tuple[Canister, ...]:
+        """The conversation of a phase that goes on."""
         facts = self._facts
         facts.answer = past.answer
         facts.files_read = past.count_looks(self._workspace.only_looks)
         facts.saw_failure = self._memory.phase.saw_failure
         self._find_new_files()
-        if self._has_reply(past) and phase.output == "findings":
+        if past.run_ended and phase.output == "findings":
             with suppress(ArgumentsInvalid):
                 self._take_findings(Output(FINDINGS).read(past.answer))
-        results: list[ResultCanister] = []
-        for call in [] if self._record.is_journaled else find_waiting_calls(past.conversation):
-            change = await self._workspace.describe_change(MAX_CHANGE)
-            traces = describe_traces(change, self._workspace.interrupted_output)
-            results.append(interrupted_result(call, traces))
-            self._emit(ResultReady(results[-1]))
-        return (*past.conversation, *results)
+        return tuple(past.conversation)
 
     async def _run_with_code_blocks(self, phase: Phase, past: Progress) -> None:
         """Attempts of one reply each, whose code blocks are put into the files.
@@ -261,7 +249,7 @@ class PhaseRunner:
             count=past.codes_before,
         )
         prompt, history = ("", tuple(past.attempt)) if past.prompts else (make_prompt(), ())
-        attempt, has_reply = max(past.prompts - 1, 0), self._has_reply(past)
+        attempt, has_reply = max(past.prompts - 1, 0), past.run_ended
         while True:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
@@ -315,26 +303,19 @@ class PhaseRunner:
     def _is_over(self) -> bool:
         return not self.missing or self._clock() >= self._deadline
 
-    def _has_reply(self, past: Progress) -> bool:
-        """Whether the last run ended; where a journal says more of a run, it ends that run itself."""
-        return past.run_ended or (past.has_reply and not self._record.is_journaled)
-
     async def _converse(
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
         start = None if prompt else self._find_start(len(history))
-        past_usage = self._past.usage_of_run
         journal = self._record.open_journal(name, start)
-        earlier = journal.progress if journal is not None else None
+        earlier = journal.progress
         approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
         run = make_agent(earlier or RunProgress()).stream(
             prompt, history=history, journal=journal, approvals=approvals, results=results
         )
         await self._follow(run, prompt)
         if earlier is None:
-            if not prompt and past_usage != Usage():
-                self._add_cost(self._price(past_usage))
             return (*history, *run.result.canisters)
         # The run's result holds what it took before too.
         self.calls -= self._past.calls_of_run
@@ -345,20 +326,15 @@ class PhaseRunner:
         past = self._past
         if not past.rounds_of_run or past.run_ended:
             return None
-        cost = self._price(past.usage_of_run)
         return RunProgress(
             history_length=history_length - len(past.attempt),
             rounds=past.rounds_of_run,
             calls=past.calls_of_run,
-            usage=past.usage_of_run,
-            cost=cost or 0.0,
-            is_priced=cost is not None,
+            is_priced=get_plan(self._model).prices is not None,
         )
 
     async def _keep_state(self) -> None:
         """Record the files and the notes as they are behind a round, for a fork that begins there."""
-        if not self._record.is_journaled:
-            return
         tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self._workspace.keep_files()
         self._has_changed = False
         self._snapshot = TreeSnapshot(tree, self._memory.dump_for_fork())
@@ -369,11 +345,8 @@ class PhaseRunner:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
             self._emit(PromptSent(prompt))
-        meter = None if self._record.is_journaled else RoundMeter(get_plan(self._model).prices)
         async with run:
             async for event in run:
-                for measured in meter.feed(event, self._clock()) if meter is not None else ():
-                    self._emit(measured)
                 if isinstance(event, RoundStarted):
                     await self._keep_state()
                     if self._record.should_leave():
@@ -383,8 +356,7 @@ class PhaseRunner:
                 if run.failure is not None and self._record.should_wait(run.failure):
                     raise JobLeft
         result = run.result
-        self.usage += result.usage
-        self._add_cost(result.cost)
+        self._spent += result.cost or 0.0
         if run.failure is not None:
             raise run.failure
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
@@ -394,19 +366,6 @@ class PhaseRunner:
         with suppress(NoOutput):
             if not isinstance(result.output, str):
                 self._take_findings(result.output)
-
-    @property
-    def cost(self) -> float | None:
-        """The cost in US dollars, None where that of some of it is not known."""
-        return self._spent if self._is_priced else None
-
-    def _add_cost(self, cost: float | None) -> None:
-        self._spent += cost or 0.0
-        self._is_priced &= cost is not None
-
-    def _price(self, usage: Usage) -> float | None:
-        prices = get_plan(self._model).prices
-        return None if prices is None else prices.cost(usage, self._clock())
 
     def _take_findings(self, findings: list[Finding]) -> None:
         self._facts.findings = self._memory.findings = tuple(findings)

@@ -10,22 +10,22 @@ from typing import TypeAlias
 
 from callboard.coding.agents.apply_code_blocks import PUT_CODE
 from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
-from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.core import (
     AssistantCanister,
     Canister,
     InvocationCanister,
     InvocationEnded,
-    ReplyEnded,
-    ReplyFailed,
     ResultCanister,
+    RolledBack,
     RoundStarted,
     RunEnded,
-    Usage,
+    UserCanister,
+    contents,
+    error_result,
 )
 
 Entry: TypeAlias = Step | Canister
-"""A recorded step, or a canister of a reply whose events were not recorded."""
+"""A recorded step, or a canister of the conversation."""
 
 
 class Progress:
@@ -44,14 +44,10 @@ class Progress:
         self.rounds_before = 0
         """Those before the phase."""
         self.calls = 0
-        self.usage = Usage()
         self.calls_of_run = 0
         """Those of the last run, if it has not ended; `calls` counts them too."""
-        self.usage_of_run = Usage()
         self.cost = 0.0
         """Of the runs that ended, where it is known."""
-        self.is_priced = True
-        """Whether it is known of all of them."""
         self.prompts = 0
         """Sent in the phase."""
         self.prompt = ""
@@ -69,7 +65,6 @@ class Progress:
         self._calls_before = 0
         self._phase_steps: list[Entry] = []
         self._run_steps: list[Entry] = []
-        self._reply_usage = Usage()
         self._is_asked = False
         """Whether a round began and is not counted yet."""
 
@@ -86,29 +81,24 @@ class Progress:
                 self._run_steps = []
                 self.codes_before = len(self.code_calls)
                 self.prompts += 1
-                self.prompt, self.run_ended, self.usage_of_run = text, False, Usage()
+                self.prompt, self.run_ended = text, False
                 self.rounds_of_run = 0
             case TreeSnapshot():
                 self.snapshot = step
             case RoundStarted():
-                self._is_asked, self._reply_usage = True, Usage()
-            case Usage():
-                self._reply_usage = step
-            case ReplyEnded() | ReplyFailed():
-                self._end_reply(is_whole=not (isinstance(step, ReplyEnded) and step.reason == "retry"))
+                self._is_asked = True
             case AssistantCanister() | InvocationCanister():
                 self._count_round()
             case RunEnded(state=state, cost=cost) if state != "pending":
                 self.cost += cost or 0.0
-                self.is_priced &= cost is not None
                 self._count_round()
-                self.run_ended, self.usage_of_run = True, Usage()
+                self.run_ended = True
             case InvocationEnded(name="put_code", identifier=identifier, arguments=arguments):
                 # Code that is applied again counts once.
                 self.code_calls[identifier] = str((arguments or {}).get("path", ""))
             case PhaseEnded(name=name, missing=missing):
                 self.has_ended, self.missing = True, missing
-                conversation = replay_conversation(self._phase_steps)
+                conversation = _read_conversation(self._phase_steps)
                 self.calls = self._calls_before + _count_calls(conversation) + len(self.code_calls)
                 self.answers[name] = last_answer(conversation)
             case _:
@@ -119,8 +109,8 @@ class Progress:
     def finish(self) -> None:
         """Rebuilds the conversation of a phase that has not ended."""
         if not self.has_ended:
-            self.conversation = replay_conversation(self._phase_steps, is_open=True)
-            self.attempt = replay_conversation(self._run_steps, is_open=True)
+            self.conversation = _read_conversation(self._phase_steps, is_open=True)
+            self.attempt = _read_conversation(self._run_steps, is_open=True)
             self.calls = self._calls_before + _count_calls(self.conversation) + len(self.code_calls)
             self.calls_of_run = 0 if self.run_ended else _count_calls(self.attempt)
 
@@ -136,13 +126,6 @@ class Progress:
         self.prompts, self.prompt, self.run_ended = 0, "", False
         self.code_calls, self.codes_before = {}, 0
 
-    def _end_reply(self, *, is_whole: bool) -> None:
-        self.usage += self._reply_usage
-        self.usage_of_run += self._reply_usage
-        self._reply_usage = Usage()
-        if is_whole:
-            self._count_round()
-
     def _count_round(self) -> None:
         self.rounds += self._is_asked
         self.rounds_of_run += self._is_asked
@@ -152,11 +135,6 @@ class Progress:
     def answer(self) -> str:
         """What the model said last in the phase."""
         return last_answer(self.conversation)
-
-    @property
-    def has_reply(self) -> bool:
-        """Whether the last prompt has its answer, and no call follows from it."""
-        return self.run_ended or (bool(self.attempt) and isinstance(self.attempt[-1], AssistantCanister))
 
     def count_looks(self, is_look: Callable[[InvocationCanister], bool]) -> int:
         """How many calls of the phase looked at a file, and could."""
@@ -169,6 +147,38 @@ def last_answer(canisters: Iterable[Canister]) -> str:
     """The text that the model said last; "" if it said none."""
     texts = [each.text for each in canisters if isinstance(each, AssistantCanister) and each.text]
     return texts[-1] if texts else ""
+
+
+def _read_conversation(steps: Iterable[Entry], *, is_open: bool = False) -> list[Canister]:
+    """The canisters of the steps, and a prompt that no run has begun with.
+
+    A call without a result was cancelled, unless the conversation is open: then the run that goes on answers the call.
+    """
+    canisters: list[Canister] = []
+    prompts: list[str] = []
+    calls: dict[str, None] = {}
+    for step in steps:
+        match step:
+            case PromptSent(text=text):
+                prompts.append(text)
+            case RolledBack(to=to):
+                prompts.clear()
+                del canisters[to:]
+            case UserCanister():
+                prompts.clear()  # it is the prompt itself
+            case InvocationCanister(identifier=identifier):
+                calls[identifier] = None
+            case ResultCanister(invocation_id=identifier):
+                calls.pop(identifier, None)
+            case _:
+                pass
+        if isinstance(step, Canister):
+            canisters.append(step)
+    if not is_open:
+        canisters += [error_result(each, "cancelled", "the run was cancelled") for each in calls]
+    if prompts:
+        canisters.append(UserCanister(contents("\n\n".join(prompts))))
+    return canisters
 
 
 def _count_calls(canisters: Iterable[Canister]) -> int:

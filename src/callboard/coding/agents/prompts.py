@@ -12,7 +12,6 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.phases import Phase
 from callboard.coding.jobs.json_encoding import escape_surrogates
 from callboard.configuration.coding import ProjectSettings
-from callboard.core import InvocationCanister, ResultCanister, error_result
 
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""
@@ -83,14 +82,6 @@ def phase_prompt(
     parts += [f"# From the phase {name!r}\n\n{text}" for name, text in summaries.items() if text]
     parts.append(f"# Now: {phase.name}\n\n{phase.prompt.strip()}")
     return escape_surrogates("\n\n".join(parts))
-
-
-def interrupted_result(call: InvocationCanister, traces: str) -> ResultCanister:
-    """The result of a call that was under way when the job's process ended; `traces` are of `describe_traces`."""
-    text = (
-        "interrupted: the process ended during this call, and what came of it is not known. Look before you repeat it."
-    )
-    return error_result(call.identifier, "cancelled", escape_surrogates(f"{text}\n{traces}"))
 
 
 def describe_traces(change: str, output: str | None) -> str:

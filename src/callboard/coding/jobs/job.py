@@ -13,9 +13,9 @@ import msgspec
 from callboard.coding.jobs.json_encoding import encode_json
 
 JobType: TypeAlias = Literal["build", "debug", "review", "triage", "chat"]
-JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
+JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
 
-END_STATES: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled"})
+END_STATES: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled", "interrupted"})
 MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record holds."""
 

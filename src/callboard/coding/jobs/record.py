@@ -1,18 +1,13 @@
-"""Where a job that runs is recorded: its steps, and what is known of it besides.
-
-`FolderRecord` is a job's folder, for a job that a command runs itself.
-"""
+"""Where a job that runs is recorded: its steps, and what is known of it besides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from callboard.coding.jobs.job import Job
-from callboard.coding.jobs.log import EVENTS, JobLog, Step, replay_steps
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.jobs.log import Step
 from callboard.core import Answer, Canister, InvocationCanister, Journal, RunProgress
 from callboard.errors import CallboardError
 
@@ -40,11 +35,6 @@ class JobRecord(Protocol):
         ...
 
     @property
-    def is_journaled(self) -> bool:
-        """Whether the model's runs write a journal; else their steps alone say how far they came."""
-        ...
-
-    @property
     def begins_fork(self) -> bool:
         """Whether all that is recorded is of the job that this one is a fork of."""
         ...
@@ -57,7 +47,7 @@ class JobRecord(Protocol):
         """Return whether the job waits until its model can be asked again. Then this process leaves the job."""
         ...
 
-    def open_journal(self, name: str, start: RunProgress | None = None) -> Journal | None:
+    def open_journal(self, name: str, start: RunProgress | None = None) -> Journal:
         """The journal of a run, by a name that no other run of the job has; `start` is the progress where none is saved."""
         ...
 
@@ -80,46 +70,3 @@ class JobRecord(Protocol):
     async def save(self) -> None:
         """Return when another process would find all of it, but for a reply that is not whole."""
         ...
-
-
-class FolderRecord:
-    """A job's folder, as a context manager; who enters it holds the job's lock."""
-
-    def __init__(self, jobs: JobStore, job: Job) -> None:
-        self.job = job
-        self.folder = jobs.folder(job.id)
-        self.is_left = False
-        self.is_journaled = False
-        self.begins_fork = False
-        self._jobs = jobs
-
-    def __enter__(self) -> Self:
-        self._log = JobLog(self.folder)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._log.__exit__(kind, error, at)
-
-    def should_leave(self) -> bool:
-        return False
-
-    def should_wait(self, failure: CallboardError) -> bool:
-        return False
-
-    def open_journal(self, name: str, start: RunProgress | None = None) -> None:
-        """There is none."""
-
-    def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
-        return {}, {}
-
-    def steps(self) -> Iterable[Step]:
-        return replay_steps(self.folder) if (self.folder / EVENTS).exists() else ()
-
-    def add(self, step: Step) -> None:
-        self._log.add(step)
-
-    def update(self, **changes: Any) -> None:
-        self.job = self._jobs.update(self.job, **changes)
-
-    async def save(self) -> None:
-        """What `add` and `update` wrote is there already."""

@@ -1,0 +1,76 @@
+"""Run a job in the process that submits it: its queue is its own, so no other worker takes it.
+
+A cancellation of the caller cancels the job. If the process dies, the job is interrupted, and another process may resume it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from functools import partial
+from typing import Final
+
+from msgspec import structs
+
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.cancellation import finish_despite_cancellation
+from callboard.configuration.jobs import QueueSettings
+from callboard.jobs.abandoned import end_abandoned
+from callboard.jobs.coding_kind import describe_request
+from callboard.jobs.embedded_worker import EmbeddedWorker
+from callboard.jobs.engine import Engine
+from callboard.jobs.handle import JobHandle
+from callboard.jobs.job import DurableJob
+from callboard.jobs.kinds import JobKind
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+from callboard.jobs.worker import Worker
+
+_PREFIX: Final = "direct-"
+
+
+def is_direct(job: DurableJob) -> bool:
+    """Return whether the job runs in the process of a command."""
+    return job.queue.startswith(_PREFIX)
+
+
+async def submit_direct(store: DurableStore, request: JobRequest, model: str) -> DurableJob:
+    """Add the job of a request that this process is about to run. Raises CallerError, DatabaseUnavailable."""
+    template = await describe_request(request, model)
+    queue = f"{_PREFIX}{secrets.token_hex(8)}"
+    return await store.create(**structs.asdict(structs.replace(template, queue=queue, partition="")))
+
+
+async def resume_direct(store: DurableStore, job: DurableJob) -> DurableJob:
+    """Let a direct job go on in this process. Raises CallerError if it completed, or if another process runs it."""
+    await end_abandoned(store, job.id)
+    return await store.resume(job.id)
+
+
+async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> DurableJob:
+    """Run a job that is queued for this process, and return it as it ended.
+
+    A cancellation cancels the job, and is raised when the job has ended.
+
+    Raises:
+        CallerError: The kind could not begin the job, which is removed.
+        DatabaseUnavailable: The database cannot be written.
+    """
+    streams = JobStreams()
+    engine = Engine(store.database)
+    handle = JobHandle(store, job.id, streams)
+    runner = SegmentRunner(store, [kind], streams)
+    queues = {job.queue: QueueSettings()}
+    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)):
+        try:
+            await handle.result()
+        except asyncio.CancelledError:
+            await finish_despite_cancellation(_cancel(handle))
+            raise
+    return await store.get(job.id)
+
+
+async def _cancel(handle: JobHandle) -> None:
+    await handle.cancel()
+    await handle.result()
