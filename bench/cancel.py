@@ -12,10 +12,9 @@ import os
 import sys
 import tempfile
 import time
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 
-from callboard.coding.jobs.store import JobStore
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend
 
@@ -65,7 +64,8 @@ async def cancelled(place: Path) -> tuple[float, float]:
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
         await shell("git", *arguments, cwd=repository)
     async with FakeBackend([calling()]) as backend:
-        environment = {**os.environ, **IDENTITY, "XDG_DATA_HOME": str(place), "XDG_CONFIG_HOME": str(place)}
+        places = dict.fromkeys(["XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"], str(place))
+        environment = {**os.environ, **IDENTITY, **places}
         options = ["--symptoms", "x", "--workflow", "phased", "--model", "fake-model", "--base-url", backend.url]
         job = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("callboard")),
@@ -80,15 +80,15 @@ async def cancelled(place: Path) -> tuple[float, float]:
             if job.returncode is not None:
                 sys.exit("the job ended before it was cancelled")
             await asyncio.sleep(0.01)
-        jobs = JobStore(place / "callboard" / "jobs")
         began = time.perf_counter()
-        ending = asyncio.create_task(jobs.cancel(jobs.latest().id))
+        cancel = [str(Path(sys.executable).with_name("callboard")), "jobs", "cancel", "2"]
+        ending = await asyncio.create_subprocess_exec(*cancel, cwd=repository, env=environment, stdout=PIPE)
         while sleepers():  # noqa: ASYNC110  # of other processes
             await asyncio.sleep(0.001)
         gone = time.perf_counter()
-        ended = await ending
-        if ended.state != "cancelled":
-            sys.exit(f"the job is {ended.state}")
+        said, _ = await ending.communicate()
+        if b": cancelled" not in said:
+            sys.exit(f"the job is not cancelled: {said.decode()}")
         done = time.perf_counter()
         await job.wait()
     return (gone - began) * 1e3, (done - began) * 1e3

@@ -1,7 +1,6 @@
 """The jobs of a database, as tests look at them; and a job that runs in this process, without a worker."""
 
 import asyncio
-from contextlib import suppress
 from types import SimpleNamespace
 
 import msgspec
@@ -65,8 +64,6 @@ async def run_job(request, model, jobs, show, approver):
     with Database.open(jobs.url) as database:
         store = DurableStore(database)
         job = await submit_direct(store, request, model.name)
-        with suppress(AttributeError):  # the open one of a backend may be closed again and again
-            model.aclose = getattr(model, "aclose", _close)
         kind = CodingKind(
             job.kind, store, lambda _: model, jobs.directory, request=request, approver=approver, show=show
         )
@@ -75,7 +72,3 @@ async def run_job(request, model, jobs, show, approver):
         if kind.obstacle is not None:
             raise kind.obstacle
         return as_record(await store.get(job.id))
-
-
-async def _close():
-    pass

@@ -15,11 +15,6 @@ from callboard.jobs.store import DurableStore
 from callboard.testing import Call, ScriptedModel
 
 
-class Scripted(ScriptedModel):
-    async def aclose(self):
-        pass
-
-
 def open_scripted(script):
     """A model that says what comes next in the script of the phase, by what it is shown to have done."""
 
@@ -35,7 +30,7 @@ def open_scripted(script):
         while True:
             yield reply
 
-    return Scripted(replies())
+    return ScriptedModel(replies())
 
 
 def main(folder, script, after, sign):

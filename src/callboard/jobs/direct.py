@@ -17,8 +17,8 @@ from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_kind import describe_request
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.embedded_worker import EmbeddedWorker
-from callboard.jobs.engine import Engine
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.job import DurableJob
 from callboard.jobs.kinds import JobKind
@@ -58,7 +58,7 @@ async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> Dur
         DatabaseUnavailable: The database cannot be written.
     """
     streams = JobStreams()
-    engine = Engine(store.database)
+    engine = EmbeddedEngine(store.database)
     handle = JobHandle(store, job.id, streams)
     runner = SegmentRunner(store, [kind], streams)
     queues = {job.queue: QueueSettings()}

@@ -65,6 +65,9 @@ class ScriptedModel:
         for event in _events([reply] if isinstance(reply, (str, Call)) else reply, request):
             yield [event]
 
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
     def assert_complete(self) -> None:
         """Raises AssertionError if replies of the script were not asked for."""
         remaining = len(list(self._replies))

@@ -598,7 +598,7 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.jobs.coding_kind import CodingKind
 from callboard.jobs.database import Database
 from callboard.jobs.direct import run_direct, submit_direct
-from callboard.jobs.engine import Engine
+from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.store import DurableStore
 from callboard.configuration import load_settings
 from callboard.testing import Call, ScriptedModel
@@ -618,15 +618,11 @@ def show(step):
     if type(step).__name__ == "InvocationEnded" and step.name == "bash":
         print("sleeping", flush=True)
 
-class Scripted(ScriptedModel):
-    async def aclose(self):
-        pass
-
 async def main():
     request = JobRequest(kind="build", directory=place, settings=settings, description="x", workflow="phased")
-    model = Scripted(script)
+    model = ScriptedModel(script)
     with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
-        store = DurableStore(database, Engine(database).enqueue)
+        store = DurableStore(database, EmbeddedEngine(database).enqueue)
         job = await submit_direct(store, request, "scripted")
         kind = CodingKind("build", store, lambda _: model, folder / "jobs", request=request, approver=Nobody(), show=show)
         return await run_direct(store, job, kind)
