@@ -35,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$folder"' EXIT INT TERM && chmod 711 "$$folder" && \
 	TMPDIR="$$folder"
 PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
-EXTRAS := local gateway store jobs board otel prices acp mcp coding dev
+EXTRAS := local gateway store jobs board otel prices acp mcp coding temporal dev
 
 .PHONY: run demo package test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
@@ -292,10 +292,11 @@ soak: $(INSTALLED)
 soak-coding: $(INSTALLED)
 	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
 
-# make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance, and databases that crash
+# make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance, and databases that crash; ENGINE=temporal takes the other engine
 SOAK_KILLS ?= 100
+ENGINE ?= embedded
 soak-jobs: $(INSTALLED)
-	@SOAK_KILLS=$(SOAK_KILLS) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 \
+	@SOAK_KILLS=$(SOAK_KILLS) ENGINE=$(ENGINE) $(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 \
 		tests/jobs/test_kill.py tests/jobs/soak
 
 $(LOCKER)/.installed: .ci/uv.txt

@@ -614,7 +614,8 @@ def test_names_in_the_pages_exist():
 
 NOUNS = {
     **dict.fromkeys(("canister", "ensemble", "invoker", "invocation", "descriptor", "dialect", "profile"), ("", "")),
-    **dict.fromkeys(("round", "evidence", "phase", "access", "workflow"), ("", "")),
+    **dict.fromkeys(("round", "evidence", "phase", "access"), ("", "")),
+    "workflow": ("(?<!Temporal )", ""),
     "front": ("(?<!in )", "(?! of| end)"),
     "stage": ("(?<!nor )", ""),
     "fold": ("(?<!NFKC )", ""),

@@ -1,7 +1,10 @@
 """A database for durable jobs, once on SQLite and once on PostgreSQL, and a queue in it."""
 
+import os
+
 import pytest
 from sqlalchemy import Column, Double, Integer, MetaData, Table, Text, insert, select
+from tests.jobs.temporal_server import TemporalServer
 
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
@@ -45,6 +48,21 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'jobs.db'}"
     return request.getfixturevalue("empty_postgresql")
+
+
+@pytest.fixture
+def temporal(tmp_path):
+    """A server of Temporal."""
+    server = TemporalServer(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def address(request):
+    """The address of a server of Temporal if ENGINE says that workers use it, else ""."""
+    return request.getfixturevalue("temporal").address if os.environ.get("ENGINE") == "temporal" else ""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.jobs.forked import ForkedProcess, processes
 
 from callboard.core import ResultCanister
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_engine import EmbeddedEngine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.store import DurableStore
 
 PATIENCE = 120
@@ -21,9 +21,9 @@ PATIENCE = 120
 class WorkerProcess(ForkedProcess):
     """One process; `executor` is the id that it works under."""
 
-    def __init__(self, url, effects, seconds, concurrency, output):
+    def __init__(self, url, effects, settings, output):
         self._ready, ready = processes.Pipe(duplex=False)
-        super().__init__(worker_process.main, url, effects, seconds, concurrency, ready, output=output)
+        super().__init__(worker_process.main, url, effects, *settings, ready, output=output)
         ready.close()
         self._executor = ""
 
@@ -49,22 +49,23 @@ class WorkerProcess(ForkedProcess):
 class Fleet:
     """The database, and the processes that were started on it."""
 
-    def __init__(self, url, folder, seconds=0.05, concurrency=2):
+    def __init__(self, url, folder, seconds=0.05, concurrency=2, address=""):
         self.url = url
         self.folder = folder
         self.effects = folder / "effects"
         self.effects.touch()
         self.settings = seconds, concurrency
+        self.address = address
         self.workers = []
         self.database = Database.open(url)
-        self.engine = EmbeddedEngine(self.database)
-        self.store = DurableStore(self.database, self.engine.enqueue)
+        self.store = DurableStore(self.database, enqueue)
 
-    def start(self, count=1):
+    def start(self, count=1, clock_error=0):
         """Start processes, and wait until they work."""
         numbers = range(len(self.workers), len(self.workers) + count)
+        settings = (*self.settings, self.address, clock_error)
         outputs = [self.folder / f"output-{number}" for number in numbers]
-        new = [WorkerProcess(self.url, self.effects, *self.settings, output) for output in outputs]
+        new = [WorkerProcess(self.url, self.effects, settings, output) for output in outputs]
         self.workers += new
         assert all(each.executor for each in new)
         return new

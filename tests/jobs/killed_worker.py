@@ -11,13 +11,14 @@ import signal
 import threading
 from pathlib import Path
 
+from tests.jobs.engines import open_engine
+
 from callboard import Agent, tool
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs import lease
 from callboard.jobs.agent_kind import AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
@@ -99,14 +100,14 @@ class WatchedKind(AgentKind):
         return await super().run(segment)
 
 
-def serve(url, log_path, lines, seed):
+def serve(url, log_path, lines, seed, address):
     """Run what is queued until nothing is left; die behind so many lines, 0 is never."""
     log["path"] = Path(log_path)
     lease.LEASE_SECONDS = 1  # tests wait less
     random.seed(seed)
     Countdown.lines = lines
     threading.Thread(target=die, args=(random.random() * JITTER,), daemon=True).start()
-    asyncio.run(run_worker(url))
+    asyncio.run(run_worker(url, address))
 
 
 def die(seconds):
@@ -115,9 +116,9 @@ def die(seconds):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run_worker(url):
+async def run_worker(url, address):
     with Database.open(url) as database:
-        engine = EmbeddedEngine(database)
+        engine = open_engine(database, address)
         store = DurableStore(database, engine.enqueue)
         runner = SegmentRunner(store, [WatchedKind({REFERENCE: agent})])
         async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}) as worker:

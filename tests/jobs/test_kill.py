@@ -1,6 +1,6 @@
 """Workers are killed at random points: every job ends, and nothing that is committed happens twice.
 
-`make soak-jobs` kills as often as `SOAK_KILLS` says, on each database.
+`make soak-jobs` kills as often as `SOAK_KILLS` says, on each database, with the engine that `ENGINE` names.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.jobs.killed_worker import CALLS, LINES, QUEUE, REFERENCE, ROUNDS, ser
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_engine import EmbeddedEngine
+from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.store import DurableStore
 
@@ -25,9 +25,9 @@ PATIENCE = 120
 """Seconds that a worker has for all jobs that are left."""
 
 
-def run_worker(url, log, lines, seed):
+def run_worker(url, log, lines, seed, address):
     """The exit code of a worker that dies behind so many lines, unless it finds nothing more to do before."""
-    process = processes.Process(target=serve, args=(url, log, lines, seed))
+    process = processes.Process(target=serve, args=(url, log, lines, seed, address))
     process.start()
     process.join(PATIENCE)
     process.kill()
@@ -35,27 +35,31 @@ def run_worker(url, log, lines, seed):
     return process.exitcode
 
 
-def test_jobs_end_whenever_their_worker_is_killed(url, tmp_path):
+def test_jobs_end_whenever_their_worker_is_killed(url, address, tmp_path):
+    kill_workers(url, address, tmp_path, KILLS)
+
+
+def kill_workers(url, address, folder, kills):
+    """Kill so many workers, and check what became of the jobs."""
     chance = random.Random(SEED)
-    log = tmp_path / "log.txt"
+    log = folder / "log.txt"
     with Database.open(url) as database:
-        engine = EmbeddedEngine(database)
-        store = DurableStore(database, engine.enqueue)
+        store = DurableStore(database, enqueue)
         jobs, codes = [], Counter()
-        while codes[-9] < KILLS:
+        while codes[-9] < kills:
             number = len(jobs)
             job_input = AgentInput(agent=REFERENCE, prompt=UserCanister(f"job-{number}"))
             jobs.append(asyncio.run(store.create(KIND, input=job_input.to_json(), queue=QUEUE)))
             most = LINES * len(asyncio.run(find_unfinished(store)))
-            codes[run_worker(url, log, chance.randint(1, most), number)] += 1
+            codes[run_worker(url, log, chance.randint(1, most), number, address)] += 1
         while asyncio.run(find_unfinished(store)):
-            assert run_worker(url, log, 0, KILLS) == 0
+            assert run_worker(url, log, 0, kills, address) == 0
         lines = [line.split() for line in log.read_text().splitlines()]
         unknown = [asyncio.run(check_job(store, job, f"job-{number}", lines)) for number, job in enumerate(jobs)]
     check_order(lines)
     assert any(word == "known" for word, *_ in lines)
     count = f"{len(jobs)} jobs, {codes[-9]} workers were killed, {sum(unknown)} calls have an unknown outcome"
-    print(f"\n{database.engine.dialect.name}: {count}")  # noqa: T201  # the soak's figures
+    print(f"\n{'Temporal, ' * bool(address)}{database.engine.dialect.name}: {count}")  # noqa: T201  # the soak's figures
 
 
 async def find_unfinished(store):

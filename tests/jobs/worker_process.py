@@ -8,12 +8,14 @@ import asyncio
 import os
 import signal
 import time
+from datetime import UTC, datetime, timedelta
+
+from tests.jobs.engines import open_engine
 
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.jobs import lease
 from callboard.jobs.claim import Superseded
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 
@@ -41,10 +43,11 @@ async def run_job(claim, control, effects, seconds):
     await claim.end("completed")
 
 
-async def work(url, effects, seconds, concurrency, ready):
+async def work(url, effects, seconds, concurrency, address, clock_error, ready):  # noqa: PLR0917  # of `main`
     with Database.open(url) as database:
-        engine = EmbeddedEngine(database)
-        store = DurableStore(database, engine.enqueue)
+        engine = open_engine(database, address)
+        shift = timedelta(seconds=clock_error)
+        store = DurableStore(database, engine.enqueue, clock=lambda: datetime.now(UTC) + shift)
 
         async def run(job_id, number, control):
             try:
@@ -59,8 +62,8 @@ async def work(url, effects, seconds, concurrency, ready):
 
 
 def main(*arguments):
-    """Work until it is told to stop: the database, the file of effects, seconds of a call, jobs at once, and who is told
-    that it works, under which id.
+    """Work until it is told to stop: the database, the file of effects, seconds of a call, jobs at once, the address of
+    Temporal or "", by how many seconds the clock is wrong, and who is told that it works, under which id.
     """
     lease.LEASE_SECONDS = 2  # tests wait less
     asyncio.run(work(*arguments))

@@ -127,7 +127,7 @@ async def _work(
         if limit:
             queues[name] = replace(queues[name], starts_per_minute=limit)
     tell = partial(typer.echo, err=True)
-    engine = make_engine(database)
+    engine = make_engine(database, settings)
     store = DurableStore(database, engine.enqueue)
     coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
     runner = SegmentRunner(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -58,9 +58,21 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How many segments of jobs of the model start a minute, evenly spaced, in all workers together."""
 
 
+class TemporalSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[jobs.temporal]`. TEMPORAL_API_KEY and Temporal's other variables and file say what else a connection needs."""
+
+    address: str = ""
+    """HOST:PORT of the server; by default as in Temporal's own settings, else localhost:7233."""
+    namespace: str = ""
+    """Namespace of the workflows; by default as in Temporal's own settings, else "default"."""
+
+
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[jobs]`."""
 
+    engine: Literal["embedded", "temporal"] = "embedded"
+    """What decides which worker runs which segment."""
+    temporal: TemporalSettings = TemporalSettings()
     notify: tuple[NotifySettings, ...] = ()
     queues: Mapping[str, QueueSettings] = {}
     """By their names."""

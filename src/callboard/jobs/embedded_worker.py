@@ -107,7 +107,7 @@ async def open_worker(
         DatabaseUnavailable: The worker cannot begin.
     """
     settings = await asyncio.to_thread(load_job_settings)
-    engine = make_engine(store.database)
+    engine = make_engine(store.database, settings)
     served = queue_settings(settings, queues)
     runner = SegmentRunner(store, kinds, streams, limits=model_limits(settings, store.database))
     make_worker = partial(Worker, engine, store, runner, queues=served, **options)

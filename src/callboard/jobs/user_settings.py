@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import JobSettings, QueueSettings
+from callboard.extras import require_extra
 from callboard.jobs.database import Database
 from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.embedded_engine import EmbeddedEngine
@@ -27,9 +28,14 @@ def load_job_settings() -> JobSettings:
     return load_settings({}, user_file(os.environ).parent, os.environ).jobs
 
 
-def make_engine(database: Database) -> Engine:
-    """Return the engine of a database."""
-    return EmbeddedEngine(database)
+def make_engine(database: Database, settings: JobSettings) -> Engine:
+    """Return the engine that the settings name. Raises CallerError if its extra is missing."""
+    if settings.engine == "embedded":
+        return EmbeddedEngine(database)
+    require_extra("temporal")
+    from callboard.jobs.temporal_engine import TemporalEngine  # noqa: PLC0415  # it needs an extra
+
+    return TemporalEngine(database, settings.temporal)
 
 
 def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, QueueSettings]:

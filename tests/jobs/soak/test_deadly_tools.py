@@ -7,16 +7,18 @@ import os
 from multiprocessing import get_context
 
 import pytest
+from tests.jobs.engines import open_engine
 
 from callboard import Agent, tool
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import ResultCanister, UserCanister
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_engine import EmbeddedEngine
+from callboard.jobs.engine import enqueue
+from callboard.jobs.lease import LEASE_SECONDS
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
-from callboard.jobs.worker import ABANDONED_SECONDS, Worker
+from callboard.jobs.worker import Worker
 from callboard.testing import Call, ScriptedModel
 
 QUEUE = "deadly"
@@ -46,30 +48,29 @@ agents = {"deadly": Agent(ScriptedModel(iter(lambda: reply, None)), [change, loo
 processes = get_context("forkserver")
 
 
-async def work(url):
+async def work(url, address):
     with Database.open(url) as database:
-        engine = EmbeddedEngine(database)
+        engine = open_engine(database, address)
         store = DurableStore(database, engine.enqueue)
         runner = SegmentRunner(store, [AgentKind(agents)])
         async with Worker(engine, store, runner, queues={QUEUE: QueueSettings()}, concurrency=1) as worker:
-            await worker.run(until_idle=ABANDONED_SECONDS + 2)
+            await worker.run(until_idle=LEASE_SECONDS + 2)
 
 
-def run(url):
-    asyncio.run(work(url))
+def run(url, address):
+    asyncio.run(work(url, address))
 
 
 @pytest.mark.parametrize(("name", "state", "deaths"), [("look", "interrupted", 6), ("change", "completed", 1)])
-def test_a_job_that_kills_its_workers_is_given_up_and_one_that_comes_further_is_not(url, name, state, deaths):
+def test_a_job_that_kills_its_workers_is_given_up_and_one_that_comes_further_is_not(url, address, name, state, deaths):
     with Database.open(url) as database:
-        engine = EmbeddedEngine(database)
-        store = DurableStore(database, engine.enqueue)
+        store = DurableStore(database, enqueue)
         job_input = AgentInput(agent="deadly", prompt=UserCanister(name)).to_json()
         job = asyncio.run(store.create(KIND, input=job_input, queue=QUEUE))
         statuses = []
         while not statuses or statuses[-1]:
             assert len(statuses) < MOST_WORKERS
-            process = processes.Process(target=run, args=(url,))
+            process = processes.Process(target=run, args=(url, address))
             process.start()
             process.join()
             statuses.append(process.exitcode)

