@@ -43,7 +43,7 @@ def sdk() -> None:
 def callboard() -> None:
     from callboard import Ensemble, tool  # noqa: PLC0415
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-    from callboard.servers.mcp.stdio import serve_stdio  # noqa: PLC0415
+    from callboard.servers.mcp.transports import serve_stdio  # noqa: PLC0415
     from callboard.servers.stdio import claim_stdio  # noqa: PLC0415
 
     @tool

@@ -21,7 +21,7 @@ _EXTRAS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "mcp": ("MCP", ("mcp",)),
     "otel": ("telemetry", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "prometheus_client")),
     "prices": ("the price of a model", ("genai_prices",)),
-    "store": ("a store", ("sqlalchemy", "aiosqlite", "greenlet")),
+    "store": ("a store", ("sqlalchemy",)),
     "temporal": ("the engine Temporal", ("temporalio",)),
 }
 """What needs each extra, and the modules by which it is known to be installed."""

@@ -9,7 +9,7 @@ from callboard.cli.keys import read_key
 from callboard.errors import CallerError
 from callboard.servers.gateway import server
 from callboard.servers.gateway.auth import digest
-from callboard.servers.mcp import http
+from callboard.servers.mcp import transports as http
 
 KEY = "sk-1234567890123=="
 

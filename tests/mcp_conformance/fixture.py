@@ -16,8 +16,8 @@ import mcp_types as types
 from callboard import Context, Ensemble, tool
 from callboard.core import FileContent, PictureContent, TextualContent
 from callboard.servers.mcp.client_proxy import McpClientProxy
-from callboard.servers.mcp.http import serve_http
 from callboard.servers.mcp.server import ToolServer
+from callboard.servers.mcp.transports import serve_http
 from callboard.tools import Invoker, ToolLike
 
 PIXEL = base64.b64decode(

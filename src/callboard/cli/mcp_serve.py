@@ -119,10 +119,9 @@ def serve(
     What is not given here is taken from the environment and from callboard.toml.
     """
     require_extra("mcp")
-    from callboard.servers.mcp.http import serve_http  # noqa: PLC0415  # the extra's
+    from callboard.servers.mcp.client_proxy import Upstream  # noqa: PLC0415
     from callboard.servers.mcp.server import ToolServer  # noqa: PLC0415
-    from callboard.servers.mcp.stdio import serve_stdio  # noqa: PLC0415
-    from callboard.servers.mcp.upstream import Upstream  # noqa: PLC0415
+    from callboard.servers.mcp.transports import serve_http, serve_stdio  # noqa: PLC0415  # the extra's
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     keys = read_keys(key)

@@ -729,3 +729,12 @@ def test_the_command(ensembles, tmp_path):
             assert b"disconnected" in told
 
     asyncio.run(main())
+
+
+async def test_a_missed_call_is_logged_once(hosting, caplog):
+    said = "I call the tool: <tool_call>add 1 2</tool_call> One moment."
+    async with hosting([said], facts=WRITES) as served:
+        await over_responses(served, QUESTION)
+    lines = [each.getMessage() for each in caplog.records if "no call came of it" in each.getMessage()]
+    backend = served.backend.url.removeprefix("http://").removesuffix("/v1")
+    assert lines == [f"{backend}: the reply holds '<tool_call>' at character 17, and no call came of it"]

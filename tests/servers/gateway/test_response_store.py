@@ -40,7 +40,7 @@ def counted(store):
     from sqlalchemy import event
 
     said = []
-    event.listen(store._engine.sync_engine, "before_cursor_execute", lambda *args: said.append(args[2]))
+    event.listen(store._engine, "before_cursor_execute", lambda *args: said.append(args[2]))
     return said
 
 
@@ -86,12 +86,12 @@ async def test_no_statement_reads_the_whole_table(database, name):
     async with opened(database) as store:
         for number in range(100):
             await store.save(stored_response(f"resp_{number}", f"resp_{number - 1}" if number else ""))
-        async with store._connection() as connection:
+        with store._engine.connect() as connection:
             statement = getattr(response_store, name)
             bare = statement.params({key: bound[key] for key in statement.compile().params if key in bound})
             sql = str(bare.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True}))
             how = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
-            rows = (await connection.exec_driver_sql(f"{how} {sql}")).all()
+            rows = connection.exec_driver_sql(f"{how} {sql}").all()
     plan = "\n".join([str(row) for row in rows])
     assert "callboard_replies" in plan
     assert "SCAN callboard_replies" not in plan
@@ -135,8 +135,8 @@ def test_what_is_too_old_is_neither_found_nor_there(database):
             assert [each.identifier for each in await store.conversation("new", "", MANY)] == ["new"]
             now = 1110.0
             await store.save(stored_response("newer"))
-            async with store._connection() as connection:
-                rows = (await connection.exec_driver_sql("SELECT id FROM callboard_replies")).scalars().all()
+            with store._engine.connect() as connection:
+                rows = connection.exec_driver_sql("SELECT id FROM callboard_replies").scalars().all()
             assert sorted(rows) == ["new", "newer"]
 
     asyncio.run(story())
@@ -151,9 +151,9 @@ def test_the_size_is_never_passed_and_the_oldest_go_first(database):
             for number in range(300):
                 now += 0.001
                 assert await store.save(stored_response(f"resp_{number:03}", size=(number * 37) % 300 + 20))
-                async with store._connection() as connection:
+                with store._engine.connect() as connection:
                     query = "SELECT id, size FROM callboard_replies ORDER BY id"
-                    rows = (await connection.exec_driver_sql(query)).all()
+                    rows = connection.exec_driver_sql(query).all()
                 assert sum(row.size for row in rows) <= 10_000
                 assert [row.id for row in rows] == [f"resp_{at:03}" for at in range(number + 1 - len(rows), number + 1)]
             assert sum(row.size for row in rows) > 8_000
@@ -212,8 +212,8 @@ async def test_two_that_begin_together_make_one_table(database):
 
 async def test_a_database_that_fails_says_so_without_what_it_was_told(database, caplog):
     async with opened(database) as store:
-        async with store._connection() as connection:
-            await connection.exec_driver_sql("DROP TABLE callboard_replies")
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("DROP TABLE callboard_replies")
         for asked in (store.save(StoredResponse("resp_1", "", "", b"secret", b"secret")), store.find("resp_1", "")):
             with pytest.raises(HttpError) as told:
                 await asked
@@ -283,24 +283,25 @@ async def test_a_password_is_in_no_message(caplog):
 async def test_a_store_that_a_newer_callboard_made_is_left_alone(database):
     async with opened(database) as store:
         await store.save(stored_response("resp_1"))
-        async with store._connection() as connection:
-            await connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("UPDATE callboard_store SET version = 7")
     newer = ResponseStore(database, age=1, size=MANY)
     with pytest.raises(CallerError, match="its tables have version 7, and this callboard knows 1") as caught:
         await newer.start()
     assert "another database" in caught.value.hint
-    async with newer._connection() as connection:
-        assert (await connection.exec_driver_sql("SELECT count(*) FROM callboard_replies")).scalar() == 1
+    with newer._engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM callboard_replies").scalar() == 1
     await newer.aclose()
 
 
 async def test_a_store_without_a_version_is_of_the_first(database):
     async with opened(database) as store:
         await store.save(stored_response("resp_1"))
-        async with store._connection() as connection:
-            await connection.exec_driver_sql("DROP TABLE callboard_store")
-    async with opened(database) as store, store._connection() as connection:
-        assert (await connection.exec_driver_sql("SELECT version FROM callboard_store")).scalar() == 1
+        with store._engine.connect() as connection:
+            connection.exec_driver_sql("DROP TABLE callboard_store")
+    async with opened(database) as store:
+        with store._engine.connect() as connection:
+            assert connection.exec_driver_sql("SELECT version FROM callboard_store").scalar() == 1
         assert await store.find("resp_1", "") is not None
 
 

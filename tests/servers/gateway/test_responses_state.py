@@ -377,8 +377,8 @@ def test_nothing_that_was_said_is_logged(story, tmp_path, caplog):
 
 def test_a_store_that_fails_costs_no_reply(story, tmp_path):
     async def told(at):
-        async with at.served.conversations.store._connection() as connection:
-            await connection.exec_driver_sql("DROP TABLE callboard_replies")
+        with at.served.conversations.store._engine.connect() as connection:
+            connection.exec_driver_sql("DROP TABLE callboard_replies")
         answer = await at.client.responses.create(model="m", input="hi")
         assert answer.output_text == "1 messages"
         assert answer.store is False

@@ -299,14 +299,6 @@ class AguiEncoder:
         }
         return [{name: value for name, value in counts.items() if value}]
 
-    def _interrupts(self) -> list[dict[str, Any]]:
-        """What the run waits for, except the calls that the client runs itself."""
-        return [
-            make_interrupt(each, self._job_id, self._thread.client_call_id(each.call_id))
-            for each in self._approvals.values()
-            if not (each.name in self._client_tools and each.is_question)
-        ]
-
     def _end_finished(self, outcome: dict[str, Any], result: Any = None) -> AguiEvent:
         return make_event("RUN_FINISHED", **self._ids, result=result, outcome=outcome, usage=self._usages())
 
@@ -317,7 +309,11 @@ class AguiEncoder:
         )
 
     def _end_pending(self) -> AguiEvent:
-        interrupts = self._interrupts()
+        interrupts = [
+            make_interrupt(each, self._job_id, self._thread.client_call_id(each.call_id))
+            for each in self._approvals.values()
+            if not (each.name in self._client_tools and each.is_question)
+        ]
         return (
             self._end_finished({"type": "interrupt", "interrupts": interrupts}) if interrupts else self._end_success()
         )

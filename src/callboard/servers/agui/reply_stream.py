@@ -164,7 +164,18 @@ class ReplyStream:
         """A call of a canister, whose pieces may have been sent; several calls may end in another order."""
         events: AguiEvents = []
         calls = takewhile(lambda each: each.call is not None, self._parts)
-        part = next((each for each in calls if _is_call(each, canister)), None)
+        part = next(
+            (
+                each
+                for each in calls
+                if (
+                    each.call is not None
+                    and each.call.source == canister.identifier
+                    and each.call.name == canister.name
+                )
+            ),
+            None,
+        )
         if part is None:
             events = self.revoke() if self._parts else []
             part, started = self._start_call(canister.identifier, canister.name)
@@ -251,10 +262,6 @@ def _may_become(part: ReplyPart, kind: Kind, text: str, encrypted: str) -> bool:
     known, sent = part.message.encrypted, "".join(part.texts)
     is_begun = part.is_open and not known and text.startswith(sent)
     return part.kind == kind and known in ("", encrypted) and (sent == text or is_begun)
-
-
-def _is_call(part: ReplyPart, canister: InvocationCanister) -> bool:
-    return part.call is not None and part.call.source == canister.identifier and part.call.name == canister.name
 
 
 def _read(text: str) -> Any:

@@ -62,7 +62,10 @@ class Guard:
         if refusal:
             await PlainTextResponse(refusal, 403)(scope, receive, send_guarded)
             return
-        scope["state"] = {**scope.get("state", {}), "session": self._find_session(request)}
+        scope["state"] = {
+            **scope.get("state", {}),
+            "session": self._login.find_session(request.cookies.get(self._login.cookie, "")),
+        }
         if not (scope["state"]["session"] or _is_public(scope["path"].removeprefix(scope.get("root_path", "")))):
             await self._ask_to_log_in(request)(scope, receive, send_guarded)
             return
@@ -84,9 +87,6 @@ class Guard:
         if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
             return "another web page may send nothing to the board"
         return ""
-
-    def _find_session(self, request: Request) -> str:
-        return self._login.find_session(request.cookies.get(self._login.cookie, ""))
 
     def _ask_to_log_in(self, request: Request) -> PlainTextResponse | RedirectResponse:
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):

@@ -281,7 +281,8 @@ class _Backends:
         async with aclosing(stream_reply(candidates, replace(request, conversation=()), record)) as batches:
             async for events in batches:
                 record.end = None  # a round's end is not the reply's
-                yield [calls.feed(event) for event in events]
+                # The record has logged a missed call, with the backend's name; the run would log it again.
+                yield [calls.feed(event) for event in events if getattr(event, "code", "") != "missed_call"]
                 if isinstance(events[-1], (ReplyEnded, ReplyFailed)):
                     break
             with suppress(TimeoutError):

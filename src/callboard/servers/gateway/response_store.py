@@ -12,16 +12,18 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Double,
+    Engine,
     Executable,
     Index,
     Integer,
@@ -30,6 +32,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    create_engine,
     delete,
     event,
     exists,
@@ -41,7 +44,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from callboard.errors import CallerError
@@ -61,13 +63,15 @@ _SQLITE = (
 )
 _POSTGRESQL = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET enable_mergejoin = off")
 """Every statement goes by an index; before a table is analysed the planner would rather read all of it."""
-_DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _ATTEMPTS = 3
 """To make the tables, where other processes do it as well."""
 _START_TIMEOUT = 30.0
 """Seconds until a database that says nothing is given up."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 """What can be an identifier at all; a database does not take every text."""
+_THREADS = 4
+_CONNECT_SECONDS = 10
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
@@ -166,6 +170,9 @@ CONVERSATION = (
 """A reply and those before it, as far as `most` bytes and `longest` replies go."""
 
 
+_T = TypeVar("_T")
+
+
 class ResponseStore:
     """Replies in a database: `age` in seconds and `size` in bytes bound it, the oldest go first.
 
@@ -186,6 +193,7 @@ class ResponseStore:
         self._cleaned = 0.0
         self._writing = asyncio.Lock()
         self._engine = _engine(url)
+        self._threads = ThreadPoolExecutor(_THREADS, "callboard-store")
 
     async def start(self) -> None:
         """Makes the tables where there are none.
@@ -195,7 +203,7 @@ class ResponseStore:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 async with asyncio.timeout(_START_TIMEOUT):
-                    await self._make()
+                    await self._run(_make_tables)
             except TimeoutError:
                 raise CallerError(
                     f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
@@ -207,24 +215,13 @@ class ResponseStore:
             else:
                 return
 
-    async def _make(self) -> None:
-        async with self._engine.connect() as connection:
-            for statement in CREATE_VERSION:
-                await connection.execute(statement)
-            version = await connection.scalar(STORED_VERSION)
-            if version > VERSION:
-                message = f"its tables have version {version}, and this callboard knows {VERSION} at most"
-                hint = "use the callboard that wrote it or a newer one, or name another database"
-                raise CallerError(message, path="store", hint=hint)
-            for statement in CREATE_TABLES:
-                await connection.execute(statement)
-
     def _without_password(self, text: str) -> str:
         password = self._engine.url.password
         return text.replace(str(password), "***") if password else text
 
     async def aclose(self) -> None:
-        await self._engine.dispose()
+        self._threads.shutdown(wait=False)
+        self._engine.dispose()
 
     async def save(self, response: StoredResponse) -> bool:
         """Whether the reply is kept now; what is too large for the whole store is not."""
@@ -246,11 +243,14 @@ class ResponseStore:
         async with self._writing:
             self._written += response.size
             cleans = self._written >= self._clean_after_bytes or now - self._cleaned >= self._clean_after_seconds
-            async with self._connection() as connection:
-                await connection.execute(INSERT, row)
+
+            def write(connection: Connection) -> None:
+                connection.execute(INSERT, row)
                 if cleans:
-                    await connection.execute(DELETE_EXPIRED, {"now": now})
-                    await connection.execute(DELETE_OLDEST, {"most": self._max_size})
+                    connection.execute(DELETE_EXPIRED, {"now": now})
+                    connection.execute(DELETE_OLDEST, {"most": self._max_size})
+
+            await self._ask(write)
             if cleans:
                 self._written, self._cleaned = 0, now
         return True
@@ -260,8 +260,7 @@ class ResponseStore:
         if not _IDENTIFIER.fullmatch(identifier):
             return None
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
-        async with self._connection() as connection:
-            row = (await connection.execute(FIND, parameters)).first()
+        row = await self._ask(lambda connection: connection.execute(FIND, parameters).first())
         return None if row is None else _to_response(row, owner)
 
     async def conversation(self, identifier: str, owner: str, most: int) -> list[StoredResponse]:
@@ -272,8 +271,7 @@ class ResponseStore:
         if not _IDENTIFIER.fullmatch(identifier):
             return []
         parameters = {"id": identifier, "owner": owner, "now": self._clock(), "most": most, "longest": MAX_REPLIES}
-        async with self._connection() as connection:
-            rows = (await connection.execute(CONVERSATION, parameters)).all()
+        rows = await self._ask(lambda connection: connection.execute(CONVERSATION, parameters).all())
         return [_to_response(row, owner) for row in rows]
 
     async def delete(self, identifier: str, owner: str) -> bool:
@@ -281,30 +279,49 @@ class ResponseStore:
         if not _IDENTIFIER.fullmatch(identifier):
             return False
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
-        async with self._writing, self._connection() as connection:
-            return bool((await connection.execute(DELETE, parameters)).rowcount)
+        async with self._writing:
+            return bool(await self._ask(lambda connection: connection.execute(DELETE, parameters).rowcount))
 
     async def add_spending(self, costs: Mapping[tuple[str, str], float]) -> None:
         """Add to what was spent, by day and name: all of it, or none."""
         rows = [{"day": day, "name": name, "cost": cost} for (day, name), cost in sorted(costs.items())]
-        async with self._writing, self._connection() as connection:
-            # One statement for all rows: the connection commits each statement by itself.
-            await connection.execute(_add_spending(self._engine.dialect.name, rows))
+        # One statement for all rows: the connection commits each statement by itself.
+        statement = _add_spending(self._engine.dialect.name, rows)
+        async with self._writing:
+            await self._ask(lambda connection: connection.execute(statement))
 
     async def read_spending(self, day: str, names: Sequence[str]) -> dict[str, float]:
         """What was spent on a day, by the names that spent something."""
-        async with self._connection() as connection:
-            rows = (await connection.execute(READ_SPENDING, {"day": day, "names": list(names)})).all()
+        parameters = {"day": day, "names": list(names)}
+        rows = await self._ask(lambda connection: connection.execute(READ_SPENDING, parameters).all())
         return {row.name: row.cost for row in rows}
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncGenerator[AsyncConnection]:
+    async def _ask(self, work: Callable[[Connection], _T]) -> _T:
+        """Raises an HttpError where the database does not answer."""
         try:
-            async with self._engine.connect() as connection:
-                yield connection
+            return await self._run(work)
         except (SQLAlchemyError, OSError) as error:
             log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - a traceback would not help
             raise HttpError("store_unavailable", "the store of replies does not answer") from None
+
+    async def _run(self, work: Callable[[Connection], _T]) -> _T:
+        def connect() -> _T:
+            with self._engine.connect() as connection:
+                return work(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, connect)
+
+
+def _make_tables(connection: Connection) -> None:
+    for statement in CREATE_VERSION:
+        connection.execute(statement)
+    version = connection.scalar(STORED_VERSION) or VERSION
+    if version > VERSION:
+        message = f"its tables have version {version}, and this callboard knows {VERSION} at most"
+        hint = "use the callboard that wrote it or a newer one, or name another database"
+        raise CallerError(message, path="store", hint=hint)
+    for statement in CREATE_TABLES:
+        connection.execute(statement)
 
 
 def _first_line(error: Exception) -> str:
@@ -316,7 +333,7 @@ def _to_response(row: Any, owner: str) -> StoredResponse:
     return StoredResponse(row.id, owner, row.previous, row.body, row.input)
 
 
-def _engine(url: str) -> AsyncEngine:
+def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # such as for a port that is no number; what they say has the password in it
@@ -328,14 +345,15 @@ def _engine(url: str) -> AsyncEngine:
     if local:
         _make_file(parsed.database)
     # Each statement is whole by itself.
-    engine = create_async_engine(
+    engine = create_engine(
         parsed.set(drivername=driver),
         isolation_level="AUTOCOMMIT",
         skip_autocommit_rollback=True,
         hide_parameters=True,
         pool_pre_ping=not local,
+        connect_args={} if local else {"connect_timeout": _CONNECT_SECONDS},
     )
-    event.listen(engine.sync_engine, "connect", partial(_prepare, _SQLITE if local else _POSTGRESQL))
+    event.listen(engine, "connect", partial(_prepare, _SQLITE if local else _POSTGRESQL))
     return engine
 
 

@@ -15,7 +15,7 @@ from tests.tables import table
 
 from callboard import Context, Ensemble, tool
 from callboard.mcp import McpEnsemble, Pins, ServerSettings
-from callboard.servers.mcp.upstream import Upstream
+from callboard.servers.mcp.client_proxy import Upstream
 
 TESTS = Path(__file__).parents[2]
 TALKATIVE = [sys.executable, str(TESTS / "mcp" / "servers" / "ordinary.py")]

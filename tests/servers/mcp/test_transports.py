@@ -12,9 +12,9 @@ from tests.tables import table
 
 from callboard import Ensemble, tool
 from callboard.errors import CallerError
-from callboard.servers.mcp import stdio
+from callboard.servers.mcp import transports
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.mcp.stdio import serve_stdio
+from callboard.servers.mcp.transports import serve_stdio
 from callboard.servers.stdio import StdioDescriptors
 
 
@@ -97,6 +97,6 @@ def test_half_a_character_does_not_lose_a_call(text, heard, mark):
 
 
 def test_a_message_that_is_too_long_is_said_in_one_line(monkeypatch):
-    monkeypatch.setattr(stdio, "MAX_LINE", 1000)
+    monkeypatch.setattr(transports, "MAX_LINE", 1000)
     with pytest.raises(CallerError, match="standard input: a message of more than 1000 bytes"):
         served({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "y" * 5000}})
