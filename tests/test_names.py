@@ -30,8 +30,6 @@ RIDDLES = "told said given kept found left lost asked heard meant beneath wanted
 LINES = 25
 SHORT = {
     "storage/directories.py": "the one place that asks the system where files belong",
-    "wires/chat/errors.py": "each wire has the same modules",
-    "wires/responses/errors.py": "each wire has the same modules",
 }
 """Modules of fewer lines, and why each is one of its own."""
 

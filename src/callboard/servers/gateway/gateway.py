@@ -34,9 +34,9 @@ from callboard.servers.gateway.redaction import LogFilter, make_redactor
 from callboard.servers.gateway.request_body import ByteBudget, read_json, run_in_thread_if_large
 from callboard.servers.gateway.settings import BackendSettings, GatewaySettings
 from callboard.servers.gateway.spending import ReplyCosts, Spending
+from callboard.wires.common.client_input import check_model_name
 from callboard.wires.common.encoded_request import dedupe
 from callboard.wires.common.group_turns import reorder_results
-from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.tool_declarations import dedupe_tools
 
 if TYPE_CHECKING:

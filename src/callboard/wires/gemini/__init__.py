@@ -3,12 +3,11 @@
 A request's model and whether it is streamed stand in its URL: see `request_path` and `decode_request`.
 """
 
-from callboard.wires.gemini.decode_stream import StreamDecoder
-from callboard.wires.gemini.encode_stream import ArrayEncoder, StreamEncoder
+from callboard.wires.gemini.decode_reply import StreamDecoder, decode_response
+from callboard.wires.gemini.encode_reply import ArrayEncoder, StreamEncoder, encode_response
 from callboard.wires.gemini.errors import decode_error, encode_error
-from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.request import decode_request, encode_request, request_path
-from callboard.wires.gemini.response import decode_response, encode_response
+from callboard.wires.gemini.schema import decode_schema
 
 __all__ = [
     "ArrayEncoder",

@@ -24,9 +24,8 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.wires.common.sealed_reasoning import unseal
-from callboard.wires.gemini.content import decode_media, decode_result
+from callboard.wires.gemini.content import FOLLOWING, decode_media, decode_result, signature_from_client
 from callboard.wires.gemini.schema import ContentShape, FunctionCall, FunctionResponse, Instruction, Part
-from callboard.wires.gemini.thought_signatures import FOLLOWING, from_client
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,7 +67,7 @@ class MessageDecoder:
 
     def _model_turn(self, parts: Iterable[Part], path: str) -> None:
         for index, part in enumerate(parts):
-            signature, origin = unseal(from_client(part.thought_signature or ""), self._model)
+            signature, origin = unseal(signature_from_client(part.thought_signature or ""), self._model)
             if part.thought:
                 self._fold.feed(ReasoningPiece(part.text or "", signature, origin))
                 continue

@@ -26,8 +26,7 @@ from callboard.wires.common.contents import content_kind, contents_with_title
 from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
 from callboard.wires.common.tool_calls import arguments_object
 from callboard.wires.common.tool_declarations import ToolNames
-from callboard.wires.gemini.content import encode_part, encode_result
-from callboard.wires.gemini.thought_signatures import split
+from callboard.wires.gemini.content import encode_part, encode_result, split_signature
 
 
 class MessageEncoder:
@@ -103,7 +102,7 @@ class MessageEncoder:
         if content.origin != self._model:
             self.dropped.append("reasoning")
             return signature
-        own, following = split(content.opaque)
+        own, following = split_signature(content.opaque)
         if content.text or own:
             self._add_signed({"text": content.text, "thought": True}, own)
         if signature and following:

@@ -23,15 +23,13 @@ from callboard.core import (
     ToolDeclaration,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.client_input import extra_for, input_error, unnamed_fields
+from callboard.wires.common.client_input import check_model_name, extra_for, input_error, unnamed_fields
 from callboard.wires.common.encoded_request import EncodedRequest
-from callboard.wires.common.model_name import check_model_name
 from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
 from callboard.wires.field_mapping import BUDGETS, effort_of
 from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
 from callboard.wires.gemini.encode_messages import MessageEncoder
-from callboard.wires.gemini.openapi_schema import decode_schema
 from callboard.wires.gemini.schema import (
     CallingConfig,
     Declaration,
@@ -39,6 +37,7 @@ from callboard.wires.gemini.schema import (
     GenerationConfig,
     ThinkingConfig,
     ToolConfig,
+    decode_schema,
 )
 
 _CONFIG_FIELDS: Mapping[str, str] = {

@@ -1,15 +1,15 @@
 """The Responses wire, both halves: the client's, which talks to a backend, and the server's."""
 
-from callboard.wires.responses.decode_stream import StreamDecoder
-from callboard.wires.responses.encode_stream import StreamEncoder
-from callboard.wires.responses.errors import decode_error, encode_error
+from callboard.wires.common.errors import decode_error
+from callboard.wires.responses.decode_reply import StreamDecoder, decode_response
+from callboard.wires.responses.encode_reply import StreamEncoder, encode_response
 from callboard.wires.responses.request import (
     DecodedRequest,
     decode_request,
     encode_request,
     read_request,
 )
-from callboard.wires.responses.response import decode_response, encode_response
+from callboard.wires.responses.response_object import encode_error
 
 __all__ = [
     "DecodedRequest",

@@ -11,8 +11,8 @@ from typing import Any
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece, Usage
 from callboard.text.sse import Payload
-from callboard.wires.responses.compaction_summary import seal_summary
-from callboard.wires.responses.encode_stream import StreamEncoder
+from callboard.wires.responses.content import seal_summary
+from callboard.wires.responses.encode_reply import StreamEncoder
 
 TRIGGER = "compaction_trigger"
 """The type of the item that asks for a compaction, last in the input."""

@@ -1,7 +1,12 @@
-"""Encode contents as the parts of an item, and decode them."""
+"""Encode contents as the parts of an item, and decode them; seal the summary of a compaction, and read it.
+
+Law: read_summary(seal_summary(text, origin)) holds the text.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +20,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import SCHEME, content_kind, decode_data_url, encode_data_url, is_audio
+from callboard.wires.common.sealed_reasoning import seal, unseal
 from callboard.wires.responses.schema import (
     FilePart,
     ImagePart,
@@ -25,6 +31,7 @@ from callboard.wires.responses.schema import (
     TextPart,
 )
 
+_HEADING = "What was said and done before, summed up:\n\n"
 _TEXT = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _SHAPES: Mapping[Any, type[TextPart | RefusalPart | ImagePart | FilePart | OutputPart]] = {
     **dict.fromkeys(_TEXT, TextPart),
@@ -145,3 +152,21 @@ def _file(part: FilePart, path: str) -> FileContent:
 
 def _field(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
     return {key: extra[key]} if extra and extra.get(key) else {}
+
+
+def seal_summary(text: str, origin: str) -> str:
+    """The `encrypted_content` of a summary, with the model that wrote it."""
+    return seal(base64.b64encode(text.encode("utf-8", "replace")).decode(), origin)
+
+
+def read_summary(sealed: Any) -> str | None:
+    """The summary as a model reads it; None for one that is not of ours."""
+    if not isinstance(sealed, str):
+        return None
+    opaque, origin = unseal(sealed, "")
+    if not origin or (not opaque and sealed != seal("", origin)):  # another's, or cut
+        return None
+    try:
+        return _HEADING + base64.b64decode(opaque, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from callboard.core import Request, Usage
+from callboard.core import ReplyFailed, Request, Usage
+from callboard.wires.common.errors import encode_openai_error
 from callboard.wires.responses.request import encode_request
 
+encode_error = encode_openai_error
 _DEFAULTS: Mapping[str, Any] = {
     "previous_response_id": None,
     "instructions": None,
@@ -140,3 +142,8 @@ def _list(value: Any) -> Sequence[Any]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
+
+
+def error_body(failure: ReplyFailed) -> dict[str, str]:
+    """The `error` of a response that failed."""
+    return {"code": failure.code or "server_error", "message": failure.message or failure.code}

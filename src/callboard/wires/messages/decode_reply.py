@@ -1,6 +1,6 @@
 """Decode a backend's frames into events (Anthropic Messages).
 
-One `StreamDecoder` per reply; what all wires share is in `common.stream_decoder`. A call is whole when its block
+One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`. A call is whole when its block
 closes around a JSON object; how the reply ends decides about the others.
 
 Law: the signature of thinking is a piece of its own, the last of its block.
@@ -8,7 +8,7 @@ Law: the signature of thinking is a piece of its own, the last of its block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -28,12 +28,13 @@ from callboard.core import (
     Why,
 )
 from callboard.text.string_builder import StringBuilder
-from callboard.wires.common.errors import EXCERPT
+from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text, parse_arguments
 from callboard.wires.messages.errors import read_error
 from callboard.wires.messages.schema import REDACTED, Block, Delta, Frame, Message, Typed, UsageShape
 
+_decode = msgspec.json.Decoder(Message).decode
 _decode_type = msgspec.json.Decoder(Typed).decode
 
 _ENDINGS: Mapping[str, Ending] = {
@@ -304,3 +305,32 @@ def _usage(counts: Mapping[str, int]) -> Usage:
         written,
         counts.get("written_for_an_hour", 0),
     )
+
+
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
+
+    The last is a ReplyEnded or ReplyFailed, whatever the body is.
+    """
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    try:
+        message = msgspec.convert(body, Message) if isinstance(body, Mapping) else _decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
+    decoder, excerpt = StreamDecoder(context), excerpt_of(body)
+    return [event for frame in _frames(message) for event in decoder.decode(frame, excerpt)] + decoder.finish()
+
+
+def _frames(message: Message) -> Iterable[Frame]:
+    """The reply as the frames of its stream."""
+    if message.type == "error" or message.error:
+        yield Frame("error", error=message.error)
+    if message.content is None and message.stop_reason is None:
+        return
+    yield Frame("message_start", message=message)
+    for index, block in enumerate(message.content or ()):
+        yield Frame("content_block_start", index, content_block=block)
+        yield Frame("content_block_stop", index)
+    yield Frame("message_delta", delta=Delta(stop_reason=message.stop_reason, stop_details=message.stop_details))
+    yield Frame("message_stop")

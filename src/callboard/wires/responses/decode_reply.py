@@ -1,6 +1,6 @@
 """Decode a backend's frames into events (OpenAI Responses).
 
-One `StreamDecoder` per reply; what all wires share is in `common.stream_decoder`, `decode_calls` assembles the calls,
+One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`, `decode_calls` assembles the calls,
 and `decode_text` everything else. Some backends send all of the official events, others a part of them.
 
 Law: what comes more than once, as deltas and whole, is emitted once.
@@ -25,13 +25,14 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.wires.common.errors import EXCERPT, read_error
+from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply, read_error
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import Completeness
 from callboard.wires.responses.decode_calls import KINDS, Calls
 from callboard.wires.responses.decode_text import TextDecoder
 from callboard.wires.responses.schema import Frame, Item, ResponseShape
 
+_decode = msgspec.json.Decoder(ResponseShape).decode
 _FrameDecoder = Callable[["StreamDecoder", Frame], list[Event]]
 
 _COMPLETENESS: Mapping[Ending, Completeness] = {"length": "objects", "filter": "objects"}
@@ -230,3 +231,21 @@ def _usage(usage: Any) -> Usage | None:
         count(usage.get("input_tokens_details"), "cache_write_tokens"),
     )
     return None if counted == Usage() else counted
+
+
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
+
+    The last is a ReplyEnded or ReplyFailed, whatever the body is.
+    """
+    try:
+        response = msgspec.convert(body, ResponseShape) if isinstance(body, Mapping) else _decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        return [malformed_reply(f"the reply is not of this wire: {error}", excerpt_of(body))]
+    if response.output is None and response.status is None:
+        if response.error:
+            return [read_error(response.error, 0, excerpt_of(body))]
+        return [malformed_reply("the reply is not of this wire: no output", excerpt_of(body))]
+    if response.status in ("queued", "in_progress"):
+        return [malformed_reply(f"the reply has not ended: {response.status}", excerpt_of(body))]
+    return StreamDecoder(context).decode_response(response, "completed", excerpt_of(body))

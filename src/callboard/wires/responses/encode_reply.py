@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from callboard.core import (
     ArgumentsPiece,
     Ending,
@@ -31,12 +33,12 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.wires.common.reply_stream import BROKEN_OFF, ending
-from callboard.wires.responses import compat_events
-from callboard.wires.responses.errors import error_body
+from callboard.text.sse import Payload
+from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, last_attempt
 from callboard.wires.responses.reply_items import Call, Message, PartKind, Reasoning, Status, Step, call_item
-from callboard.wires.responses.response_object import ResponseObject
+from callboard.wires.responses.response_object import ResponseObject, error_body
 
+_encode = msgspec.json.Encoder().encode
 _INCOMPLETE: Mapping[Ending, str] = {
     "length": "max_output_tokens",
     "filter": "content_filter",
@@ -55,7 +57,7 @@ class ResponseBuilder:
         request: The client's request, which says of which kind and namespace a called tool is; its fields are repeated
             in the response.
         echo: The client's body, whose fields are repeated in place of the request's.
-        compat_events: Whether the order of `compat_events` holds: the message is opened first and closed last.
+        compat_events: Whether the order of these events holds: the message is opened first and closed last.
         clock: Says when the response was completed, in seconds since 1970.
     """
 
@@ -211,11 +213,11 @@ class ResponseBuilder:
         item = call_item(self._base, self._next_index(), started, self._tools.get(started.name))
         self._calls[started.index] = item
         self._emit(item.added_event())
-        self._emit_compat(compat_events.begin, item)
+        self._emit_compat(_compat_begin, item)
 
     def _add_value(self, item: Call, text: str) -> None:
         if text:
-            self._emit_compat(compat_events.delta, item, text)
+            self._emit_compat(_compat_delta, item, text)
             self._emit_delta(item, text)
 
     def _end_call(self, ended: InvocationEnded) -> None:
@@ -223,7 +225,7 @@ class ResponseBuilder:
             self._start_call(InvocationStarted(ended.index, ended.identifier, ended.name))
         item = self._calls.pop(ended.index)
         self._add_value(item, item.end(ended))
-        self._emit_compat(compat_events.end, item)
+        self._emit_compat(_compat_end, item)
         self._emit_all(item.close())
         self._output[item.index] = item.body("completed")
 
@@ -274,4 +276,109 @@ class ResponseBuilder:
         output = [item for item in self._output if item is not None]
         self._response = self._object.body(status, output, usage=self._usage, **details)
         self._emit((f"response.{status}", {"response": self._response}))
-        self._emit_compat(compat_events.done, self._response)
+        self._emit_compat(_compat_done, self._response)
+
+
+class StreamEncoder(ResponseBuilder):
+    """A Stage: events in, payloads out, at last `[DONE]`; parameters as of ResponseBuilder.
+
+    With `compat_events` the events of the first specification are sent besides. Of Notes only the reason of an incomplete reply is
+    sent, in the metadata. A retry cannot be sent: where one may come, hold the events until the reply has ended.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._payloads: list[Payload] = []
+        self._started_body = b""
+        self._sequence = 0
+        self._delta_item: Message | Reasoning | Call | None = None
+        """The item whose delta was sent last: only its head is kept, since pieces of two items seldom alternate."""
+        self._delta_event = self._delta_head = b""
+
+    def feed(self, event: Event, /) -> list[Payload]:
+        # Nearly all events of a reply are texts of the open part.
+        message = self._message
+        if type(event) is TextPiece and message is not None and message is self._delta_item:
+            text = event.text
+            if text and message.kind == "output_text":
+                message.pieces.append(text)
+                return [self._delta(text)]
+        self.add(event)
+        return self._take()
+
+    def finish(self, why: Why = "stop", /) -> list[Payload]:
+        """Nothing after a whole reply; a failure where the events broke off."""
+        self.end_cut(why)
+        return self._take()
+
+    def heartbeat(self) -> list[Payload]:
+        """What shows a client that the reply goes on while nothing is said; Codex ignores SSE's comments."""
+        if self._response is not None:
+            return []
+        self._ensure_started()
+        if not self._payloads:
+            self._emit(("response.in_progress", {"response": msgspec.Raw(self._started_body)}))
+        return self._take()
+
+    def _take(self) -> list[Payload]:
+        payloads, self._payloads = self._payloads, []
+        if self._response is not None and payloads:
+            payloads.append((b"", DONE.encode()))
+        return payloads
+
+    def _emit_started(self) -> None:
+        self._started_body = _encode(self._object.body("in_progress", []))
+        for kind in ("response.created", "response.in_progress"):
+            self._emit((kind, {"response": msgspec.Raw(self._started_body)}))
+
+    def _emit(self, step: Step) -> None:
+        kind, fields = step
+        if kind == "response.content_part.added":
+            self._delta_item = None
+        if self._compat_events and "item" in fields:
+            fields = {"item_id": fields["item"]["id"], **fields}
+        data = _encode({"type": kind, **fields, "sequence_number": self._sequence})
+        self._sequence += 1
+        self._payloads.append((kind.encode(), data))
+
+    def _emit_delta(self, item: Message | Reasoning | Call, text: str) -> None:
+        if item is not self._delta_item:
+            kind, fields = item.delta()
+            self._delta_item = item
+            self._delta_event = kind.encode()
+            self._delta_head = _encode({"type": kind, **fields})[:-1] + b',"delta":'
+        self._payloads.append(self._delta(text))
+
+    def _delta(self, text: str) -> Payload:
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        return self._delta_event, b'%b%b,"sequence_number":%d}' % (self._delta_head, _encode(text), sequence)
+
+
+def encode_response(events: Iterable[Event], **options: Any) -> dict[str, Any]:
+    """The response of a reply; parameters as of ResponseBuilder. That of a failed one has its `error`."""
+    attempt, terminal = last_attempt(events)
+    builder = ResponseBuilder(**options)
+    for event in (*attempt, terminal):
+        builder.add(event)
+    return builder.response or {}
+
+
+# Events that the official API does not have: clients of the gateway's first specification ask for them
+# (`--compat-events`).
+
+
+def _compat_begin(item: Call) -> Step:
+    return "response.output_tool_call.begin", {**item.at, "call_id": item.call_id, "name": item.name}
+
+
+def _compat_delta(item: Call, text: str) -> Step:
+    return "response.output_tool_call.delta", {**item.at, "delta": text}
+
+
+def _compat_end(item: Call) -> Step:
+    return "response.output_tool_call.end", {**item.at, "name": item.name, "arguments": item.text}
+
+
+def _compat_done(response: dict[str, Any]) -> Step:
+    return "response.done", {"response": response}

@@ -1,16 +1,18 @@
 """Encode events as parts, and parts as the chunks that a client of Gemini reads.
 
-Laws: one chunk with a finishReason, or an error, last and once; what was sent is never taken back.
+Laws: one chunk with a finishReason, or an error, last and once; what was sent is never taken back; a whole
+reply says what the stream of the same reply says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from callboard.core import (
+    Ending,
     Event,
     InvocationEnded,
     InvocationIncomplete,
@@ -26,12 +28,22 @@ from callboard.core import (
     Why,
 )
 from callboard.text.sse import Payload
-from callboard.wires.common.reply_stream import BROKEN_OFF
+from callboard.wires.common.reply_stream import BROKEN_OFF, last_attempt
 from callboard.wires.common.sealed_reasoning import seal_for_client
+from callboard.wires.gemini.content import signature_to_client, split_signature
 from callboard.wires.gemini.errors import encode_error
-from callboard.wires.gemini.finish_reasons import finish_reason, usage_body
-from callboard.wires.gemini.thought_signatures import split, to_client
 
+MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
+"""Where a call's arguments are no object, or never became whole: this wire has no place for it."""
+_REASONS: Mapping[Ending, str] = {
+    "stop": "STOP",
+    "invocations": "STOP",
+    "length": "MAX_TOKENS",
+    "filter": "SAFETY",
+    "refusal": "SAFETY",
+    "no_call": "OTHER",
+    "retry": "STOP",
+}
 _encode = msgspec.json.Encoder().encode
 _CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
 
@@ -99,7 +111,7 @@ class ReplyParts:
         return [self._sign({"text": ""})] if self._signature else []
 
     def _reasoning(self, piece: ReasoningPiece) -> list[dict[str, Any]]:
-        own, following = split(piece.opaque)
+        own, following = split_signature(piece.opaque)
         parts: list[dict[str, Any]] = []
         if piece.text or own:
             thought: dict[str, Any] = {"text": piece.text, "thought": True}
@@ -110,7 +122,7 @@ class ReplyParts:
         return parts
 
     def _seal(self, signature: str, piece: ReasoningPiece) -> str:
-        return to_client(seal_for_client(signature, piece.origin, self._model))
+        return signature_to_client(seal_for_client(signature, piece.origin, self._model))
 
     def _sign(self, part: dict[str, Any]) -> dict[str, Any]:
         if self._signature:
@@ -197,3 +209,64 @@ class ArrayEncoder:
             return []
         self._is_closed = True
         return [b"]" if self._is_open else b"[]"]
+
+
+def encode_response(
+    events: Iterable[Event],
+    *,
+    identifier: str,
+    model: str,
+    created: int,  # noqa: ARG001 - this wire has no place for it
+    request: Request | None = None,  # noqa: ARG001 - nothing of it is repeated
+) -> dict[str, Any]:
+    """The body of a reply; that of a failed one is `{"error": …}`."""
+    attempt, terminal = last_attempt(events)
+    if isinstance(terminal, ReplyFailed):
+        return encode_error(terminal)[1]
+    parts, joined = ReplyParts(model), _JoinedParts()
+    for event in attempt:
+        joined.add(parts.feed(event))
+    joined.add(parts.finish())
+    content = {"parts": joined.parts() or [{"text": ""}], "role": "model"}
+    body: dict[str, Any] = {"candidates": [{"content": content, **ending_fields(terminal, parts)}]}
+    if parts.usage is not None:
+        body["usageMetadata"] = usage_body(parts.usage)
+    return body | {"modelVersion": model, "responseId": identifier}
+
+
+class _JoinedParts:
+    """Parts, with adjacent texts and thoughts joined, each up to the one that is signed."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[dict[str, Any], list[str]]] = []
+
+    def add(self, parts: Iterable[dict[str, Any]]) -> None:
+        for part in parts:
+            last = self._parts[-1][0] if self._parts else {}
+            thought = part.get("thought")
+            joins = (
+                "text" in part and "text" in last and thought == last.get("thought") and "thoughtSignature" not in last
+            )
+            if joins and (thought or "thoughtSignature" not in part):
+                last |= part
+                self._parts[-1][1].append(part["text"])
+            else:
+                self._parts.append((part, [part.get("text", "")]))
+
+    def parts(self) -> list[dict[str, Any]]:
+        return [part | {"text": "".join(texts)} if "text" in part else part for part, texts in self._parts]
+
+
+def finish_reason(reason: Ending, *, malformed: bool) -> str:
+    """Google's word for an ending; `malformed` says that a call could not be sent."""
+    return MALFORMED_CALL if malformed and reason in {"stop", "invocations"} else _REASONS[reason]
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    return {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": max(usage.output - usage.reasoning, 0),
+        "totalTokenCount": usage.input + usage.output,
+        "cachedContentTokenCount": usage.cached,
+        "thoughtsTokenCount": usage.reasoning,
+    }

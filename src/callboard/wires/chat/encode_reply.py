@@ -1,11 +1,12 @@
 """Encode events as the chunks that a client of Chat Completions reads.
 
-Laws: `[DONE]` last and once, after a failure too; what was sent is never taken back.
+Laws: `[DONE]` last and once, after a failure too; what was sent is never taken back; a whole
+reply says what the stream of the same reply says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -31,11 +32,13 @@ from callboard.core import (
     Why,
 )
 from callboard.text.sse import Payload
-from callboard.wires.chat.errors import error_body
 from callboard.wires.common.custom_tools import CustomInput
-from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, vendor_field
+from callboard.wires.common.errors import openai_error_body as error_body
+from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, last_attempt, vendor_field
 from callboard.wires.common.tool_calls import ended_arguments
 
+_GROWING = frozenset({"data", "transcript"})
+"""Texts of `audio` that come in pieces."""
 _encode = msgspec.json.Encoder().encode
 _REASONS: dict[Ending, str] = {
     "stop": "stop",
@@ -196,3 +199,68 @@ def _usage_body(usage: Usage) -> dict[str, Any]:
         },
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
+
+
+def _merge(before: Any, after: Any, name: str = "") -> Any:
+    """Fields of two chunks as clients of streams put them together."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return {**before, **{each: _merge(before.get(each), value, each) for each, value in after.items()}}
+    if isinstance(before, list) and isinstance(after, list):
+        return before + after
+    return before + after if name in _GROWING and isinstance(before, str) and isinstance(after, str) else after
+
+
+def encode_response(
+    events: Iterable[Event], *, identifier: str, model: str, created: int, request: Request | None = None
+) -> dict[str, Any]:
+    """The chunks of a reply as one body; that of a failed one is `{"error": …}`. `created` is in seconds since 1970."""
+    attempt, terminal = last_attempt(events)
+    if isinstance(terminal, ReplyFailed):
+        return error_body(terminal)
+    encoder = StreamEncoder(identifier=identifier, model=model, created=created, request=request)
+    body: dict[str, Any] = {"id": identifier, "object": "chat.completion", "created": created, "model": model}
+    extra: dict[str, Any] = {"choice": {}, "message": {}}
+    texts: dict[str, list[str]] = {"content": [], "refusal": []}
+    logprobs: dict[str, list[Any]] = {"content": [], "refusal": []}
+    calls: dict[int, tuple[dict[str, Any], list[str]]] = {}
+    reason = ""
+    for event in (*attempt, terminal):
+        if isinstance(event, ReplyExtra):
+            if event.wire == "chat":
+                extra = _merge(extra, {**event.fields, "choice": event.choice, "message": event.message})
+            continue
+        for chunk in encoder.chunks(event):
+            for choice in chunk.pop("choices"):
+                delta, reason = choice["delta"], choice["finish_reason"]
+                for call in delta.pop("tool_calls", ()):
+                    _add_call(calls, call)
+                delta.pop("role", None)
+                for name, text in delta.items():
+                    texts.setdefault(name, []).append(text)
+                for name, more in choice.get("logprobs", {}).items():
+                    logprobs[name] += more or ()
+            body |= chunk
+    message: dict[str, Any] = {"role": "assistant", **{name: "".join(pieces) for name, pieces in texts.items()}}
+    message["refusal"] = message["refusal"] or None
+    if not message["content"] and (calls or message["refusal"]):
+        message["content"] = None
+    message |= extra.pop("message")
+    if calls:
+        message["tool_calls"] = [_whole_call(call, pieces) for call, pieces in calls.values()]
+    tokens = {name: each or None for name, each in logprobs.items()}
+    choice = {"index": 0, "message": message, "logprobs": tokens if any(tokens.values()) else None}
+    return {**body, "choices": [{**choice, "finish_reason": reason, **extra.pop("choice")}], **extra}
+
+
+def _add_call(calls: dict[int, tuple[dict[str, Any], list[str]]], delta: dict[str, Any]) -> None:
+    """Adds a piece of a call to those that began."""
+    index = delta.pop("index")
+    if "id" in delta:
+        calls[index] = delta, []
+    part = delta.get("custom") or delta["function"]
+    calls[index][1].append(part["input" if "custom" in delta else "arguments"])
+
+
+def _whole_call(call: dict[str, Any], pieces: list[str]) -> dict[str, Any]:
+    kind, field = ("custom", "input") if "custom" in call else ("function", "arguments")
+    return {**call, kind: {"name": call[kind]["name"], field: "".join(pieces)}}

@@ -1,6 +1,6 @@
 """Decode a backend's chunks into events (Chat Completions).
 
-One `StreamDecoder` per reply; what all wires share is in `common.stream_decoder`, and `decode_calls` assembles the
+One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`, and `decode_calls` assembles the
 calls. It takes what servers make of this format: reasoning under two names, usage before, after or in the last chunk,
 whole messages in place of deltas, `function_call` from before tools, and streams without a finish_reason.
 """
@@ -28,8 +28,8 @@ from callboard.core import (
 )
 from callboard.wires.chat.decode_calls import Calls
 from callboard.wires.chat.schema import READ, CallDelta, Chunk, Delta, KnownChunk, UsageShape
-from callboard.wires.common.errors import EXCERPT, read_error
-from callboard.wires.common.reply_stream import CUT, BaseStreamDecoder, DecodeContext, count, string
+from callboard.wires.common.errors import EXCERPT, malformed_reply, read_error
+from callboard.wires.common.reply_stream import CUT, DONE, BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import Completeness
 
 _decode_known = msgspec.json.Decoder(KnownChunk).decode
@@ -221,3 +221,20 @@ def _usage(usage: UsageShape) -> Usage:
         count(usage.completion_tokens_details, "reasoning_tokens"),
         count(usage.prompt_tokens_details, "cache_write_tokens"),
     )
+
+
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
+
+    The last is a ReplyEnded or ReplyFailed, whatever the body is.
+    """
+    decoder = StreamDecoder(context)
+    if isinstance(body, Mapping):
+        try:
+            chunk = msgspec.convert(body, Chunk)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+        events = decoder.decode((chunk, body))
+    else:
+        events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+    return events + decoder.feed(DONE) if events else decoder.finish()

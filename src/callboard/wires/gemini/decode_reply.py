@@ -1,10 +1,13 @@
 """Decode a backend's chunks into events (Gemini's generateContent).
 
-One `StreamDecoder` per reply; what all wires share is in `common.stream_decoder`. Calls come whole here. How thought
-signatures are kept in the `opaque` of reasoning, `thought_signatures` says.
+One `StreamDecoder` per reply; what all wires share is in `common.reply_stream`. Calls come whole here. How thought
+signatures are kept in the `opaque` of reasoning, `content` says.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -20,16 +23,49 @@ from callboard.core import (
     ReplyFailed,
     ReplyStarted,
     TextPiece,
+    Usage,
     Why,
 )
-from callboard.wires.common.errors import EXCERPT
-from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, string
+from callboard.wires.common.errors import EXCERPT, malformed_reply
+from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import arguments_text, parse_arguments
+from callboard.wires.gemini.content import FOLLOWING
 from callboard.wires.gemini.errors import read_error
-from callboard.wires.gemini.finish_reasons import ENDINGS, FAILURES, read_usage
-from callboard.wires.gemini.schema import Body, CallShape, Candidate, Chunk, ReplyPart
-from callboard.wires.gemini.thought_signatures import FOLLOWING
+from callboard.wires.gemini.schema import Body, CallShape, Candidate, Chunk, ReplyPart, UsageShape
 
+ENDINGS: Mapping[str, Ending] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(
+        (
+            "SAFETY",
+            "RECITATION",
+            "LANGUAGE",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "MODEL_ARMOR",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+            "IMAGE_OTHER",
+            "NO_IMAGE",
+        ),
+        "filter",
+    ),
+}
+"""A reason that is in no table is a plain stop."""
+FAILURES = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+        "MALFORMED_RESPONSE",
+        "OTHER",
+    }
+)
+"""Reasons that are the provider's failure; the code is the reason in lower case."""
 _NO_REASON = "FINISH_REASON_UNSPECIFIED"
 
 
@@ -166,3 +202,31 @@ class StreamDecoder(BaseStreamDecoder[Body]):
 
     def _fail(self, failure: ReplyFailed) -> list[Event]:
         return self._end_with([], failure)
+
+
+def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: DecodeContext) -> list[Event]:
+    """The events of a reply that came whole, as JSON or decoded.
+
+    A list of chunks, which a stream without `alt=sse` is, is read as the stream. The last event is a ReplyEnded
+    or ReplyFailed, whatever the body is.
+    """
+    decoder = StreamDecoder(context)
+    if isinstance(body, Mapping | list):
+        try:
+            decoded: Body = msgspec.convert(body, Body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return [malformed_reply(f"the reply is not of this wire: {error}", repr(body)[:EXCERPT])]
+        events = decoder.decode(decoded)
+    else:
+        events = decoder.feed(body if isinstance(body, str) else body.decode("utf-8", "replace"))
+    return events + decoder.finish_whole()
+
+
+def read_usage(usage: UsageShape) -> Usage:
+    thoughts = count(usage.thoughts_token_count)
+    return Usage(
+        count(usage.prompt_token_count) + count(usage.tool_use_prompt_token_count),
+        count(usage.candidates_token_count) + thoughts,
+        count(usage.cached_content_token_count),
+        thoughts,
+    )
