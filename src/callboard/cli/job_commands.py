@@ -150,7 +150,7 @@ def build(
 ) -> None:
     """Build something: analyse, plan, implement, validate, deliver.
 
-    The job works in a separate git worktree, on a new branch: your files stay as they are. Its tests and
+    The job works in a clone of the repository, on a new branch: your files stay as they are. Its tests and
     commands run in a sandbox without network.
 
     Exit codes: 0 the evidence holds, 1 failed, 2 wrong usage, 3 the

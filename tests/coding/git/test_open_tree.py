@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from callboard.coding.git import worktree
+from callboard.coding.git import open_tree as open_tree_module
 from callboard.coding.git.open_tree import is_closed, open_tree, reopen_tree
 from callboard.coding.git.tree import TreeRecord
 from callboard.errors import CallerError
@@ -34,13 +34,8 @@ def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(rep
         (tree.root / "a.py").write_text("changed\n")
         (tree.root / "new.py").write_text("new\n")
         digest, _ = await tree.inspect()
-        (entry,) = (repo / ".git" / "worktrees").iterdir()
-        for lock in (
-            entry / "index.lock",
-            repo / ".git" / "refs" / "heads" / f"{BRANCH}.lock",
-            job / "digest" / "index.lock",
-        ):
-            lock.touch()
+        for name in ("index.lock", f"refs/heads/{BRANCH}.lock"):
+            (job / "tree.git" / name).touch()
         for folder in (tree.root, tree.root / "deep"):  # a write that was cut
             (folder / ".callboard-0123456789abcdef").write_text("half\n")
         again = await reopen_tree(repo, job, BRANCH)
@@ -52,13 +47,12 @@ def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(rep
 
     asyncio.run(scenario())
     assert git(repo, "show", f"{BRANCH}:new.py") == "new\n"
-    assert git(repo, "worktree", "list").count("\n") == 1
 
 
-@pytest.mark.parametrize("step", ["_make_branch", "_add_worktree", "_check_out"])
+@pytest.mark.parametrize("step", ["create_repository", "_copy_configuration", "_check_out", "_open"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_tree_whose_making_was_cut_is_made(repo, job, git, monkeypatch, step, after):  # noqa: PLR0917  # four are fixtures
-    original = getattr(worktree, step)
+def test_a_tree_whose_making_was_cut_is_made(repo, job, monkeypatch, step, after):
+    original = getattr(open_tree_module, step)
 
     async def cut(*arguments, **named):
         if after:
@@ -70,12 +64,12 @@ def test_a_tree_whose_making_was_cut_is_made(repo, job, git, monkeypatch, step, 
             await open_tree(repo, job, BRANCH)
 
     with monkeypatch.context() as patched:
-        patched.setattr(worktree, step, cut)
+        patched.setattr(open_tree_module, step, cut)
         asyncio.run(begin())
     tree = reopen(repo, job)
     assert (tree.root / "a.py").read_text() == "one\nmore\n"
     assert asyncio.run(tree.inspect())[1] == ()
-    assert git(repo, "branch", "--list", "callboard/*").count("\n") == 1
+    assert tree.branch == BRANCH
 
 
 def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
@@ -93,10 +87,10 @@ def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
     asyncio.run(scenario())
 
 
-def test_a_branch_that_is_gone_is_said(repo, job, git):
+def test_a_repository_of_the_job_that_is_gone_is_said(repo, job):
     asyncio.run(open_tree(repo, job, BRANCH))
-    git(repo, "update-ref", "-d", f"refs/heads/{BRANCH}")
-    with pytest.raises(CallerError, match=f"the branch {BRANCH} is gone"):
+    shutil.rmtree(job / "tree.git")
+    with pytest.raises(CallerError, match="the repository that the job worked in is gone"):
         reopen(repo, job)
 
 
@@ -134,8 +128,7 @@ def test_a_copy_goes_on_with_what_was_changed(folder, job):
 
     asyncio.run(scenario())
     assert "+two" in (job / "changes.patch").read_text()
-    with pytest.raises(CallerError, match="the copy that the job works in is gone"):
-        reopen(folder, job)
+    assert (reopen(folder, job).root / "a.txt").read_text() == "two\n"
 
 
 def test_a_copy_that_was_not_whole_is_made_anew(folder, job):

@@ -23,9 +23,9 @@ def test_a_digest_is_of_the_content(repo, git, tmp_path):
     held = sorted(Path(repo / ".git").rglob("*"))
     index = (repo / ".git" / "index").read_bytes()
     (repo / "a.py").write_text("x\n")
-    changed = run(compute_state(repository, tmp_path / "scratch")).digest
+    changed = run(compute_state(repository)).digest
     (repo / "new").write_text("y\n")
-    more = run(compute_state(repository, tmp_path / "scratch")).digest
+    more = run(compute_state(repository)).digest
     assert len({clean, changed, more}) == 3
     (repo / "new").unlink()
     assert run(compute_digest(repository)) == changed

@@ -36,6 +36,7 @@ async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner
         return output
     message = format_commit_message(job, summary)
     await tree.commit(message if phases.is_finished else f"Not finished: {message}")
+    await tree.deliver()
     changes = await tree.changes()
     patch = str(tree.result_patch) if tree.result_patch and changes.diff else ""
     return replace(

@@ -99,7 +99,11 @@ class JobWorkspace:
             tree.root,
             sandbox=self._sandbox,
             # A job has one call at a time, so one file will do.
-            confinement=replace(confinement, output_file=self._folder / COMMAND_OUTPUT),
+            confinement=replace(
+                confinement,
+                output_file=self._folder / COMMAND_OUTPUT,
+                readable=(*confinement.readable, *tree.readable),
+            ),
         )
         self.workspace.tree = tree
         self.workspace.permits = self._permits_commands

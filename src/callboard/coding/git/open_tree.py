@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import shlex
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from callboard.coding.git.copied_tree import link_objects, make_copy, reopen_copy, undo_copy
-from callboard.coding.git.repository import Repository, find_repository
-from callboard.coding.git.tree import Tree, TreeRecord
-from callboard.coding.git.worktree import make_worktree, prune_worktrees, reopen_worktree, undo_worktree
+from callboard.coding.git.copied_files import copy_files, link_objects
+from callboard.coding.git.process import git_error
+from callboard.coding.git.repository import Repository, create_repository, find_repository
+from callboard.coding.git.settings import Setting, allowed_settings, format_settings, runs_lfs, unused_filters
+from callboard.coding.git.tree import Tree, TreeRecord, delete_folders
+from callboard.coding.git.tree_state import settle_index
 from callboard.errors import CallerError
 from callboard.storage.confined_directory import remove_unfinished
+from callboard.text.display import display_names
 from callboard.text.truncate import truncate
+
+INSTALLED: Final = (".venv", "venv", "node_modules")
+"""Folders of installed packages: read where they are instead of copied."""
+SLOW_SECONDS: Final = 0.5
+"""If making a tree takes longer, waiting for `settle_index` pays off."""
+
+_MAX_PACKAGES: Final = 100
+_FIRST_COMMIT: Final = "As it was"
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+_COPIED: Final = ("shallow", "info/exclude", "info/attributes", "info/sparse-checkout")
+"""Files of a repository that say which commits and files it has, and how they are written."""
+_OUR_OWN: Final = frozenset({"extensions.refstorage"})
 
 
 async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
-    """Make a worktree of the repository that `directory` is in, or a copy where git has no commit of it.
+    """Make a clone of the repository that `directory` is in, or a copy where git has no commit of it.
 
     Args:
         directory: Where the user is.
@@ -31,19 +53,204 @@ async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *
     Raises:
         CallerError: The repository cannot be used, or the commit is not whole here.
     """
-    directory, job = _absolute(directory), _absolute(job)
     if TreeRecord.load(job) is not None:
         raise CallerError("the job has a tree already", path=str(job))
+    return await _make(_absolute(directory), _absolute(job), branch, at, fetch=fetch)
+
+
+async def _make(directory: Path, job: Path, branch: str, at: str, *, fetch: bool) -> Tree:
     repository = await find_repository(directory)
+    record = TreeRecord(kind="copy", job=str(job), directory=str(directory), branch=branch)
     if repository is not None:
         await repository.check_branch(branch)
-        await prune_worktrees(repository, job.parent)
         base = await repository.commit_id(at)
         if not base and at != "HEAD":
             raise CallerError(f"{at!r} is no commit", path=str(repository.root))
         if base and await _has_folder(repository, base):
-            return await make_worktree(repository, directory, job, branch, base, fetch=fetch)
-    return await make_copy(directory, job, branch, in_repository=repository is not None)
+            record = replace(record, kind="clone", common=str(repository.common))
+            try:
+                return await _clone(repository, record, base, fetch=fetch)
+            except CallerError:
+                await delete_folders(record.root, record.git_directory)
+                raise
+    return await _copy(record, in_repository=repository is not None)
+
+
+async def _has_folder(repository: Repository, commit: str) -> bool:
+    """Whether a commit knows the folder that the repository was found from."""
+    if not repository.folder:
+        return True
+    outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
+    return outcome.code == 0
+
+
+async def _clone(repository: Repository, record: TreeRecord, base: str, *, fetch: bool) -> Tree:
+    """Make the job's repository with a branch at a commit of the user's, and its files."""
+    branches = await repository.branches()
+    branch, number = record.branch, 1
+    while branch in branches:
+        number += 1
+        branch = f"{record.branch}-{number}"
+    record = replace(record, branch=branch)
+    record.save()
+    record.root.mkdir()
+    own = record.open_repository()
+    await create_repository(own.root, own.git_directory, repository)
+    await _copy_configuration(repository, own)
+    began = monotonic()
+    missing = await _check_out(repository, own, base, fetch=fetch)
+    if monotonic() - began > SLOW_SECONDS:
+        await settle_index(own)
+    await own.create_branch(branch, base)
+    await own.git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+    record = replace(record, base=base)
+    notices = await _describe_source(repository)
+    if missing:
+        notices.append(f"git-lfs has not fetched these here (git lfs pull does): {display_names(missing)}")
+    return await _open(record, own, repository, notices)
+
+
+async def _copy_configuration(source: Repository, own: Repository) -> None:
+    """Take over the settings of the user's repository that are data, the names of its commits, and which files it has."""
+    settings = [each for each in await source.settings() if not each.is_of_user]
+    allowed = [each for each in allowed_settings(settings, online=False) if each.key not in _OUR_OWN]
+    # Files with such a filter are not committed, so its name is needed.
+    filters = [Setting("local", "filter", name, "clean", "false") for name in unused_filters(settings)]
+    references = await source.git("for-each-ref", "--format=%(objectname) %(refname)")
+
+    def write() -> None:
+        with (own.git_directory / "config").open("ab") as configuration:
+            configuration.write(os.fsencode(format_settings([*allowed, *filters])))
+        (own.git_directory / "packed-refs").write_bytes(references.output)
+        (own.git_directory / "info" / "attributes").unlink()
+        for name in _COPIED:
+            for folder in (source.common, source.git_directory):
+                with suppress(OSError):
+                    (own.git_directory / name).write_bytes((folder / name).read_bytes())
+
+    await asyncio.to_thread(write)
+
+
+async def _check_out(repository: Repository, own: Repository, base: str, *, fetch: bool) -> list[str]:
+    """Write the files, and fetch what is missing if `fetch` allows it; return those that git-lfs has not fetched.
+
+    The user's repository does it, for only there is it known where missing files are. Raises CallerError.
+    """
+    arguments = ("read-tree", "--reset", "-u", base)
+    location = {"GIT_WORK_TREE": str(own.root), "GIT_INDEX_FILE": str(own.git_directory / "index")}
+    outcome = await repository.git(*arguments, check=False, environment=location, writable=[own.root])
+    missing = await _find_lfs_pointers(own)
+    if fetch and (outcome.code or missing):
+        for path in missing:
+            (own.root / path).unlink()
+        outcome = await repository.git(*arguments, check=False, environment=location, online=True)
+        missing = await _find_lfs_pointers(own)
+    if not outcome.code:
+        return missing
+    error, path = git_error(outcome, arguments, str(repository.root)), str(repository.root)
+    if fetch or not await repository.is_partial():
+        raise error
+    raise CallerError(
+        f"this is a partial clone, and not all of {base[:12]} is here: {error.message}",
+        path=path,
+        hint=f"git -C {shlex.quote(path)} archive {base} > /dev/null fetches it; "
+        "or let jobs fetch: git.fetch = true under [coding] in your own settings",
+    )
+
+
+async def _find_lfs_pointers(repository: Repository) -> list[str]:
+    """The files of git-lfs that are in the tree as git stores them: as a pointer to their content."""
+    if not runs_lfs(allowed_settings(await repository.settings(), online=False)):
+        return []
+    listing = await repository.git("ls-files", "-z", ":(attr:filter=lfs)")
+    return await asyncio.to_thread(lambda: [name for name in listing.items if _is_pointer(repository.root / name)])
+
+
+def _is_pointer(path: Path) -> bool:
+    with suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            with path.open("rb") as file:
+                return file.read(len(_LFS_POINTER)) == _LFS_POINTER
+    return False
+
+
+async def _describe_source(repository: Repository) -> list[str]:
+    """What the user should know of the tree that the job's is made from."""
+    notices = []
+    if changes := (await repository.status()).changes:
+        names = display_names([each.path for each in changes])
+        notices.append(f"the working tree has changes that are not in it: {names}")
+    if operation := repository.operation:
+        notices.append(f"a {operation} is under way here; the job begins at the last commit")
+    elif not await repository.branch():
+        notices.append(f"HEAD is detached; the job begins at {(await repository.head())[:12]}")
+    if (repository.root / ".gitmodules").is_file():
+        notices.append("submodules are empty in it")
+    return notices
+
+
+async def _copy(record: TreeRecord, *, in_repository: bool) -> Tree:
+    """Copy the user's folder into the job's, and commit it there."""
+    record.save()
+    directory, own = Path(record.directory), record.open_repository()
+    left_out = await copy_files(directory, own.root, without=Path(record.job))
+    own.hidden = frozenset(await _find_installed(directory, None))
+    await create_repository(own.root, own.git_directory)
+    await own.check_branch(record.branch)
+    await own.git("symbolic-ref", "HEAD", f"refs/heads/{record.branch}")
+    await own.configure("core.autocrlf", "false")
+    began = monotonic()
+    large = [name for name in await own.stage() if not name.endswith("/")]
+    (own.git_directory / "info" / "exclude").write_bytes(b"".join([_exclude_line(name) for name in large]))
+    if monotonic() - began > SLOW_SECONDS:
+        await settle_index(own)
+    identity = await own.committer_variables()
+    await own.git("commit", "--quiet", "--allow-empty", f"--message={_FIRST_COMMIT}", environment=identity)
+    record = replace(record, base=await own.head())
+    why = "is in no commit yet" if in_repository else "is no git repository"
+    notices = [f"{directory} {why}: the job works on a copy, and its result is a patch"]
+    if left_out:
+        notices.append(f"not in the copy: {display_names(left_out)}")
+    if large:
+        notices.append(f"no part of the result, since they have more than 50 MB: {display_names(large)}")
+    return await _open(record, own, None, notices)
+
+
+def _exclude_line(path: str) -> bytes:
+    """A line of git's exclude file that means this path alone."""
+    return b"/" + re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path)) + b"\n"
+
+
+async def _open(record: TreeRecord, own: Repository, source: Repository | None, notices: list[str]) -> Tree:
+    """The tree that is whole now; git of the user finds its repository, and the record says that it is whole."""
+    borrowed = await _find_installed(source.root if source else Path(record.directory), source)
+    own.hidden = frozenset(borrowed)
+    own.folder = source.folder if source else ""
+    pointer = own.root / ".git"
+    if not pointer.is_file():
+        # Exclusively: a link would lead elsewhere, also one that leads nowhere yet.
+        with pointer.open("x") as file:
+            file.write(f"gitdir: {own.git_directory}\n")
+    record.save()
+    return Tree(record, own, borrowed, notices)
+
+
+async def _find_installed(root: Path, repository: Repository | None) -> dict[str, Path]:
+    """The folders of installed packages that git ignores: at the top, where the user was, and beside a package.json."""
+    folders = await asyncio.to_thread(_installed_folders, root, repository.folder if repository else "")
+    if repository is not None and folders:
+        lines = b"".join([os.fsencode(name) + b"\0" for name in folders])
+        ignored = await repository.git("check-ignore", "-z", "--stdin", stdin=lines, check=False)
+        folders = {name: folders[name] for name in ignored.items}
+    return folders
+
+
+def _installed_folders(root: Path, folder: str) -> dict[str, Path]:
+    names = {*INSTALLED, *(f"{folder}/{name}" for name in INSTALLED if folder)}
+    with suppress(OSError):
+        packages = sorted(root.glob("*/package.json"))[:_MAX_PACKAGES]
+        names |= {f"{package.parent.name}/node_modules" for package in packages}
+    return {name: root / name for name in sorted(names) if (root / name).is_dir() and not (root / name).is_symlink()}
 
 
 async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *, fetch: bool = False) -> Tree:
@@ -52,19 +259,31 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
     Who calls it holds the job's lock. The arguments are those of `open_tree`.
 
     Raises:
-        CallerError: The repository, the branch or the copy is gone.
+        CallerError: The user's repository or the job's is gone.
     """
     directory, job = _absolute(directory), _absolute(job)
     record = TreeRecord.load(job)
-    if record is None:
-        return await open_tree(directory, job, branch, at, fetch=fetch)
+    if record is None or not record.base:
+        if record is not None:
+            await delete_folders(record.root, record.git_directory)
+        return await _make(directory, job, branch or (record.branch if record else ""), at, fetch=fetch)
     repository = await find_repository(directory)
-    if record.kind == "copy":
-        tree: Tree = await reopen_copy(directory, record, in_repository=repository is not None)
-    elif repository is None:
-        raise CallerError("the repository that the job began in is gone", path=str(directory))
-    else:
-        tree = await reopen_worktree(repository, record, fetch=fetch)
+    if record.kind == "clone":
+        if repository is None:
+            raise CallerError("the repository that the job began in is gone", path=str(directory))
+        if str(repository.common) != record.common or not await repository.commit_id(record.base):
+            raise CallerError("this is not the repository that the job began in", path=str(directory))
+    own = record.open_repository()
+    if not await asyncio.to_thread(own.git_directory.is_dir):
+        raise CallerError("the repository that the job worked in is gone", path=str(own.git_directory))
+    # Of a git that was killed: the repository is the job's, so nobody else can hold them.
+    for lock in (*own.git_directory.glob("*.lock"), *(own.git_directory / "refs").rglob("*.lock")):
+        lock.unlink(missing_ok=True)
+    if not await asyncio.to_thread((own.root / ".git").is_file):
+        await delete_folders(own.root)
+        await asyncio.to_thread(own.root.mkdir)
+        await own.git("reset", "--hard", "--quiet", "--no-recurse-submodules")
+    tree = await _open(replace(record, head=""), own, repository if record.kind == "clone" else None, [])
     await asyncio.to_thread(remove_unfinished, str(tree.root))
     return tree
 
@@ -81,41 +300,6 @@ def is_closed(job: Path) -> bool:
     """Whether the work in a job's tree ended. Raises CallerError."""
     record = TreeRecord.load(job)
     return record is not None and bool(record.head)
-
-
-async def undo_tree(record: Mapping[str, Any], job: Path) -> str:
-    """Remove what a job made: its tree and its branch.
-
-    Args:
-        record: `Tree.record`; the file in the job's folder is newer, and counts.
-        job: The job's folder.
-
-    Returns:
-        What was done, in a sentence or two.
-
-    Raises:
-        CallerError: Somebody built upon the branch: it was moved, checked out or merged.
-    """
-    current = TreeRecord.load(job)
-    if current is None:
-        if not record:
-            return "The job made no tree."
-        current = msgspec.convert(record, TreeRecord)
-    # Nothing is deleted but beneath the job's own folder, whatever its record says.
-    current = msgspec.structs.replace(current, job=str(await asyncio.to_thread(job.resolve)))
-    return await (undo_copy if current.kind == "copy" else undo_worktree)(current)
-
-
-def _absolute(path: Path) -> Path:
-    return path.resolve()
-
-
-async def _has_folder(repository: Repository, commit: str) -> bool:
-    """Whether a commit knows the folder that the repository was found from."""
-    if not repository.folder:
-        return True
-    outcome = await repository.git("rev-parse", "--verify", "--quiet", f"{commit}:{repository.folder}", check=False)
-    return outcome.code == 0
 
 
 async def fork_tree(source: Path, state: str, directory: Path, job: Path, branch: str, *, fetch: bool = False) -> Tree:
@@ -137,15 +321,86 @@ async def fork_tree(source: Path, state: str, directory: Path, job: Path, branch
         CallerError: The other job's files are gone, or the folder that it copied has changed since.
     """
     other = TreeRecord.load(source)
-    if other is None or not other.states.is_dir():
+    if other is None or not other.git_directory.is_dir():
         raise CallerError("the files of the job that it is a fork of are gone", path=str(source))
-    is_copy = other.kind == "copy"
-    states = TreeRecord.states_in(job)
-    await link_objects(other.states / "objects", states / "objects")
-    if is_copy:
-        await link_objects(Path(other.repository) / "objects", states / "objects")
-    tree = await reopen_tree(directory, job, branch, "HEAD" if is_copy else other.base, fetch=fetch)
+    at = other.base if other.kind == "clone" else "HEAD"
+    tree = await reopen_tree(directory, job, branch, at, fetch=fetch)
+    await asyncio.to_thread(link_objects, other.git_directory / "objects", tree.repository.common / "objects")
     if await tree.tree_of(tree.base) != await tree.tree_of(other.base):
         raise CallerError("its files have changed since the job began, so no fork of it can begin", path=str(directory))
     await tree.restore(state)
     return tree
+
+
+async def undo_tree(record: Mapping[str, Any], job: Path) -> str:
+    """Remove what a job made: its tree and its branch.
+
+    Args:
+        record: `Tree.record`; the file in the job's folder is newer, and counts.
+        job: The job's folder.
+
+    Returns:
+        What was done, in a sentence or two.
+
+    Raises:
+        CallerError: Somebody built upon the branch: it was moved, checked out or merged.
+    """
+    current = TreeRecord.load(job)
+    if current is None:
+        if not record:
+            return "The job made no tree."
+        current = msgspec.convert(record, TreeRecord)
+    # Nothing is deleted but beneath the job's own folder, whatever its record says.
+    current = replace(current, job=str(await asyncio.to_thread(job.resolve)))
+    done = await (_undo_branch(current) if current.kind == "clone" else _describe_copy(current))
+    await delete_folders(current.root, current.git_directory)
+    return done
+
+
+async def _describe_copy(record: TreeRecord) -> str:
+    remaining = f" The changes are still in {record.patch}." if await asyncio.to_thread(record.patch.exists) else ""
+    return f"The copy is gone; {record.directory} is as it was.{remaining}"
+
+
+async def _undo_branch(record: TreeRecord) -> str:
+    """Delete a job's branch from the user's repository, if it is there and as the job left it."""
+    user = record.users_repository()
+    if not await asyncio.to_thread(user.common.is_dir):
+        return f"The repository {record.directory} is gone, and so is the job's tree."
+    tip = (await user.branches()).get(record.branch, "")
+    commits: list[str] = []
+    if record.base and await asyncio.to_thread(record.git_directory.is_dir):
+        await asyncio.to_thread(record.root.mkdir, exist_ok=True)
+        commits = (await record.open_repository().git("rev-list", f"{record.base}..HEAD")).text.split()
+    if not tip or (tip not in commits and not record.head):
+        return "The job's tree is gone; it left no branch."
+    pushed = await _check_untouched(user, record, tip, commits)
+    # Only if it has not moved since.
+    await user.git("update-ref", "-d", f"refs/heads/{record.branch}", tip)
+    # What a push wrote; where there is nothing, the file is not touched.
+    section = f"branch.{record.branch}"
+    if (await user.configure("--get-regexp", f"^{re.escape(section)}[.]", check=False)).output:
+        await user.configure("--remove-section", section, check=False)
+    back = f"The branch {record.branch} is gone; git branch {record.branch} {tip} brings it back."
+    return " ".join([back, *[f"It is still at {each}." for each in pushed]])
+
+
+async def _check_untouched(user: Repository, record: TreeRecord, tip: str, commits: list[str]) -> list[str]:
+    """The remote branches that hold the job's. Raises CallerError where somebody built upon it."""
+    branch, path = record.branch, record.directory
+    if tip not in commits:
+        raise CallerError(f"the branch {branch} is not where the job left it", path=path, hint="delete it yourself")
+    if (await user.git("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")).text.strip():
+        raise CallerError(f"the branch {branch} is checked out", path=path, hint="check another branch out first")
+    arguments = ("for-each-ref", "--format=%(refname:short)", f"--contains={tip}", "refs/heads", "refs/remotes")
+    others = [name for name in (await user.git(*arguments)).text.splitlines() if name != branch]
+    pushed = [name for name in others if name.endswith(f"/{branch}")]
+    if merged := [name for name in others if name not in pushed]:
+        raise CallerError(
+            f"the branch {branch} is part of {display_names(merged)}", path=path, hint="git revert undoes it"
+        )
+    return pushed
+
+
+def _absolute(path: Path) -> Path:
+    return path.resolve()

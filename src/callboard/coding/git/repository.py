@@ -126,6 +126,7 @@ class Repository:
         folder: Where it was found from, beneath the root.
         hidden: Paths in the tree that are no part of it, such as a borrowed `.venv`.
         only_branch: The one branch that may be worked on, "" for any.
+        lfs: Where git-lfs keeps its files, by default in the repository.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Repository:
         folder: str = "",
         hidden: Collection[str] = (),
         only_branch: str = "",
+        lfs: Path | None = None,
     ) -> None:
         self.root = root
         self.git_directory = git_directory
@@ -144,6 +146,7 @@ class Repository:
         self.folder = folder
         self.hidden = frozenset(hidden)
         self.only_branch = only_branch
+        self.lfs = lfs or self.common / "lfs"
         self._directories = PrivateCommonDirectories(self.common)
         self._settings: tuple[Setting, ...] | None = None
         self._fingerprints: tuple[object, ...] = ()
@@ -175,7 +178,9 @@ class Repository:
                 stdin=stdin,
                 limit=limit,
                 online=online,
-                writable=[self.root, self.git_directory, self.common, *_own_directories(variables), *writable],
+                writable=[
+                    *(self.root, self.git_directory, self.common, self.lfs, *_own_directories(variables), *writable)
+                ],
                 programs=_filter_programs(allowed_settings(settings, online=online)),
             )
         if check and outcome.code:
@@ -231,7 +236,7 @@ class Repository:
     def environment(self, settings: Sequence[Setting], *, online: bool) -> Iterator[dict[str, str]]:
         """The variables with which git works on this repository, and reads only what is allowed of the settings."""
         allowed = allowed_settings(settings, online=online)
-        storage = [Setting("local", "lfs", None, "storage", str(self.common / "lfs"))] if runs_lfs(allowed) else []
+        storage = [Setting("local", "lfs", None, "storage", str(self.lfs))] if runs_lfs(allowed) else []
         # The settings for other machines may hold a password.
         with self._directories.open(format_settings([*storage, *allowed]), keep=not online) as folder:
             yield {
@@ -507,15 +512,20 @@ async def find_repository(directory: Path) -> Repository | None:
     return Repository(root, git_directory, common, folder=lines[3].rstrip("/"))
 
 
-async def create_repository(root: Path, git_directory: Path) -> None:
-    """Make a private repository for a tree, outside of it; files come back from it byte for byte."""
+async def create_repository(root: Path, git_directory: Path, source: Repository | None = None) -> None:
+    """Make a private repository for a tree, outside of it; files come back from it byte for byte.
+
+    What the repository `source` holds is not stored twice.
+    """
     location = {"GIT_DIR": str(git_directory), "GIT_WORK_TREE": str(root)}
     arguments = ["init", "--quiet", "--template="]
     await run_git(arguments, root, environment=location, writable=[git_directory.parent])
-    info = git_directory / "info"
-    info.mkdir(exist_ok=True)
+    for folder in ("info", "objects/info"):
+        (git_directory / folder).mkdir(exist_ok=True)
     # No line ending, filter or keyword is changed on the way.
-    (info / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
+    (git_directory / "info" / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
+    if source is not None:
+        (git_directory / "objects" / "info" / "alternates").write_text(f"{source.common / 'objects'}\n")
 
 
 def remote_names(settings: Iterable[Setting]) -> list[str]:

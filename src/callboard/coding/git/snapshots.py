@@ -97,12 +97,7 @@ async def open_snapshots(root: Path, folder: Path) -> Snapshots:
     source = await find_repository(root)
     own = Repository(source.root if source else _absolute(root), _absolute(folder) / _REPOSITORY)
     if not (own.git_directory / "info" / "attributes").is_file():
-        await create_repository(own.root, own.git_directory)
-        if source is not None:
-            # What the user's repository holds is not stored twice.
-            info = own.git_directory / "objects" / "info"
-            info.mkdir(exist_ok=True)
-            (info / "alternates").write_text(f"{source.common / 'objects'}\n")
+        await create_repository(own.root, own.git_directory, source)
     return Snapshots(own, source)
 
 

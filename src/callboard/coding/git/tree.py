@@ -1,19 +1,19 @@
-"""A tree of files that a job works in, which is not the user's.
+"""A tree of files that a job works in, which is not the user's: a repository of its own in the job's folder.
 
-There are two kinds: a worktree of the user's repository (`worktree.py`), and, where git has no commit of the folder, a
-copy with a private repository (`copied_tree.py`). `open_tree.py` chooses. What they share is here: the record on disk,
-what changed since the job began, and committing it.
+There are two kinds. A clone begins at a commit of the user's repository, whose objects it reads; its branch is fetched
+into that repository when the job ends. Where git has no commit of the folder, the tree is a copy of the files, and its
+result is a patch. `open_tree.py` makes them.
 
-Law: the record is on disk before anything is made, so a job can be undone whenever its process dies.
+Laws: the configuration of the job's repository is ours and has no hooks. Until the branch is fetched, nothing is
+written in the user's repository; then it gets the branch and its objects, and nothing else. The record is on disk
+before anything is made, so a job can be undone whenever its process dies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,27 +22,20 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.git.process import GitOutcome
+from callboard.coding.git.process import GitFailed
 from callboard.coding.git.repository import MAX_DIFF, Commit, NothingToCommit, Repository
-from callboard.coding.git.tree_state import compute_state, find_objects, restore_state
+from callboard.coding.git.tree_state import compute_state, restore_state
 from callboard.errors import CallerError
 from callboard.storage.atomic_file import write_private
 from callboard.text.display import display_names
 
 MAX_PATCH: Final = 64 * 1024 * 1024
 """Bytes of a patch of what was not committed."""
-INSTALLED: Final = (".venv", "venv", "node_modules")
-"""Folders of installed packages: read where they are instead of copied."""
-SLOW_SECONDS: Final = 0.5
-"""If making a tree takes longer, waiting for `settle_index` pays off."""
-
 TREE: Final = "tree"
 """The folder of the tree, in the job's."""
-_SCRATCH: Final = "digest"
-_STATES: Final = "states"
+_REPOSITORY: Final = "tree.git"
 _PATCH: Final = "changes.patch"
 _RECORD: Final = "tree.json"
-_MAX_PACKAGES = 100
 
 
 class TreeChanges(msgspec.Struct, frozen=True):
@@ -58,16 +51,16 @@ class TreeChanges(msgspec.Struct, frozen=True):
 class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What undoing a job's tree needs: JSON in the job's folder."""
 
-    kind: Literal["worktree", "copy"]
+    kind: Literal["clone", "copy"]
     job: str
     """The job's folder."""
     directory: str
     """Where the user was."""
     branch: str
-    base: str
-    """The commit that the branch begins at, "" while a copy is made."""
-    repository: str = ""
+    base: str = ""
+    """The commit that the branch begins at, "" while the tree is made."""
     common: str = ""
+    """The user's repository; "" for a copy."""
     head: str = ""
     """The commit that the job left the branch at, "" while it works."""
 
@@ -90,27 +83,26 @@ class TreeRecord(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.job) / TREE
 
     @property
-    def scratch(self) -> Path:
-        """The folder for what is computed of the tree."""
-        return Path(self.job) / _SCRATCH
-
-    @staticmethod
-    def states_in(job: Path) -> Path:
-        """The folder in a job's for the files as they were earlier."""
-        return job / _STATES
-
-    @property
-    def states(self) -> Path:
-        """As `states_in`."""
-        return self.states_in(Path(self.job))
+    def git_directory(self) -> Path:
+        """The job's repository; it stays until the job is undone."""
+        return Path(self.job) / _REPOSITORY
 
     @property
     def patch(self) -> Path:
-        """The file for what changed in a copy, and for what was not committed in a worktree."""
+        """The file for what changed in a copy, and for what was not committed in a clone."""
         return Path(self.job) / _PATCH
 
+    def open_repository(self) -> Repository:
+        """The job's repository."""
+        lfs = Path(self.common) / "lfs" if self.common else None
+        return Repository(self.root, self.git_directory, only_branch=self.branch, lfs=lfs)
 
-class Tree(ABC):
+    def users_repository(self) -> Repository:
+        """The user's repository, without a working tree."""
+        return Repository(Path(self.common), Path(self.common))
+
+
+class Tree:
     """A tree that a job works in. Made by `open_tree`.
 
     Args:
@@ -127,14 +119,15 @@ class Tree(ABC):
         self.repository = repository
         self.root = repository.root
         self.base = record.base
-        self.branch = record.branch
         self.borrowed = dict(borrowed)
         self.notices = tuple(notices)
         self.patch = record.patch
-        # There is one scratch folder.
-        self._computing = asyncio.Lock()
         self._differing: dict[str, tuple[str, ...]] = {}
         """By git tree: the files that differ from the base in it."""
+
+    @property
+    def branch(self) -> str:
+        return self._record.branch
 
     @property
     def record(self) -> dict[str, Any]:
@@ -143,30 +136,61 @@ class Tree(ABC):
         return record
 
     @property
-    @abstractmethod
     def result_patch(self) -> Path | None:
         """The file that the result is in when the tree is closed; None where the branch is the result."""
+        return None if self._record.common else self.patch
 
-    @abstractmethod
+    @property
+    def readable(self) -> tuple[Path, ...]:
+        """What git reads besides the tree, for commands that ask git."""
+        objects = [Path(self._record.common) / "objects"] if self._record.common else []
+        return (self._record.git_directory, *objects)
+
+    async def deliver(self) -> None:
+        """Fetch the branch into the user's repository, if it has commits. Raises CallerError.
+
+        If somebody else has a branch of this name by now, ours gets a number.
+        """
+        commits = (await self.repository.git("rev-list", f"{self.base}..HEAD")).text.split()
+        if not self._record.common or not commits:
+            return
+        user, job = self._record.users_repository(), Path(self._record.job)
+        bundle = job / "branch.bundle"
+        arguments = ("bundle", "create", "--quiet", str(bundle), "HEAD", f"^{self.base}")
+        await self.repository.git(*arguments, writable=[job])
+        first, number = self.branch, 1
+        while (tip := (await user.branches()).get(self.branch, "")) != commits[0]:
+            if tip and tip not in commits:
+                number += 1
+                self._record = replace(self._record, branch=f"{first}-{number}")
+                continue
+            self._record.save()
+            arguments = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle))
+            try:
+                await user.git(*arguments, f"HEAD:refs/heads/{self.branch}", environment={"GIT_ALLOW_PROTOCOL": "file"})
+            except GitFailed:
+                if (await user.branches()).get(self.branch, "") == tip:
+                    raise
+        bundle.unlink()
+
     async def push(self, remote: str = "origin") -> None:
         """Push the branch. Raises CallerError."""
+        if not self._record.common:
+            raise CallerError("there is no repository to push from", path=self._record.directory)
+        await self.deliver()
+        await self._record.users_repository().push(self.branch, remote)
 
     async def inspect(self) -> tuple[str, tuple[str, ...]]:
         """The digest, and the files that differ from the base, whether that is committed or not."""
-        variables: dict[str, str] = {}
-        async with self._computing:
-            state = await compute_state(self.repository, self._record.scratch, variables)
-            return state.digest, await self._differing_files(state.tree, variables)
+        state = await compute_state(self.repository, stores=True)
+        return state.digest, await self._differing_files(state.tree)
 
     async def changes(self) -> TreeChanges:
         """What differs from the base, whether it is committed or not."""
-        variables: dict[str, str] = {}
-        async with self._computing:
-            tree = (await compute_state(self.repository, self._record.scratch, variables)).tree
-            patch = await self._diff(self.base, tree, variables, MAX_DIFF)
-            files = await self._differing_files(tree, variables)
+        tree = await self.keep()
+        patch = await self.repository.git("diff", self.base, tree, "--", limit=MAX_DIFF)
         return TreeChanges(
-            files=files,
+            files=await self._differing_files(tree),
             diff=patch.output.decode("utf-8", "replace"),
             commits=await self.repository.log(1000, since=self.base),
             cut=patch.cut,
@@ -174,18 +198,15 @@ class Tree(ABC):
 
     async def keep(self) -> str:
         """Keep the files as they are, also when the tree is gone; return the id by which `fork_tree` finds them."""
-        async with self._computing:
-            return (await compute_state(self.repository, self._record.states)).tree
+        return (await compute_state(self.repository, stores=True)).tree
 
     async def restore(self, state: str) -> None:
         """Make the files what they were when `keep` gave this; nothing of it is committed. Raises CallerError."""
-        async with self._computing:
-            await restore_state(self.repository, self._record.states, state)
+        await restore_state(self.repository, state)
 
     async def tree_of(self, commit: str) -> str:
-        """The id of the files in a commit, also one of what was kept. Raises CallerError."""
-        variables = await find_objects(self.repository, self._record.states)
-        return (await self.repository.git("rev-parse", f"{commit}^{{tree}}", environment=variables)).text.strip()
+        """The id of the files in a commit. Raises CallerError."""
+        return (await self.repository.git("rev-parse", f"{commit}^{{tree}}")).text.strip()
 
     async def commit(self, message: str) -> str | None:
         """Commit all that changed; return the commit's id, None if nothing did.
@@ -201,40 +222,31 @@ class Tree(ABC):
             return None
 
     async def close(self, *, keep: bool) -> None:
-        """End the work. Unless it is to be kept, the tree is removed, and its branch if it has no commits.
+        """End the work: fetch the branch into the user's repository and, unless it is to be kept, delete the tree.
 
         What was not committed, and all that changed in a copy, is in `patch`.
         """
         # Git works in the folder, which may be gone.
-        gone = not await asyncio.to_thread(_ensure_folder, self.root)
-        head = await self.repository.head()
-        if not gone:
-            await self._save_patch(self.base if self.result_patch else head)
-        self._record = replace(self._record, head=head)
+        if await asyncio.to_thread(self.root.is_dir):
+            await self._save_patch()
+        else:
+            await asyncio.to_thread(self.root.mkdir)
+        await self.deliver()
+        self._record = replace(self._record, head=await self.repository.head())
         self._record.save()
         if not keep:
-            await self._remove()
+            await delete_folders(self.root)
 
-    @abstractmethod
-    async def _remove(self) -> None: ...
-
-    async def _differing_files(self, tree: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    async def _differing_files(self, tree: str) -> tuple[str, ...]:
         if tree not in self._differing:
-            arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", self.base or "HEAD", tree)
-            self._differing[tree] = tuple((await self.repository.git(*arguments, environment=environment)).items)
+            arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", self.base, tree)
+            self._differing[tree] = tuple((await self.repository.git(*arguments)).items)
         return self._differing[tree]
 
-    async def _diff(
-        self, base: str, tree: str, environment: Mapping[str, str], limit: int, flags: Sequence[str] = ()
-    ) -> GitOutcome:
-        commit = base or self.base or "HEAD"
-        return await self.repository.git("diff", *flags, commit, tree, "--", limit=limit, environment=environment)
-
-    async def _save_patch(self, base: str) -> None:
-        variables: dict[str, str] = {}
-        async with self._computing:
-            tree = (await compute_state(self.repository, self._record.scratch, variables)).tree
-            patch = await self._diff(base, tree, variables, MAX_PATCH, ("--binary", "--full-index"))
+    async def _save_patch(self) -> None:
+        base = self.base if self.result_patch else "HEAD"
+        arguments = ("diff", "--binary", "--full-index", base, await self.keep(), "--")
+        patch = await self.repository.git(*arguments, limit=MAX_PATCH)
         if patch.cut:
             raise CallerError(
                 f"what changed is more than {MAX_PATCH} bytes as a patch",
@@ -245,29 +257,10 @@ class Tree(ABC):
             write_private(self.patch, patch.output)
 
 
-async def find_installed(root: Path, repository: Repository | None) -> dict[str, Path]:
-    """The folders of installed packages that git ignores: at the top, where the user was, and beside a package.json."""
-    folders = await asyncio.to_thread(_installed_folders, root, repository.folder if repository else "")
-    if repository is not None and folders:
-        lines = b"".join([os.fsencode(name) + b"\0" for name in folders])
-        ignored = await repository.git("check-ignore", "-z", "--stdin", stdin=lines, check=False)
-        folders = {name: folders[name] for name in ignored.items}
-    return folders
-
-
-def _installed_folders(root: Path, folder: str) -> dict[str, Path]:
-    names = {*INSTALLED, *(f"{folder}/{name}" for name in INSTALLED if folder)}
-    with suppress(OSError):
-        packages = sorted(root.glob("*/package.json"))[:_MAX_PACKAGES]
-        names |= {f"{package.parent.name}/node_modules" for package in packages}
-    return {name: root / name for name in sorted(names) if (root / name).is_dir() and not (root / name).is_symlink()}
-
-
-async def delete_folders(*folders: Path | None) -> None:
+async def delete_folders(*folders: Path) -> None:
     """Delete folders, also where some of them may not be read or written to."""
     for folder in folders:
-        if folder is not None:
-            await asyncio.to_thread(_delete, folder)
+        await asyncio.to_thread(_delete, folder)
 
 
 def _delete(folder: Path) -> None:
@@ -284,12 +277,3 @@ def _delete(folder: Path) -> None:
 
     with suppress(FileNotFoundError):
         shutil.rmtree(folder, onerror=allow)
-
-
-def _ensure_folder(folder: Path) -> bool:
-    """Make a folder; return whether it was there."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return True
-    return False

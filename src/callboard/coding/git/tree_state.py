@@ -1,6 +1,6 @@
 """The content of a working tree, named as git names it.
 
-Law: computing a state changes nothing in the repository: the index and the objects are in a folder of their own.
+Law: computing a state does not change the index; without `stores` it changes nothing in the repository.
 """
 
 from __future__ import annotations
@@ -43,19 +43,17 @@ async def compute_digest(repository: Repository) -> str:
     return (await compute_state(repository)).digest
 
 
-async def compute_state(
-    repository: Repository, scratch: Path | None = None, environment: dict[str, str] | None = None
-) -> TreeState:
+async def compute_state(repository: Repository, *, stores: bool = False) -> TreeState:
     """Name the content of a working tree, without what git ignores; takes time by the files that changed.
 
-    Args:
-        repository: With the working tree.
-        scratch: The folder for the objects and the index; by default a temporary one.
-        environment: Is filled with the variables by which git finds these objects.
+    With `stores`, for a repository of ours, the objects stay in it.
     """
     with tempfile.TemporaryDirectory(prefix="callboard-") as temporary:
-        variables = {} if environment is None else environment
-        variables |= await find_objects(repository, scratch or Path(temporary))
+        variables = await asyncio.to_thread(_prepare_index, repository, Path(temporary))
+        if not stores:
+            # A list that `:` separates, so the path is quoted as git reads it.
+            path = str(repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
+            variables |= {"GIT_OBJECT_DIRECTORY": temporary, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
         arguments = ("ls-files", "-z", "--modified", "--deleted", *NEW_FILES)
         listing = await repository.git(*arguments, environment=variables)
         if listing.cut:
@@ -70,15 +68,11 @@ async def compute_state(
         return TreeState((await repository.git("write-tree", environment=variables)).text.strip(), large)
 
 
-async def restore_state(repository: Repository, scratch: Path, tree: str) -> None:
-    """Make the files of a working tree those of a state, whose objects are in `scratch`; the index stays as it is."""
-    variables = await find_objects(repository, scratch)
-    await repository.git("read-tree", "--reset", "-u", tree, environment=variables)
-
-
-async def find_objects(repository: Repository, scratch: Path) -> dict[str, str]:
-    """The variables by which git finds the objects in `scratch` besides the repository's, with an index of their own."""
-    return await asyncio.to_thread(_prepare_scratch, repository, scratch)
+async def restore_state(repository: Repository, tree: str) -> None:
+    """Make the files of a working tree those of a state that was stored; the index stays as it is."""
+    with tempfile.TemporaryDirectory(prefix="callboard-") as temporary:
+        variables = await asyncio.to_thread(_prepare_index, repository, Path(temporary))
+        await repository.git("read-tree", "--reset", "-u", tree, environment=variables)
 
 
 async def settle_index(repository: Repository) -> None:
@@ -94,19 +88,10 @@ async def settle_index(repository: Repository) -> None:
         await asyncio.to_thread(os.utime, index)
 
 
-def _prepare_scratch(repository: Repository, folder: Path) -> dict[str, str]:
-    objects = folder / "objects"
-    objects.mkdir(parents=True, exist_ok=True)
+def _prepare_index(repository: Repository, folder: Path) -> dict[str, str]:
+    """The variables for a copy of the index, in this folder."""
     index = folder / "index"
-    with suppress(FileNotFoundError):
-        index.unlink()
     with suppress(FileNotFoundError):
         # With its time: git reads the files that are not older, since they may have changed unseen.
         shutil.copy2(repository.git_directory / "index", index)
-    # A list that `:` separates, so the path is quoted as git reads it.
-    path = str(repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
-    return {
-        "GIT_INDEX_FILE": str(index),
-        "GIT_OBJECT_DIRECTORY": str(objects),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"',
-    }
+    return {"GIT_INDEX_FILE": str(index)}

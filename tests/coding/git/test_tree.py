@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.git.copied_tree import CopiedTree
 from callboard.coding.git.open_tree import open_tree, undo_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
@@ -43,11 +42,11 @@ def test_a_job_leaves_the_users_tree_as_it_was(repo, job, git, seen_of):
     assert run(tree.commit("nothing")) is None
     last = work(tree)
     (tree.root / "later.py").write_text("not committed\n")
+    assert seen_of(repo) == before
     changes = run(tree.changes())
     assert changes.files == ("a.py", "later.py", "new.py", "src/b.py")
     assert [(each.id == last, each.subject) for each in changes.commits] == [(True, "fourth"), (False, "third")]
     assert all(part in changes.diff for part in ("+work", "+new", "-two", "+not committed"))
-    assert seen_of(repo, branches=False) | {"refs": ""} == before | {"refs": ""}
     run(tree.close(keep=False))
     assert not tree.root.exists()
     assert "+not committed" in tree.patch.read_text()
@@ -55,7 +54,6 @@ def test_a_job_leaves_the_users_tree_as_it_was(repo, job, git, seen_of):
     told = run(undo_tree(tree.record, job))
     assert told == f"The branch callboard/x is gone; git branch callboard/x {last} brings it back."
     assert seen_of(repo) == before
-    assert git(repo, "worktree", "list").count("\n") == 1
     git(repo, "branch", "callboard/x", last)
     assert git(repo, "show", "callboard/x:new.py") == "new\n"
 
@@ -78,7 +76,7 @@ def test_a_tree_may_stay(repo, job, git):
     assert git(repo, "branch", "--list", "callboard/*") == ""
 
 
-def test_a_tree_may_be_destroyed(repo, job, git):
+def test_a_tree_may_be_destroyed(repo, job):
     """By a model that deletes everything, and what it may not write to as well."""
     tree = opened(repo, job)
     work(tree)
@@ -101,7 +99,7 @@ def test_a_tree_may_be_destroyed(repo, job, git):
     tree = opened(repo, other, "y")
     shutil.rmtree(tree.root)
     run(tree.close(keep=False))
-    assert git(repo, "worktree", "list").count("\n") == 1
+    assert not tree.root.exists()
 
 
 def test_a_dirty_tree_is_told_and_left_alone(repo, job, git, seen_of):
@@ -134,7 +132,6 @@ def test_detached_and_under_way(repo, job, git):
     second = job.parent / "2"
     second.mkdir()
     tree = opened(repo, second)
-    assert tree.branch == "callboard/x-2"
     assert tree.notices[-1] == "a merge is under way here; the job begins at the last commit"
     assert (tree.root / "a.py").read_text() == "different\n"
     assert (repo / ".git" / "MERGE_HEAD").exists()
@@ -149,16 +146,56 @@ def test_files_that_are_not_wanted_are_not_in_it(repo, job, git):
     (tree.root / "a.py").write_text("work\n")
     run(tree.commit("work"))
     assert git(tree.root, "status", "--porcelain") == ""
-    assert git(repo, "show", "--name-only", "--format=", tree.branch) == "a.py\n"
     run(tree.close(keep=False))
+    assert git(repo, "show", "--name-only", "--format=", tree.branch) == "a.py\n"
 
 
-def test_a_tree_belongs_to_the_repository_for_the_users_git_too(repo, job, git):
+def test_the_users_git_works_in_the_tree_too(repo, job, git):
+    git(repo, "tag", "v1")
     tree = opened(repo, job)
-    assert git(tree.root, "rev-parse", "--git-common-dir").strip() == str(repo / ".git")
     assert git(tree.root, "status", "--porcelain", "--branch") == "## callboard/x\n"
-    assert git(repo, "worktree", "list", "--porcelain").count("locked") == 0
-    assert git(repo, "fsck") == ""
+    assert git(tree.root, "log", "--format=%s", "v1", "main", "--") == "second\nfirst\n"
+    work(tree)
+    run(tree.close(keep=True))
+    assert git(tree.root, "fsck") == git(repo, "fsck") == ""
+
+
+@pytest.mark.parametrize("options", [["--object-format=sha256"], []])
+def test_formats_and_shallow_clones(tmp_path, job, git, options):
+    """What git keeps in another way is in another way in the clone too."""
+    source = tmp_path / "source"
+    git(tmp_path, "init", "-q", *options, str(source))
+    for text in ("one\r\n", "two\r\n"):
+        (source / "a.py").write_text(text)
+        (source / "ignored").touch()
+        git(source, "add", "a.py")
+        git(source, "commit", "-qm", text.strip())
+    git(tmp_path, "clone", "-q", "--depth=1", source.as_uri(), "shallow")
+    shallow = tmp_path / "shallow"
+    git(shallow, "config", "user.email", "local@example.org")
+    (shallow / ".git" / "info" / "exclude").write_text("ignored\n")
+    tree = opened(shallow, job)
+    (tree.root / "ignored").touch()
+    (tree.root / "a.py").write_text("three\n")
+    run(tree.commit("three"))
+    assert [each.subject for each in run(tree.repository.log())] == ["three", "two"]
+    run(tree.close(keep=False))
+    assert git(shallow, "log", "--format=%s %ae", tree.branch) == "three local@example.org\ntwo ada@example.org\n"
+    assert git(shallow, "show", "--name-only", "--format=", tree.branch) == "a.py\n"
+
+
+def test_a_branch_that_somebody_else_made_meanwhile_stays(repo, job, git):
+    tree = opened(repo, job)
+    work(tree)
+    git(repo, "branch", "callboard/x", "main~1")
+    run(tree.deliver())
+    assert tree.branch == "callboard/x-2"
+    (tree.root / "more").write_text("more\n")
+    last = run(tree.commit("fifth"))
+    run(tree.close(keep=False))
+    assert git(repo, "rev-parse", "callboard/x-2", "callboard/x") == git(repo, "rev-parse", last, "main~1")
+    assert "callboard/x-2 is gone" in run(undo_tree({}, job))
+    assert git(repo, "branch", "--list", "callboard/*") == "  callboard/x\n"
 
 
 def test_from_another_commit(repo, job):
@@ -300,18 +337,6 @@ def test_a_repository_that_is_gone(repo, job):
     assert not tree.root.exists()
 
 
-def test_a_job_whose_folder_is_gone_leaves_nothing(repo, job, git):
-    """The next one takes away what git still knows of it, and nothing of other working trees."""
-    opened(repo, job)
-    git(repo, "worktree", "add", "-q", "../own")
-    shutil.rmtree(repo.parent / "own")
-    shutil.rmtree(job)
-    second = job.parent / "2"
-    second.mkdir()
-    opened(repo, second, "callboard/y")
-    assert sorted(path.name for path in (repo / ".git" / "worktrees").iterdir()) == ["own", "tree"]
-
-
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
@@ -404,14 +429,14 @@ def plain(tmp_path, home):
 def test_nothing_is_written_where_a_link_of_an_unpacked_archive_leads(plain, job, tmp_path):
     (plain / ".git").symlink_to(tmp_path / "victim")
     tree = opened(plain, job)
-    assert isinstance(tree, CopiedTree)
+    assert tree.record["kind"] == "copy"
     assert (tree.root / ".git").read_text().startswith("gitdir: ")
     assert not (tmp_path / "victim").exists()
 
 
 def test_a_folder_without_git_is_copied(plain, job, git):
     tree = opened(plain, job)
-    assert isinstance(tree, CopiedTree)
+    assert tree.record["kind"] == "copy"
     assert tree.notices == (f"{plain} is no git repository: the job works on a copy, and its result is a patch",)
     assert tree.borrowed == {"node_modules": plain / "node_modules"}
     assert run(tree.changes()).files == ()
@@ -424,7 +449,7 @@ def test_a_folder_without_git_is_copied(plain, job, git):
     assert found is not None
     assert found.root == tree.root
     run(tree.close(keep=False))
-    assert sorted(path.name for path in job.iterdir()) == ["changes.patch", "tree.json"]
+    assert sorted(path.name for path in job.iterdir()) == ["changes.patch", "tree.git", "tree.json"]
     assert (plain / "a.py").read_bytes() == b"one\r\ntwo\n"
     git(plain, "apply", str(tree.patch))
     assert (plain / "a.py").read_text() == "work\n"
@@ -439,7 +464,7 @@ def test_a_repository_without_a_commit_is_copied(tmp_path, git, job):
     git(root, "add", "a")
     index = (root / ".git" / "index").read_bytes()
     tree = opened(root, job)
-    assert isinstance(tree, CopiedTree)
+    assert tree.record["kind"] == "copy"
     assert "is in no commit yet" in tree.notices[0]
     (tree.root / "a").write_text("y\n")
     assert run(tree.commit("work"))
@@ -453,7 +478,7 @@ def test_a_folder_that_the_last_commit_does_not_know_is_copied(repo, job):
     (repo / "lab").mkdir()
     (repo / "lab" / "x").write_text("x\n")
     tree = opened(repo / "lab", job)
-    assert isinstance(tree, CopiedTree)
+    assert tree.record["kind"] == "copy"
     assert sorted(path.name for path in tree.root.iterdir()) == [".git", "x"]
 
 
@@ -531,6 +556,7 @@ def test_files_of_git_lfs_are_put_in_place(lfs, repo, job, git):
     assert tree.notices == ()
     (tree.root / "new.bin").write_text("content\n")
     run(tree.commit("more"))
+    run(tree.deliver())
     assert git(repo, "show", f"{tree.branch}:new.bin") == "version https://git-lfs.github.com/spec/v1\n"
 
 

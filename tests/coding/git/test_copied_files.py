@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from callboard.coding.git import copied_tree
-from callboard.coding.git.copied_tree import copy_tree
+from callboard.coding.git import copied_files
+from callboard.coding.git.copied_files import copy_files
 from callboard.errors import CallerError
 
 
 def copied(source, target, without=None):
-    return asyncio.run(copy_tree(source, target, without=without or target.parent))
+    return asyncio.run(copy_files(source, target, without=without or target.parent))
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_job_within_the_folder_is_not_copied_into_itself(source):
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_FILES", 3), ("MAX_BYTES", 5)])
 def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value):
-    monkeypatch.setattr(copied_tree, name, value)
+    monkeypatch.setattr(copied_files, name, value)
     target = tmp_path / "job" / "tree"
     target.parent.mkdir()
     with pytest.raises(CallerError, match="too much to copy; make it a repository: git init"):
@@ -110,21 +110,21 @@ def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value
 
 def test_cancelling_stops_it(source, tmp_path, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
-    real = copied_tree._copy_file
+    real = copied_files._copy_file
 
     def slow(*arguments):
         begun.set()
         assert ended.wait(10)
         real(*arguments)
 
-    monkeypatch.setattr(copied_tree, "_copy_file", slow)
+    monkeypatch.setattr(copied_files, "_copy_file", slow)
     for number in range(20):
         (source / f"{number}").touch()
     target = tmp_path / "job" / "tree"
     target.parent.mkdir()
 
     async def cancelled():
-        task = asyncio.create_task(copy_tree(source, target, without=target.parent))
+        task = asyncio.create_task(copy_files(source, target, without=target.parent))
         await asyncio.to_thread(begun.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
