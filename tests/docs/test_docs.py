@@ -30,7 +30,7 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.cli import app, chat_commands, jobs, run
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
-from callboard.coding.git import copied_tree, snapshots
+from callboard.coding.git import copied_files, snapshots
 from callboard.coding.jobs import job
 from callboard.configuration import coding
 from callboard.core import canisters, events
@@ -574,8 +574,8 @@ FIGURES = [
     ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
     ("coding.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
     ("coding.md", "at a temperature of {}", phase_runner.TEMPERATURE),
-    ("coding.md", "A copy is at most {:,} files", copied_tree.MAX_FILES),
-    ("coding.md", "files and {} GB", copied_tree.MAX_BYTES // 1024**3),
+    ("coding.md", "A copy is at most {:,} files", copied_files.MAX_FILES),
+    ("coding.md", "files and {} GB", copied_files.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialects.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
     ("dialects.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),

@@ -352,14 +352,14 @@ async def undo_tree(record: Mapping[str, Any], job: Path) -> str:
         current = msgspec.convert(record, TreeRecord)
     # Nothing is deleted but beneath the job's own folder, whatever its record says.
     current = replace(current, job=str(await asyncio.to_thread(job.resolve)))
-    done = await (_undo_branch(current) if current.kind == "clone" else _describe_copy(current))
+    if current.kind == "clone":
+        done = await _undo_branch(current)
+    else:
+        done = f"The copy is gone; {current.directory} is as it was."
+        if await asyncio.to_thread(current.patch.exists):
+            done += f" The changes are still in {current.patch}."
     await delete_folders(current.root, current.git_directory)
     return done
-
-
-async def _describe_copy(record: TreeRecord) -> str:
-    remaining = f" The changes are still in {record.patch}." if await asyncio.to_thread(record.patch.exists) else ""
-    return f"The copy is gone; {record.directory} is as it was.{remaining}"
 
 
 async def _undo_branch(record: TreeRecord) -> str:
@@ -369,7 +369,7 @@ async def _undo_branch(record: TreeRecord) -> str:
         return f"The repository {record.directory} is gone, and so is the job's tree."
     tip = (await user.branches()).get(record.branch, "")
     commits: list[str] = []
-    if record.base and await asyncio.to_thread(record.git_directory.is_dir):
+    if bool(record.base) and await asyncio.to_thread(record.git_directory.is_dir):
         await asyncio.to_thread(record.root.mkdir, exist_ok=True)
         commits = (await record.open_repository().git("rev-list", f"{record.base}..HEAD")).text.split()
     if not tip or (tip not in commits and not record.head):

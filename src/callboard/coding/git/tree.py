@@ -156,8 +156,8 @@ class Tree:
             return
         user, job = self._record.users_repository(), Path(self._record.job)
         bundle = job / "branch.bundle"
-        arguments = ("bundle", "create", "--quiet", str(bundle), "HEAD", f"^{self.base}")
-        await self.repository.git(*arguments, writable=[job])
+        await self.repository.git("bundle", "create", "--quiet", str(bundle), "HEAD", f"^{self.base}", writable=[job])
+        fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle))
         first, number = self.branch, 1
         while (tip := (await user.branches()).get(self.branch, "")) != commits[0]:
             if tip and tip not in commits:
@@ -165,9 +165,9 @@ class Tree:
                 self._record = replace(self._record, branch=f"{first}-{number}")
                 continue
             self._record.save()
-            arguments = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle))
+            into = f"HEAD:refs/heads/{self.branch}"
             try:
-                await user.git(*arguments, f"HEAD:refs/heads/{self.branch}", environment={"GIT_ALLOW_PROTOCOL": "file"})
+                await user.git(*fetch, into, environment={"GIT_ALLOW_PROTOCOL": "file"})
             except GitFailed:
                 if (await user.branches()).get(self.branch, "") == tip:
                     raise
