@@ -10,9 +10,9 @@ from tests.cli.durable import make, make_ended, make_waiting, read
 from callboard.coding.jobs.log import JobLog, Notice, replay_steps
 from callboard.coding.jobs.store import JobStore
 from callboard.errors import CallerError
+from callboard.jobs.agent_kind import agent_queue
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.entries import read_entries_file
-from callboard.jobs.references import agent_queue
 from callboard.jobs.store import DurableStore
 
 

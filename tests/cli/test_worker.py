@@ -10,11 +10,10 @@ import urllib.request
 import pytest
 
 from callboard.core import UserCanister, contents
-from callboard.jobs.agent_kind import KIND, AgentInput
+from callboard.jobs.agent_kind import KIND, AgentInput, agent_queue
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
-from callboard.jobs.references import agent_queue
 from callboard.jobs.store import DurableStore
 
 AGENTS = """
@@ -103,11 +102,10 @@ def test_it_shows_its_figures_and_writes_its_log_as_json(running, monkeypatch):
     assert process.wait() == 0
 
 
-@pytest.mark.parametrize("named", ["crew:greeter", "crew.py:greeter", "crew:host"])
-def test_it_runs_the_jobs_of_its_agents_whatever_the_process_that_submitted_called_them(place, callboard, named):
-    (place / "crew.py").write_text(f"{AGENTS}\nhost = greeter\n", "utf-8")
+def test_it_runs_the_jobs_of_its_agents_by_module_and_by_path(place, callboard):
     job, other = submit("crew:greeter"), submit(f"{place / 'crew.py'}:greeter")
-    assert callboard("worker", "--agents", named, "--until-idle", "0.1").returncode == 0
+    named = ["--agents", "crew:greeter", "--agents", "crew.py:greeter"]
+    assert callboard("worker", *named, "--until-idle", "0.1").returncode == 0
     assert with_store(lambda store: store.get(job.id)).state == "completed"
     assert with_store(lambda store: store.get(other.id)).state == "completed"
 

@@ -66,7 +66,7 @@ async def wait_until(condition):
 
 @run_async
 async def test_the_model_is_asked_no_further(database_url):
-    job = await jobs.submit(hanging, "Say something.")
+    job = await jobs.submit(f"{__name__}:hanging", "Say something.")
     await wait_until(lambda: happened == ["began"])
     await cancel_elsewhere(database_url, job)
     result = await job.result()
@@ -75,7 +75,7 @@ async def test_the_model_is_asked_no_further(database_url):
 
 @run_async
 async def test_a_command_ends_with_its_process_tree(database_url, tmp_path):
-    job = await jobs.submit(sleeping, str(tmp_path))
+    job = await jobs.submit(f"{__name__}:sleeping", str(tmp_path))
     await wait_until(lambda: (tmp_path / "parent").exists() and (tmp_path / "parent").read_text() != "")
     await cancel_elsewhere(database_url, job)
     assert (await job.result()).state == "cancelled"

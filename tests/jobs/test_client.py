@@ -49,7 +49,7 @@ def _sqlite(tmp_path, monkeypatch):
 
 @run_async
 async def test_a_job_runs_in_this_process_where_nothing_else_does():
-    job = await jobs.submit(adder, "What is 1 + 2?")
+    job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     result = await job.result()
     assert (result.state, result.output, result.rounds) == ("completed", "It is 3.", 2)
     assert repr(job) == f"<JobHandle {job.id}>"
@@ -58,8 +58,8 @@ async def test_a_job_runs_in_this_process_where_nothing_else_does():
 @run_async
 async def test_a_job_belongs_to_the_directory_that_it_was_submitted_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    here = await jobs.submit(adder, "What is 1 + 2?")
-    there = await jobs.submit(adder, "What is 1 + 2?", directory="/srv/shop")
+    here = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
+    there = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?", directory="/srv/shop")
     assert [(await each.read()).directory for each in (here, there)] == [str(tmp_path), "/srv/shop"]
     await here.result()
     await there.result()
@@ -67,7 +67,7 @@ async def test_a_job_belongs_to_the_directory_that_it_was_submitted_in(tmp_path,
 
 @run_async
 async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_piece():
-    job = await jobs.submit(adder, "What is 1 + 2?")
+    job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     events = [event async for event in job.events()]
     entries = [event for event in events if event.number]
     assert [event.number for event in entries] == [1, 2, 3, 4]
@@ -80,7 +80,7 @@ async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_pie
 @run_async
 async def test_a_long_job_is_read_in_parts(monkeypatch):
     monkeypatch.setattr(handle, "AT_ONCE", 2)
-    job = await jobs.submit(adder, "What is 1 + 2?")
+    job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     for after in (0, 0, 1):
         numbers = [event.number async for event in job.events(after) if event.number]
         assert numbers == [*range(after + 1, 5)]
@@ -104,7 +104,7 @@ async def test_pieces_come_between_the_entries_around_them():
 
     events = []
     globals()["slow"] = Agent(SlowModel(), [add])
-    job = await jobs.submit(slow, "What is 1 + 2?")  # noqa: F821  # a variable of the module, as agents of jobs are
+    job = await jobs.submit(f"{__name__}:slow", "What is 1 + 2?")
     await follow()
     del globals()["slow"]
     shown = [(event.number, getattr(event.item, "text", "")) for event in events]
@@ -122,7 +122,7 @@ async def find_approval(job):
 @run_async
 async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
     for answered in (True, False):
-        job = await jobs.submit(adder, "I need a room.")
+        job = await jobs.submit(f"{__name__}:adder", "I need a room.")
         approval = await find_approval(job)
         if answered:
             await job.answer(approval.call_id, digest=approval.digest)
@@ -134,7 +134,7 @@ async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
 
 @run_async
 async def test_an_answer_to_something_else_is_refused():
-    job = await jobs.submit(adder, "I need a room.")
+    job = await jobs.submit(f"{__name__}:adder", "I need a room.")
     approval = await find_approval(job)
     with pytest.raises(CallerError):
         await job.answer(approval.call_id, digest="another")
@@ -146,16 +146,16 @@ async def test_an_answer_to_something_else_is_refused():
 
 @run_async
 async def test_the_output_has_the_type_of_the_agent():
-    job = await jobs.submit(counter, "How many?")
+    job = await jobs.submit(f"{__name__}:counter", "How many?")
     assert (await job.result()).output == 3
     found = await jobs.get(job.id[:-1])
     assert (found.id, (await found.result()).output) == (job.id, '{"answer": 3}')
-    assert (await (await jobs.get(job.id, counter)).result()).output == 3
+    assert (await (await jobs.get(job.id, f"{__name__}:counter")).result()).output == 3
 
 
 @run_async
 async def test_a_job_that_did_not_complete_has_no_output():
-    job = await jobs.submit(adder, "What is 1 + 2?", limits=Limits(rounds=1))
+    job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?", limits=Limits(rounds=1))
     result = await job.result()
     assert (result.state, result.why) == ("failed", "no answer within 1 rounds")
     with pytest.raises(NoOutput, match="no answer within 1 rounds"):
@@ -164,39 +164,40 @@ async def test_a_job_that_did_not_complete_has_no_output():
 
 @run_async
 async def test_a_job_of_a_reference_waits_for_a_worker_that_knows_it():
-    job = await jobs.submit("somewhere.agents:reviewer", "Review.")
-    row = await job.read()
-    assert (row.state, row.queue) == ("pending", "callboard-agent:somewhere.agents:reviewer")
-    await job.cancel()
-    assert (await job.result()).state == "cancelled"
+    async with jobs.JobClient(embedded=False) as client:
+        job = await client.submit("somewhere.agents:reviewer", "Review.")
+        row = await job.read()
+        assert (row.state, row.queue) == ("pending", "callboard-agent:somewhere.agents:reviewer")
+        await job.cancel()
+        assert (await job.result()).state == "cancelled"
 
 
 @run_async
 async def test_a_conversation_goes_on_in_a_job():
-    job = await jobs.submit(adder, "And 1 + 2?", history=[UserCanister("Hello."), AssistantCanister("Hi.")])
+    job = await jobs.submit(
+        f"{__name__}:adder", "And 1 + 2?", history=[UserCanister("Hello."), AssistantCanister("Hi.")]
+    )
     await job.result()
     assert [event.item.text async for event in job.events()][:3] == ["Hello.", "Hi.", "And 1 + 2?"]
 
 
 @run_async
 async def test_what_cannot_be_a_job_is_refused():
-    with pytest.raises(CallerError, match="make it a variable of a module"):
-        await jobs.submit(Agent(EndlessModel()), "Hello.")
+    with pytest.raises(CallerError, match="its module has no nobody"):
+        await jobs.submit(f"{__name__}:nobody", "Hello.")
     with pytest.raises(CallerError, match="there is nothing to ask"):
-        await jobs.submit(adder, "")
+        await jobs.submit(f"{__name__}:adder", "")
     with pytest.raises(CallerError, match="it is no JSON"):
-        await jobs.submit(adder, "Hello.", auxdata={"x": object()})
+        await jobs.submit(f"{__name__}:adder", "Hello.", auxdata={"x": object()})
     with pytest.raises(CallerError, match="no such job"):
         await jobs.get("20990101")
 
 
 @run_async
-async def test_an_agent_that_was_made_later_is_not_run_here():
-    await (await jobs.submit(adder, "What is 1 + 2?")).result()
-    globals()["late"] = Agent(EndlessModel())
-    with pytest.raises(CallerError, match="this process runs jobs already"):
-        await jobs.submit(late, "Hello.")  # noqa: F821  # as above
-    del globals()["late"]
+async def test_several_agents_run_in_one_process():
+    first = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
+    second = await jobs.submit(f"{__name__}:counter", "How many?")
+    assert [(await each.result()).output for each in (first, second)] == ["It is 3.", 3]
 
 
 @run_async
@@ -209,7 +210,7 @@ async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkey
         "[jobs.models.scripted]\nstarts_per_minute = 1\n"
         f"[[jobs.notify]]\ncommand = ['/bin/sh', '-c', 'cat > {told}.part && mv {told}.part {told}']\n"
     )
-    await (await jobs.submit(adder, "What is 1 + 2?")).result()
+    await (await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")).result()
     second = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     while (job := await second.read()).state in {"pending", "running"}:  # noqa: ASYNC110  # a worker does it
         await asyncio.sleep(0.01)
@@ -224,7 +225,7 @@ async def test_a_database_that_cannot_be_opened_is_told_each_time(monkeypatch):
     monkeypatch.setenv(VARIABLE, "mysql://elsewhere/jobs")
     for _ in range(2):
         with pytest.raises(CallerError, match="no such database"):
-            await jobs.submit(adder, "Hello.")
+            await jobs.submit(f"{__name__}:adder", "Hello.")
 
 
 def test_nothing_is_imported_before_it_is_used():

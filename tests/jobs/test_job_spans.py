@@ -36,7 +36,7 @@ async def find_approval(job):
 
 
 async def run_job():
-    job = await jobs.submit(agent, "a room")
+    job = await jobs.submit(f"{__name__}:agent", "a room")
     approval = await find_approval(job)
     await job.answer(approval.call_id, digest=approval.digest)
     await job.result()

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from callboard import Agent
 from callboard.errors import CallerError
-from callboard.jobs.references import find_reference, load_agent, load_agents, normalize_reference
+from callboard.jobs.agent_kind import load_agent, normalize_reference
 
 CREW = """
 from callboard import Agent
@@ -33,29 +34,9 @@ def test_a_path_is_the_same_from_everywhere(place, monkeypatch):
     assert normalize_reference("crew_of_test:clerk") == "crew_of_test:clerk"
 
 
-@pytest.mark.parametrize("line", ["from crew_of_test import clerk", "from crew_of_test import *"])
-def test_an_agent_is_named_after_the_module_that_makes_it(place, line):
-    (place / "app_of_test.py").write_text(line, "utf-8")
-    agent = load_agent("app_of_test:clerk")
-    assert find_reference(agent) == "crew_of_test:clerk"
-
-
-def test_a_worker_knows_an_agent_by_all_of_its_names(place):
-    path = place / "crew_of_test.py"
-    (place / "app_of_test.py").write_text("from crew_of_test import clerk as greeter", "utf-8")
-    names = {"crew_of_test:clerk", f"{path}:clerk"}
-    assert set(load_agents([f"{path}:clerk"])) == names
-    both = {"app_of_test:greeter", f"{place}/app_of_test.py:greeter"} | names
-    agents = load_agents(["app_of_test:greeter"])
-    assert set(agents) == both
-    assert len(set(map(id, agents.values()))) == 1
-
-
-def test_a_file_that_is_not_imported_by_its_name_has_its_path_alone(place):
-    (place / "folder").mkdir()
-    path = place / "folder" / "crew_of_test.py"
-    path.write_text(CREW, "utf-8")
-    assert set(load_agents([f"{path}:clerk"])) == {f"{path}:clerk"}
+def test_an_agent_is_found_by_the_name_or_the_path_of_its_module(place):
+    by_path = load_agent(f"{place}/crew_of_test.py:clerk")
+    assert {type(each) for each in (by_path, load_agent("crew_of_test:clerk"))} == {Agent}
 
 
 @pytest.mark.parametrize("reference", ["crew_of_test", "crew_of_test:nobody", "nothing_of_test:clerk", ":clerk"])

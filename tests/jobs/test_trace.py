@@ -59,7 +59,7 @@ worker = Agent(
 @run_async
 async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
-    job = await jobs.submit(worker, "Go on.")
+    job = await jobs.submit(f"{__name__}:worker", "Go on.")
     result = await job.result()
     builder = TraceBuilder()
     for entry in await job._store.read_entries(job.id):

@@ -104,9 +104,13 @@ async def _work(
     from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.cli.settings import import_from  # noqa: PLC0415
-    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
+    from callboard.jobs.agent_kind import (  # noqa: PLC0415
+        AgentKind,
+        agent_queue,
+        load_agent,
+        normalize_reference,
+    )
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
-    from callboard.jobs.references import agent_queue, load_agents, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.user_settings import (  # noqa: PLC0415
@@ -120,9 +124,8 @@ async def _work(
 
     settings = load_job_settings()
     import_from(Path.cwd())
-    agents = load_agents(options.agents or ())
-    named = [*starts, *[agent_queue(normalize_reference(each)) for each in options.agents or ()]]
-    queues = queue_settings(settings, [*[agent_queue(each) for each in agents], *starts])
+    agents = {normalize_reference(each): load_agent(each) for each in options.agents or ()}
+    queues = queue_settings(settings, [*starts, *[agent_queue(each) for each in agents]])
     for name, limit in starts.items():
         if limit:
             queues[name] = replace(queues[name], starts_per_minute=limit)
@@ -141,7 +144,7 @@ async def _work(
         Worker(engine, store, runner, queues=queues, concurrency=options.concurrency) as running,
     ):
         _stop_at_signals(running)
-        tell(f"callboard works on {', '.join(dict.fromkeys(named))} of {database.place} (Ctrl-C stops it)")
+        tell(f"callboard works on {', '.join(queues)} of {database.place} (Ctrl-C stops it)")
         await running.run(options.until_idle)
 
 

@@ -3,7 +3,7 @@
 The conversation is the checkpoint: a job is a row, its canisters are rows (`store`), and a worker drives it segment by
 segment from what is written there. The extra `jobs` brings what this needs, and it is imported on first use.
 
-    job = await jobs.submit(agent, "Reconcile the invoices.")
+    job = await jobs.submit("crew:clerk", "Reconcile the invoices.")
     async for event in job.events():
         ...
     result = await job.result()

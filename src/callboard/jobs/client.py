@@ -18,12 +18,11 @@ from callboard.agent import Agent
 from callboard.agent.arguments import read_history
 from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
-from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
+from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind, agent_queue, load_agent, normalize_reference
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import JobHandle
-from callboard.jobs.references import agent_queue, find_reference, find_references, normalize_reference
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.loop import Limits
@@ -46,8 +45,8 @@ class JobClient:
 
     Args:
         url: The database; see `Database.open`.
-        embedded: Whether a worker runs in this process, from the first job of an agent of this process on. By default
-            it does beside SQLite.
+        embedded: Whether the jobs of an agent run in this process, from the first of them on. By default they do beside
+            SQLite.
         streams: What jobs of this process say just now, where others run some of them.
     """
 
@@ -58,7 +57,7 @@ class JobClient:
         self.streams = streams or JobStreams()
         """What the jobs that run in this process say just now."""
         self._agents: dict[str, Agent[Any]] = {}
-        """Those that the worker of this process runs."""
+        """Those whose jobs run in this process."""
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -74,7 +73,7 @@ class JobClient:
 
     async def submit(
         self,
-        agent: Agent[Any] | str,
+        agent: str,
         prompt: UserCanister | ContentLike,
         *,
         history: Iterable[Canister | Mapping[str, Any]] = (),
@@ -88,8 +87,8 @@ class JobClient:
         """Queue a run of an agent.
 
         Args:
-            agent: An agent that is a variable of a module, or the reference of one that workers know, as
-                `module:attribute` or `path.py:attribute`.
+            agent: The reference of the agent, as `module:attribute` or `path.py:attribute`. A process that runs its jobs
+                imports it.
             prompt: A text, a content or several, or a UserCanister.
             history: The conversation that goes on.
             auxdata: What tools find in their Context beside the agent's own; it has to be JSON.
@@ -103,15 +102,15 @@ class JobClient:
             The job.
 
         Raises:
-            CallerError: The agent cannot be found by other processes, there is nothing to ask, or an argument is no JSON.
+            CallerError: The agent cannot be imported, there is nothing to ask, or an argument is no JSON.
             DatabaseUnavailable: It could not be queued.
         """
         question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
         if not question.content:
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt")
-        reference = normalize_reference(agent) if isinstance(agent, str) else find_reference(agent)
+        reference = normalize_reference(agent)
         canisters = read_history(history, "")
-        await self._serve(reference, agent)
+        served = await self._serve(reference)
         job_input = AgentInput(
             agent=reference,
             prompt=question,
@@ -123,51 +122,44 @@ class JobClient:
             KIND,
             description=description or question.text,
             directory=directory or str(Path.cwd()),
-            model="" if isinstance(agent, str) else agent.model.name,
+            model=served.model.name if served is not None else "",
             input=job_input.to_json(),
             items=canisters,
             queue=agent_queue(reference),
             partition=partition,
             priority=priority,
         )
-        return JobHandle(self.store, job.id, self.streams, None if isinstance(agent, str) else agent)
+        return JobHandle(self.store, job.id, self.streams, served)
 
-    async def get(self, identifier: str, agent: Agent[Any] | None = None) -> JobHandle:
+    async def get(self, identifier: str, agent: str = "") -> JobHandle:
         """Find a job again by its id, or the beginning of it.
 
         Args:
             identifier: The job.
-            agent: The agent that it is of, where this process is to go on with it: nothing is imported because a row of
-                the database says so.
+            agent: The reference of its agent, if this process is to run the job: nothing is imported because a row of the
+                database says so.
 
         Returns:
             The job.
 
         Raises:
-            CallerError: There is no such job.
+            CallerError: There is no such job, or the agent cannot be imported.
         """
         job = await self.store.get(identifier)
-        if agent is not None:
-            # By the name that whoever submitted it gave the agent: that is the queue it is in.
-            await self._serve(str(job.input.get("agent") or find_reference(agent)), agent)
-        return JobHandle(self.store, job.id, self.streams, agent)
+        served = await self._serve(normalize_reference(agent)) if agent else None
+        return JobHandle(self.store, job.id, self.streams, served)
 
-    async def _serve(self, reference: str, agent: Agent[Any] | str) -> None:
-        """Let the worker of this process run jobs of the agent."""
-        embedded = self._database.is_sqlite if self._embedded is None else self._embedded
-        if not embedded or isinstance(agent, str):
-            return
+    async def _serve(self, reference: str) -> Agent[Any] | None:
+        """Let a worker of this process run the jobs of an agent, and return the agent; None if others run them."""
+        if not (self._database.is_sqlite if self._embedded is None else self._embedded):
+            return None
         async with self._starting:
-            if not self._agents:
-                # The queues of a worker are those that it began with, so it begins with all agents of the process.
-                agents = {**find_references(), reference: agent}
-                queues = [agent_queue(each) for each in agents]
-                worker = open_worker(self.store, [AgentKind(agents)], queues, self.streams)
+            if reference not in self._agents:
+                agents = {reference: load_agent(reference)}
+                worker = open_worker(self.store, [AgentKind(agents)], [agent_queue(reference)], self.streams)
                 await self._open.enter_async_context(worker)
-                self._agents = agents
-            elif reference not in self._agents:
-                hint = "make all agents before the first job is submitted, or start a worker with --agents"
-                raise CallerError("this process runs jobs already, and not of this agent", path=reference, hint=hint)
+                self._agents |= agents
+        return self._agents[reference]
 
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Task[None], asyncio.Future[JobClient]]] = (
@@ -196,14 +188,12 @@ async def _keep_open(opened: asyncio.Future[JobClient]) -> None:
         opened.set_exception(error)
 
 
-async def submit(
-    agent: Agent[Any] | str, prompt: UserCanister | ContentLike, **options: Unpack[SubmitOptions]
-) -> JobHandle:
+async def submit(agent: str, prompt: UserCanister | ContentLike, **options: Unpack[SubmitOptions]) -> JobHandle:
     """Queue a run of an agent; parameters as of `JobClient.submit`."""
     return await (await default_client()).submit(agent, prompt, **options)
 
 
-async def get(identifier: str, agent: Agent[Any] | None = None) -> JobHandle:
+async def get(identifier: str, agent: str = "") -> JobHandle:
     """Find a job again; parameters as of `JobClient.get`."""
     return await (await default_client()).get(identifier, agent)
 
