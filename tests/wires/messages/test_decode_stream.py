@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -24,12 +25,17 @@ from callboard.wires.messages import StreamDecoder
 OFFICIAL = [pytest.param(row, id=name) for name, row in rows("messages").items() if row.get("official")]
 
 
-@table("case", OFFICIAL)
-def test_the_official_rows_are_anthropic_s(case):
+@cache
+def official_events():
     from anthropic.types import RawMessageStreamEvent
     from pydantic import TypeAdapter
 
-    events = TypeAdapter(RawMessageStreamEvent)
+    return TypeAdapter(RawMessageStreamEvent)
+
+
+@table("case", OFFICIAL)
+def test_the_official_rows_are_anthropic_s(case):
+    events = official_events()
     for frame in case["payloads"]:
         if frame["type"] != "ping":
             events.validate_python(frame)
