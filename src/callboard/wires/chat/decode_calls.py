@@ -3,35 +3,24 @@
 Which call a delta belongs to follows from its index, its identifier or the call before it: LM Studio and vLLM
 interleave parallel calls, some servers send every call at index 0, others reuse identifiers or repeat the name in
 every delta. So a delta is matched by rules (`_find`, `_differs`, `_Call.is_repeated`) and not by the index alone.
-
-Laws: a call is announced before its arguments and closed once; constant work a delta, and arguments are joined once.
 """
 
 from __future__ import annotations
 
-from callboard.core import ArgumentsPiece, Event, InvocationIncomplete
+from callboard.core import Event
 from callboard.text.json_value import Brackets
-from callboard.text.string_builder import StringBuilder
 from callboard.wires.chat.schema import CallDelta, FunctionDelta
 from callboard.wires.common.reply_stream import DecodeContext, string
-from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text
+from callboard.wires.common.tool_calls import CallTable, OpenCall, arguments_text
 
 _NOTHING = FunctionDelta()
 
 
-class _Call:
-    __slots__ = (
-        "_brackets", "_is_broken", "_is_whole", "_read", "closed", "id", "identifier", "index", "is_named_again", "name",
-        "pieces",
-    )  # fmt: skip
+class _Call(OpenCall):
+    __slots__ = ("_brackets", "_is_broken", "_is_whole", "_read", "is_named_again")
 
     def __init__(self) -> None:
-        self.id = ""  # on the wire
-        self.identifier = ""  # ours, from the start on
-        self.name = ""
-        self.pieces = StringBuilder()
-        self.index: int | None = None
-        self.closed = False
+        super().__init__()
         self.is_named_again = False
         """Whether its name came once more after arguments that were whole."""
         self._brackets = Brackets()
@@ -65,17 +54,14 @@ class _Call:
         return self._is_whole and not self._is_broken
 
 
-class Calls:
-    """Call deltas in, events out. `count` is the number of calls."""
+class Calls(CallTable[_Call]):
+    """Call deltas in, events out."""
 
     def __init__(self, context: DecodeContext) -> None:
-        self._tools = CalledTools(context)
+        super().__init__(context)
         self._by_key: dict[int | str, _Call] = {}
         self._by_id: dict[str, _Call] = {}
-        self._open: list[_Call] = []
         self._last: _Call | None = None
-        self._next_index = 0
-        self.count = 0
 
     def feed(self, delta: CallDelta) -> list[Event]:
         function = delta.function or _NOTHING
@@ -93,7 +79,7 @@ class Calls:
             name, call = name or call.name, None
         if call is None:
             events += self.release()
-            call = self._new()
+            call = self.add(_Call())
         if key is not None:
             self._by_key[key] = call
         if identifier:
@@ -106,39 +92,16 @@ class Calls:
             # A name is repeated whole, or grows, or comes in fragments.
             call.name = name if name.startswith(call.name) else call.name + name
         if json:
-            call.pieces.append(json)
-        if call.index is not None:
-            if json:
-                events.append(ArgumentsPiece(call.index, json))
-        elif call.name and call.pieces:
-            events += self._start(call)
-            events.append(ArgumentsPiece(self._next_index - 1, call.pieces.build()))
+            events += self.grow(call, json)
+        if call.index is None and call.name and call.pieces:
+            events += self.announce(call)
         return events
 
     def release(self) -> list[Event]:
         """Announces the last call if it has a name: something else follows, so the name is whole."""
         if self._last is None or not self._last.name or self._last.index is not None:
             return []
-        return self._start(self._last)
-
-    def close(self, completeness: Completeness, why: str) -> list[Event]:
-        """The ends of all open calls in the order of their indices, nameless ones last; `why` is for the incomplete."""
-        unstarted = [call for call in self._open if call.name and call.index is None]
-        events: list[Event] = [event for call in unstarted for event in self._start(call)]
-        named = sorted([call for call in self._open if call.index is not None], key=lambda call: call.index or 0)
-        for call in named:
-            raw = call.pieces.build()
-            events.append(
-                self._tools.close(call.index or 0, call.identifier, call.name, raw, completeness=completeness, why=why)
-            )
-        for call in self._open:
-            if not call.name:
-                index = self._number(call)
-                events.append(InvocationIncomplete(index, call.identifier, "", call.pieces.build(), "no name"))
-            call.closed = True
-            call.pieces = StringBuilder()
-        self._open = []
-        return events
+        return self.announce(self._last)
 
     def _find(self, key: int | str | None, identifier: str, name: str) -> _Call | None:
         if key is not None:
@@ -152,22 +115,6 @@ class Calls:
             completes = last is not None and not last.name and not (identifier and last.id)
             call = last if completes else None
         return None if call is not None and _differs(call, key, identifier, name) else call
-
-    def _new(self) -> _Call:
-        call = _Call()
-        self._open.append(call)
-        self.count += 1
-        return call
-
-    def _start(self, call: _Call) -> list[Event]:
-        index = self._number(call)
-        return self._tools.start(index, call.identifier, call.name)
-
-    def _number(self, call: _Call) -> int:
-        call.index = index = self._next_index
-        self._next_index += 1
-        call.identifier = self._tools.identifier(index, call.id, call.name)
-        return index
 
 
 def _differs(call: _Call, key: int | str | None, identifier: str, name: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from callboard.core import Event, InvocationEnded, InvocationIncomplete, InvocationStarted, Note
+from callboard.core import ArgumentsPiece, Event, InvocationEnded, InvocationIncomplete, InvocationStarted, Note
+from callboard.text.string_builder import StringBuilder
 
 if TYPE_CHECKING:
     from callboard.wires.common.reply_stream import DecodeContext
@@ -74,6 +75,97 @@ class CalledTools:
 
     def _is_known(self, name: str) -> bool:
         return self._declared is None or name in self._declared
+
+
+class OpenCall:
+    """A call of a reply that has not ended; `id` is the backend's identifier, `identifier` ours.
+
+    The index is None until the call is announced, which takes its name.
+    """
+
+    __slots__ = ("closed", "id", "identifier", "index", "name", "pieces")
+
+    def __init__(self, wire_id: str = "", name: str = "") -> None:
+        self.id = wire_id
+        self.identifier = ""
+        self.name = name
+        self.index: int | None = None
+        self.pieces = StringBuilder()
+        self.closed = False
+
+    def spell(self, text: str, *, is_first: bool) -> str:
+        """A piece as a part of the arguments' JSON."""
+        return text
+
+    @property
+    def raw(self) -> str:
+        """The arguments so far, joined."""
+        text = self.pieces.build()
+        return self.spell(text, is_first=True) if text else ""
+
+
+CallT = TypeVar("CallT", bound=OpenCall)
+
+
+class CallTable(Generic[CallT]):
+    """The calls of one reply. A wire finds the call that a delta belongs to.
+
+    Laws: a call is announced before its arguments and closed once; constant work a piece, arguments are joined once.
+    """
+
+    def __init__(self, context: DecodeContext) -> None:
+        self._tools = CalledTools(context)
+        self._open: dict[int, CallT] = {}
+        self._next_index = 0
+        self.count = 0
+        """How many calls began."""
+
+    def add(self, call: CallT) -> CallT:
+        self._open[id(call)] = call
+        self.count += 1
+        return call
+
+    def announce(self, call: CallT) -> list[Event]:
+        """The start of a call whose name is known, with the pieces that waited for it."""
+        index = self._number(call)
+        events = self._tools.start(index, call.identifier, call.name)
+        if call.pieces:
+            events.append(ArgumentsPiece(index, call.raw))
+        return events
+
+    def grow(self, call: CallT, text: str) -> list[Event]:
+        """The next piece of a call's arguments."""
+        is_first = not call.pieces
+        call.pieces.append(text)
+        return [] if call.index is None else [ArgumentsPiece(call.index, call.spell(text, is_first=is_first))]
+
+    def remove(self, call: CallT) -> None:
+        """The call has ended."""
+        call.closed = True
+        call.pieces = StringBuilder()
+        self._open.pop(id(call), None)
+
+    def close(self, completeness: Completeness, why: str) -> list[Event]:
+        """The ends of all open calls in the order of their indices, nameless ones last; `why` is for the incomplete."""
+        calls = [*self._open.values()]
+        events: list[Event] = [
+            event for call in calls if call.name and call.index is None for event in self.announce(call)
+        ]
+        for call in sorted(calls, key=lambda call: (call.index is None, call.index or 0)):
+            index = self._number(call) if call.index is None else call.index
+            events += self.close_call(call, index, completeness, why)
+            self.remove(call)
+        return events
+
+    def close_call(self, call: CallT, index: int, completeness: Completeness, why: str) -> list[Event]:
+        """The end of a call when the reply ends."""
+        return [self._tools.close(index, call.identifier, call.name, call.raw, completeness=completeness, why=why)]
+
+    def _number(self, call: CallT) -> int:
+        call.index = index = self._next_index
+        self._next_index += 1
+        call.identifier = self._tools.identifier(index, call.id, call.name)
+        return index
 
 
 def is_complete(raw: str, arguments: object, completeness: Completeness) -> bool:

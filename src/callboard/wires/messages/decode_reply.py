@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from callboard.core import (
-    ArgumentsPiece,
     Ending,
     Event,
     InvocationEnded,
@@ -27,10 +26,9 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
-from callboard.wires.common.tool_calls import CalledTools, Completeness, arguments_text, parse_arguments
+from callboard.wires.common.tool_calls import CallTable, Completeness, OpenCall, arguments_text, parse_arguments
 from callboard.wires.messages.errors import read_error
 from callboard.wires.messages.schema import REDACTED, Block, Delta, Frame, Message, Typed, UsageShape
 
@@ -61,75 +59,45 @@ _KNOWN = frozenset(
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-class _Call:
-    __slots__ = ("identifier", "index", "input", "name", "pieces")
-
-    def __init__(self, index: int, identifier: str, block: Block) -> None:
-        self.index = index
-        self.identifier = identifier
-        self.name = string(block.name)
-        self.input: Any = block.input
-        self.pieces = StringBuilder()
-
-
-class Calls:
-    """Blocks of calls in, events out; a block is named by its index among the blocks. `count` is the number of calls.
-
-    Law: a call is announced before its arguments and closed once; constant work a piece, arguments are joined once.
-    """
+class Calls(CallTable[OpenCall]):
+    """Blocks of calls in, events out; a block is named by its index among the blocks."""
 
     def __init__(self, context: DecodeContext) -> None:
-        self._tools = CalledTools(context)
-        self._open: dict[int, _Call] = {}
-        self._doubtful: list[_Call] = []
-        """Calls whose block closed around what is no object: how the reply ends says why."""
-        self.count = 0
+        super().__init__(context)
+        self._blocks: dict[int, tuple[OpenCall, Any]] = {}
+        """The calls whose blocks are open, with the input that came with the opening."""
 
     def start(self, block_index: int, block: Block) -> list[Event]:
         """A call's block opens. One that is open at this index is whole: no more pieces lead to it."""
         ended = self.end(block_index)
-        identifier = self._tools.identifier(self.count, string(block.id), string(block.name))
-        call = self._open[block_index] = _Call(self.count, identifier, block)
-        self.count += 1
-        return [*ended, *self._tools.start(call.index, call.identifier, call.name)] if call.name else ended
+        call = self.add(OpenCall(string(block.id), string(block.name)))
+        self._blocks[block_index] = call, block.input
+        return [*ended, *self.announce(call)] if call.name else ended
 
     def feed(self, block_index: int, arguments: Any) -> list[Event]:
         """The next piece of the call's input."""
-        call = self._open.get(block_index)
         json = arguments_text(arguments)
-        if call is None or not json:
+        if block_index not in self._blocks or not json:
             return []
-        call.pieces.append(json)
-        return [ArgumentsPiece(call.index, json)] if call.name else []
+        return self.grow(self._blocks[block_index][0], json)
 
     def end(self, block_index: int) -> list[Event]:
-        """The block closes. An input that came with its opening counts where no pieces came."""
-        call = self._open.get(block_index)
-        if call is None:
+        """The block closes. An input that came with its opening counts if no pieces came.
+
+        The call stays open if the input is no object: how the reply ends says why.
+        """
+        if block_index not in self._blocks:
             return []
-        events: list[Event] = []
-        if not call.pieces and call.input:
-            events = self.feed(block_index, call.input)
-        del self._open[block_index]
-        raw = call.pieces.build()
+        call, value = self._blocks[block_index]
+        events = [] if call.pieces or not value else self.feed(block_index, value)
+        del self._blocks[block_index]
+        raw = call.raw
         arguments = parse_arguments(raw)
-        if call.name and arguments is not None and raw and not raw.isspace():
+        if call.index is not None and arguments is not None and raw and not raw.isspace():
             name = self._tools.declared_name(call.name)
             events.append(InvocationEnded(call.index, call.identifier, name, arguments, raw))
-        else:
-            self._doubtful.append(call)
+            self.remove(call)
         return events
-
-    def close(self, completeness: Completeness, why: str) -> list[Event]:
-        """The ends of the other calls in the order of their indices; `why` is for the incomplete."""
-        calls = sorted([*self._doubtful, *self._open.values()], key=lambda call: call.index)
-        self._doubtful, self._open = [], {}
-        return [
-            self._tools.close(
-                call.index, call.identifier, call.name, call.pieces.build(), completeness=completeness, why=why
-            )
-            for call in calls
-        ]
 
 
 class StreamDecoder(BaseStreamDecoder[Frame]):

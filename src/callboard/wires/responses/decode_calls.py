@@ -3,8 +3,7 @@
 Which call a frame belongs to follows from its item's identifier, its place in the output or its call_id: backends
 send all of these or a part of them, and give two calls one identifier.
 
-Laws: a call is announced before its arguments and closed once; arguments that come twice, in pieces and whole, are
-emitted once. Constant work a piece; arguments are joined where a frame has them whole.
+Law: arguments that come twice, in pieces and whole, are emitted once; they are joined where a frame has them whole.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from callboard.core import CUSTOM_KEY, ArgumentsPiece, Event, InvocationEnded, InvocationIncomplete
-from callboard.text.string_builder import StringBuilder
+from callboard.core import CUSTOM_KEY, ArgumentsPiece, Event, InvocationEnded
 from callboard.wires.common.reply_stream import DecodeContext, string
 from callboard.wires.common.tool_calls import (
-    CalledTools,
+    CallTable,
     Completeness,
+    OpenCall,
     arguments_text,
-    cut_reason,
     is_complete,
     is_cut_off,
     parse_arguments,
@@ -38,47 +36,33 @@ _encode = msgspec.json.Encoder().encode
 _OPENS, _CLOSES = f'{{"{CUSTOM_KEY}":"', '"}'
 
 
-class _Call:
-    __slots__ = (
-        "broken",
-        "call_id",
-        "closed",
-        "custom",
-        "identifier",
-        "index",
-        "name",
-        "pieces",
-        "position",
-        "seen_in_terminal",
-    )
+class _Call(OpenCall):
+    __slots__ = ("broken", "custom", "position", "seen_in_terminal")
 
     def __init__(self, position: Any, *, custom: bool) -> None:
+        super().__init__()
         self.position = position
         """In the output, where the backend says it."""
         self.custom = custom
-        self.call_id = ""
-        self.name = ""
-        self.identifier = ""
-        self.index: int | None = None
-        self.pieces = StringBuilder()
-        """Of the arguments, or of a custom tool's text."""
+        """Whether its pieces are a custom tool's text."""
         self.broken = False
-        self.closed = False
         self.seen_in_terminal = False
         """Whether the terminal event had it."""
 
+    def spell(self, text: str, *, is_first: bool) -> str:
+        if not self.custom:
+            return text
+        return (_OPENS if is_first else "") + _encode(text)[1:-1].decode()
 
-class Calls:
-    """Frames about calls in, events out. `count` is the number of calls."""
+
+class Calls(CallTable[_Call]):
+    """Frames about calls in, events out."""
 
     def __init__(self, context: DecodeContext) -> None:
-        self._tools = CalledTools(context)
+        super().__init__(context)
         self._by_id: dict[str, _Call] = {}
         self._by_call_id: dict[str, _Call] = {}
         self._by_position: dict[int, _Call] = {}
-        self._open: dict[int, _Call] = {}
-        self._next_index = 0
-        self.count = 0
 
     def start(self, item: Item, position: Any) -> list[Event]:
         return self._name(self._find(item, position), item)
@@ -89,7 +73,7 @@ class Calls:
         if not piece:
             return []
         call = self._call_of(frame, custom=custom)
-        return [] if call.closed else self._grow(call, piece)
+        return [] if call.closed else self.grow(call, piece)
 
     def feed_whole(self, frame: Frame, *, custom: bool) -> list[Event]:
         """A call's arguments are whole; its name may still come."""
@@ -112,23 +96,12 @@ class Calls:
             return events
         return events if call.index is None else events + self._end(call, call.index, value)
 
-    def close(self, completeness: Completeness, why: str) -> list[Event]:
-        """The ends of all open calls in the order of their indices; `why` is for the incomplete."""
-        events: list[Event] = []
-        for call in sorted(self._open.values(), key=lambda call: (call.index is None, call.index or 0)):
-            raw, arguments = _arguments_so_far(call)
-            whole = completeness == "all" if call.custom else is_complete(raw, arguments, completeness)
-            if call.index is None:
-                index = self._number(call)
-                events.append(InvocationIncomplete(index, call.identifier, "", raw, "no name"))
-            elif whole and not call.broken:
-                events += self._end(call, call.index, "")
-            else:
-                name = self._tools.declared_name(call.name)
-                events.append(InvocationIncomplete(call.index, call.identifier, name, raw, cut_reason(why)))
-            call.closed = True
-        self._open = {}
-        return events
+    def close_call(self, call: _Call, index: int, completeness: Completeness, why: str) -> list[Event]:
+        raw, arguments = _arguments_so_far(call)
+        whole = completeness == "all" if call.custom else is_complete(raw, arguments, completeness)
+        if call.name and whole and not call.broken:
+            return self._end(call, index, "")
+        return super().close_call(call, index, "none", why)
 
     def _find(self, item: Item, position: Any, *, late: bool = False) -> _Call:
         call = self._known(item, position, late=late)
@@ -143,7 +116,7 @@ class Calls:
             return self._by_id[item.id]
         call_id = string(item.call_id)
         at = self._by_position.get(position) if type(position) is int else None
-        if at is not None and (not at.call_id or at.call_id == call_id or not (call_id or at.closed)):
+        if at is not None and (not at.id or at.id == call_id or not (call_id or at.closed)):
             return at
         known = self._by_call_id.get(call_id)
         if known is None:
@@ -161,9 +134,7 @@ class Calls:
         return call or self._new(frame.item_id, frame.output_index, custom=custom)
 
     def _new(self, item_id: Any, position: Any, *, custom: bool) -> _Call:
-        call = _Call(position, custom=custom)
-        self._open[id(call)] = call
-        self.count += 1
+        call = self.add(_Call(position, custom=custom))
         if isinstance(item_id, str) and item_id:
             self._by_id[item_id] = call
         if type(position) is int:
@@ -171,8 +142,8 @@ class Calls:
         return call
 
     def _name(self, call: _Call, item: Item) -> list[Event]:
-        if isinstance(item.call_id, str) and item.call_id and not call.call_id:
-            call.call_id = item.call_id
+        if isinstance(item.call_id, str) and item.call_id and not call.id:
+            call.id = item.call_id
             self._by_call_id.setdefault(item.call_id, call)
         if isinstance(item.id, str) and item.id:
             self._by_id.setdefault(item.id, call)
@@ -186,21 +157,7 @@ class Calls:
         if call.index is not None or not name:
             return []
         call.name = name
-        index = self._number(call)
-        events = self._tools.start(index, call.identifier, name)
-        if call.pieces:
-            early, call.pieces = call.pieces.build(), StringBuilder()
-            events += self._grow(call, early)
-        return events
-
-    def _grow(self, call: _Call, value: str) -> list[Event]:
-        first = not call.pieces
-        call.pieces.append(value)
-        if call.index is None:
-            return []
-        if not call.custom:
-            return [ArgumentsPiece(call.index, value)]
-        return [ArgumentsPiece(call.index, (_OPENS if first else "") + _escape(value))]
+        return self.announce(call)
 
     def _complete(self, call: _Call, value: str) -> list[Event]:
         """The rest of a whole value after the pieces that came."""
@@ -208,7 +165,7 @@ class Calls:
             return []
         sent = call.pieces.build()
         rest = value[len(sent) :] if value.startswith(sent) else ""
-        return self._grow(call, rest) if rest else []
+        return self.grow(call, rest) if rest else []
 
     def _end(self, call: _Call, index: int, value: str) -> list[Event]:
         """The end of a call that was announced; `value` is the whole value where the backend sent it."""
@@ -222,9 +179,7 @@ class Calls:
             events.append(ArgumentsPiece(index, _CLOSES))
         elif value and value != raw:
             raw, arguments = value, parse_arguments(value)
-        call.closed = True
-        call.pieces = StringBuilder()
-        self._open.pop(id(call), None)
+        self.remove(call)
         return [*events, InvocationEnded(index, call.identifier, self._tools.declared_name(call.name), arguments, raw)]
 
     @staticmethod
@@ -235,19 +190,6 @@ class Calls:
         raw = value or call.pieces.build()
         return is_cut_off(raw) and parse_arguments(raw) is None
 
-    def _number(self, call: _Call) -> int:
-        call.index = index = self._next_index
-        self._next_index += 1
-        call.identifier = self._tools.identifier(index, call.call_id, call.name)
-        return index
-
 
 def _arguments_so_far(call: _Call) -> tuple[str, dict[str, Any] | None]:
-    raw = call.pieces.build()
-    if call.custom:
-        return (_OPENS + _escape(raw) if raw else ""), {CUSTOM_KEY: raw}
-    return raw, parse_arguments(raw)
-
-
-def _escape(text: str) -> str:
-    return _encode(text)[1:-1].decode()
+    return call.raw, {CUSTOM_KEY: call.pieces.build()} if call.custom else parse_arguments(call.raw)
