@@ -24,8 +24,8 @@ from callboard.jobs.agent_kind import normalize_reference
 from callboard.jobs.database import Database
 from callboard.jobs.database_url import VARIABLE
 from callboard.jobs.store import DurableStore
-from callboard.servers.agui.agui_kind import agui_queue
 from callboard.servers.agui.endpoint import OwnJobs
+from callboard.servers.agui.runs import agui_queue
 from callboard.servers.board.app import Board, BoardParts, board_application
 from callboard.servers.board.login import Login
 from callboard.servers.gateway import BackendSettings, GatewaySettings

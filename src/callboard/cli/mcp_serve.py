@@ -185,7 +185,7 @@ async def _forward_changes(changes: asyncio.Queue[ToolsChanged], server: ToolSer
 
 def _load_agent(specification: str) -> Ensemble:
     """The ensemble of an agent that a specification names. Raises CallerError."""
-    from callboard.servers.mcp.agent_tool import agent_ensemble  # noqa: PLC0415
+    from callboard.servers.mcp.server import agent_ensemble  # noqa: PLC0415
 
     agent: Any = load_attribute(specification, Path.cwd())[0]
     if not isinstance(agent, Agent):

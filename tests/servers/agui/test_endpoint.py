@@ -18,7 +18,7 @@ from callboard.core import AssistantCanister, ReasoningContent, SupervisorCanist
 from callboard.servers.agui import AguiEncoder
 from callboard.servers.agui.endpoint import HEARTBEAT, AguiExtension, AguiService, OwnJobs, stream_frames
 from callboard.servers.agui.run_input import read_run_input
-from callboard.servers.agui.thread_runs import AguiRun
+from callboard.servers.agui.runs import AguiRun
 from callboard.servers.gateway.auth import Authenticator, digest
 from callboard.servers.gateway.request_body import ByteBudget
 from callboard.servers.gateway.settings import GatewayLimits, GatewaySettings

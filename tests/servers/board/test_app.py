@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from callboard.servers.board.guard import POLICY
-from callboard.servers.board.input import MAX_FORM
+from callboard.servers.board.browser import MAX_FORM
+from callboard.servers.board.login import POLICY
 
 
 def log_in(visitor, login):
@@ -78,7 +78,7 @@ def test_a_copy_of_a_cookie_is_worth_nothing_behind_the_logout(browser, token, l
 
 
 def test_a_stream_ends_with_its_session(login, follow, browser, monkeypatch):
-    monkeypatch.setattr("callboard.servers.board.live.BEAT_SECONDS", 0.01)
+    monkeypatch.setattr("callboard.servers.board.browser.BEAT_SECONDS", 0.01)
 
     async def log_out():
         login.end_session(login.find_session(browser.cookies[login.cookie]))

@@ -4,7 +4,7 @@ import pytest
 
 from callboard import Agent, tool
 from callboard.errors import CallerError
-from callboard.servers.mcp.agent_tool import agent_ensemble
+from callboard.servers.mcp.server import agent_ensemble
 from callboard.testing import Call, ScriptedModel
 
 

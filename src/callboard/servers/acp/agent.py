@@ -58,7 +58,7 @@ from callboard import __version__
 from callboard.coding.jobs.job import Job
 from callboard.configuration import DescribedServer, Settings, read_servers
 from callboard.errors import CallerError
-from callboard.servers.acp.prompt import read_prompt
+from callboard.servers.acp.content import read_prompt
 from callboard.servers.acp.session import MODE, MODEL, Ask, Chats, ClientSession, Send, config_options, mode_state
 from callboard.text.display import collapse
 

@@ -50,8 +50,7 @@ from callboard.core import ReplyEnded, ReplyFailed
 from callboard.errors import CallerError, ProviderError
 from callboard.modes import get_plan
 from callboard.providers.registry import PlannedModel
-from callboard.servers.acp.prompt import Prompt
-from callboard.servers.acp.tool_calls import fence
+from callboard.servers.acp.content import Prompt, fence
 from callboard.servers.acp.updates import ClientApprover, Update, UpdateEncoder
 from callboard.text.display import collapse
 

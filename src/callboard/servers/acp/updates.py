@@ -59,7 +59,7 @@ from callboard.core import (
     Usage,
     Why,
 )
-from callboard.servers.acp.tool_calls import (
+from callboard.servers.acp.content import (
     describe_call,
     describe_changes,
     describe_invisible,

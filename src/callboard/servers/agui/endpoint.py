@@ -38,11 +38,10 @@ from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.servers.agui.agui_kind import AguiKind, agui_queue
 from callboard.servers.agui.encoder import AguiEncoder
 from callboard.servers.agui.events import AguiEvent, encode_event
 from callboard.servers.agui.run_input import RunInput, read_run_input
-from callboard.servers.agui.thread_runs import AguiRun, ThreadRuns
+from callboard.servers.agui.runs import AguiKind, AguiRun, ThreadRuns, agui_queue
 from callboard.servers.gateway.auth import Authenticator, read_token
 from callboard.servers.gateway.frontends import frontends
 from callboard.servers.gateway.http_errors import HttpError

@@ -31,9 +31,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallboardError, CallerError
-from callboard.servers.board.guard import LOOPBACK_NAMES, Guard
-from callboard.servers.board.input import Form, read_form
-from callboard.servers.board.login import Login, login_routes, name_session
+from callboard.servers.board.browser import Form, read_form
+from callboard.servers.board.login import LOOPBACK_NAMES, Guard, Login, login_routes, name_session
 from callboard.servers.board.templating import now, render, send_asset
 from callboard.servers.listening import call_at_signals
 

@@ -23,10 +23,16 @@ from callboard.core import Event
 from callboard.jobs.job import JobSummary
 from callboard.jobs.overview import JobOverview, JobRound
 from callboard.jobs.streams import Subscription
+from callboard.servers.board.browser import (
+    POLL_SECONDS,
+    PageUpdate,
+    last_event_id,
+    read_number,
+    read_value,
+    send_updates,
+)
 from callboard.servers.board.entry_view import EntryView, PieceView
-from callboard.servers.board.input import read_number, read_value
 from callboard.servers.board.job_view import MAX_TEXT, find_place, render_parts
-from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates
 from callboard.text.truncate import truncate
 
 if TYPE_CHECKING:

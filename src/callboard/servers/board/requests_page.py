@@ -24,8 +24,7 @@ from starlette.routing import BaseRoute, Route
 from callboard.dialects import DIALECTS
 from callboard.errors import CallerError
 from callboard.modes.mode import MODES
-from callboard.servers.board.input import Form, read_number, read_value
-from callboard.servers.board.live import PageUpdate, send_updates, wait
+from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.templating import now, render
 from callboard.servers.gateway.traffic_values import PROBLEMS, RepeatOrder, RequestView, RowFilter, RowPage
 

@@ -25,8 +25,17 @@ from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import EVENTS
 from callboard.coding.jobs.store import JobStore
 from callboard.jobs.job import DurableJob
+from callboard.servers.board.browser import (
+    POLL_SECONDS,
+    Form,
+    PageUpdate,
+    last_event_id,
+    read_number,
+    read_value,
+    send_updates,
+    wait,
+)
 from callboard.servers.board.entry_view import EntryView
-from callboard.servers.board.input import Form, read_number, read_value
 from callboard.servers.board.job_page import (
     AT_ONCE,
     IDLE_SECONDS,
@@ -36,7 +45,6 @@ from callboard.servers.board.job_page import (
     tell_to_reload,
 )
 from callboard.servers.board.job_view import MAX_TEXT, MOST_ROUNDS, JobFact, list_facts, read_outcome
-from callboard.servers.board.live import POLL_SECONDS, PageUpdate, last_event_id, send_updates, wait
 from callboard.servers.board.run_entries import RunEntries
 from callboard.servers.board.run_log import RunLog
 from callboard.servers.board.run_view import describe_run, find_key, find_resumption, read_run

@@ -15,8 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from callboard.servers.board import run_page
-from callboard.servers.board.input import read_value
-from callboard.servers.board.live import PageUpdate, send_updates, wait
+from callboard.servers.board.browser import PageUpdate, read_value, send_updates, wait
 from callboard.servers.board.run_page import find_records
 from callboard.servers.board.run_view import ListedRun, find_key, list_runs
 from callboard.servers.board.templating import render

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from callboard.servers.board.input import Form
+from callboard.servers.board.browser import Form
 from callboard.tools.ensemble import Ensemble
 
 if TYPE_CHECKING:

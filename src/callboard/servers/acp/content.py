@@ -1,28 +1,117 @@
 """How a call of the chat looks in an editor: its kind, its title, the files it is about, and what came of it.
 
 Law: what a model or a file wrote is shown as code, so it cannot draw a link, a picture or a question of ours.
+
+Read what a client's user sends: texts, files, pictures.
+
+Law: nothing is fetched. A file of the directory that is named is read by the model with its own tools, if the rules
+let it.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from acp.helpers import image_block, text_block, tool_content, tool_diff_content
-from acp.schema import ContentToolCallContent, FileEditToolCallContent, ToolCallLocation, ToolKind
+from acp.schema import (
+    AudioContentBlock,
+    BlobResourceContents,
+    ContentToolCallContent,
+    EmbeddedResourceContentBlock,
+    FileEditToolCallContent,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+    ToolCallLocation,
+    ToolKind,
+)
 
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.chat.dry_run import ChangedFile, diff_of
 from callboard.coding.workspace.text_file import NotText, decode
 from callboard.core import PictureContent, ResultCanister
+from callboard.errors import CallerError
 from callboard.execution.result_store import READ_RESULT
 from callboard.text.display import collapse, make_visible, strip_controls
 from callboard.text.truncate import truncate
+
+ContentBlock: TypeAlias = (
+    TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
+)
+
+MAX_PROMPT: Final = 2_000_000
+"""Characters of a prompt, with the files in it."""
+MAX_PICTURES: Final = 20
+_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+class Prompt(NamedTuple):
+    """A prompt: its text, and the pictures that were shown with it."""
+
+    text: str
+    pictures: tuple[PictureContent, ...]
+
+
+def read_prompt(blocks: Iterable[ContentBlock], root: Path) -> Prompt:
+    """The prompt of a client's blocks. `root` is the session's directory. Raises CallerError."""
+    texts: list[str] = []
+    pictures: list[PictureContent] = []
+    for at, block in enumerate(blocks):
+        match block:
+            case TextContentBlock(text=text):
+                texts.append(text)
+            case ImageContentBlock(data=data, mime_type=kind):
+                pictures.append(_read_picture(data, kind, f"prompt[{at}]"))
+            case ResourceContentBlock(uri=uri):
+                texts.append(_name_of(uri, root))
+            case EmbeddedResourceContentBlock(resource=resource):
+                if isinstance(resource, BlobResourceContents):
+                    hint = "send its text, or a picture"
+                    raise CallerError("a file that is no text cannot be read", path=f"prompt[{at}]", hint=hint)
+                name = _name_of(resource.uri, root)
+                texts.append(f'\n<file path="{name}">\n{resource.text}\n</file>\n')
+            case _:
+                raise CallerError("sound cannot be heard", path=f"prompt[{at}]", hint="send text or pictures")
+    # JSON can spell half a character, which is none in UTF-8.
+    text = "".join(texts).encode("utf-8", "replace").decode()
+    if len(text) > MAX_PROMPT:
+        raise CallerError(
+            f"more than {MAX_PROMPT} characters", path="prompt", hint="name files instead of sending them"
+        )
+    if len(pictures) > MAX_PICTURES:
+        raise CallerError(f"more than {MAX_PICTURES} pictures", path="prompt", hint="send fewer at once")
+    if not text.strip() and not pictures:
+        raise CallerError("there is nothing in it", path="prompt", hint="write what is to be done")
+    return Prompt(text, tuple(pictures))
+
+
+def _read_picture(data: str, kind: str, path: str) -> PictureContent:
+    if kind not in _TYPES:
+        raise CallerError(f"no picture of the type {collapse(kind)!r}", path=path, hint=f"send {', '.join(_TYPES)}")
+    try:
+        return PictureContent(base64.b64decode(data, validate=True), kind)
+    except (binascii.Error, ValueError):
+        raise CallerError("its data is not base64", path=path, hint="send the picture's bytes in base64") from None
+
+
+def _name_of(uri: str, root: Path) -> str:
+    """What the model reads of an address: the path from the root, of a file that lies beneath it."""
+    try:
+        parts = urlsplit(uri)
+        path = Path(unquote(parts.path)) if parts.scheme == "file" else None
+        name = str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else uri
+    except ValueError:
+        name = uri
+    return collapse(name, 1000).replace('"', "'")
+
 
 ToolContent: TypeAlias = ContentToolCallContent | FileEditToolCallContent
 

@@ -2,24 +2,60 @@
 
 A message names the parts of the page and their content. Where a message has an id, a browser that lost its connection
 sends the last one it saw when it comes back, so that it gets what is behind it and nothing twice.
+
+What a browser sends: forms, numbers and short values, each read with a bound.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from callboard.errors import CallboardError
-from callboard.servers.board.input import read_value
 
 if TYPE_CHECKING:
     from callboard.servers.board.app import Board
+
+MAX_FORM: Final = 1024 * 1024
+"""Bytes of a form."""
+MAX_FIELDS: Final = 100
+_MAX_VALUE: Final = 500
+"""Characters of a value."""
+_MAX_DIGITS: Final = 9
+
+Form: TypeAlias = Mapping[str, str]
+
+
+async def read_form(request: Request) -> Form:
+    """The fields of a form. Raises HTTPException for one that is too large, or none."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM:
+            raise HTTPException(413, f"a form has at most {MAX_FORM:,} bytes")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise HTTPException(400, "this is no form of the board") from None
+
+
+def read_number(text: str) -> int | None:
+    """A number from 0 on; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+
+def read_value(text: str | None) -> str:
+    """A value, cut; "" where there is none."""
+    return (text or "")[:_MAX_VALUE]
+
 
 POLL_SECONDS: Final = 0.1
 """Between two looks at a database while somebody watches."""

@@ -6,7 +6,7 @@ from tests.tables import table
 
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.core import ResultCanister, error_result
-from callboard.servers.acp.tool_calls import (
+from callboard.servers.acp.content import (
     MAX_FILE,
     MAX_TEXT,
     describe_call,
