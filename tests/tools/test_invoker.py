@@ -178,7 +178,10 @@ def test_the_subjects_of_a_tool():
     ("subjects", "told"),
     [
         ({"pth": "path"}, "search: subjects: no argument 'pth'; did you mean 'path'?"),
-        ({"path": "file"}, "search: subjects.path: no subject 'file'; path, command, further_path"),
+        (
+            {"path": "file"},
+            "search: subjects={'path': 'file'} cannot be; Invalid enum value 'file'; subjects are path, command, further_path",
+        ),
     ],
 )
 def test_subjects_that_cannot_be(subjects, told):

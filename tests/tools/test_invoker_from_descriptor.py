@@ -46,8 +46,9 @@ def any_keyword(**words):
     return words["text"] * words["times"]
 
 
-def described(arguments=None, **keys):
-    return InvokerDescriptor(name="say", arguments=arguments, path="io.toml:3: invokers[0]", **keys)
+def described(arguments=None, description="", **options):
+    path = "io.toml:3: invokers[0]"
+    return InvokerDescriptor(name="say", arguments=arguments, description=description, path=path, options=options)
 
 
 def called(invoker, **arguments):
@@ -118,7 +119,7 @@ def test_what_a_tool_says_of_itself_holds_unless_the_descriptor_does(arguments):
 def test_a_subject_that_is_no_argument_is_refused(arguments):
     with pytest.raises(DescriptorError) as caught:
         make_invoker(described(arguments, subjects={"txt": "path"}), tool(plain))
-    assert str(caught.value).endswith("invokers[0]: subjects: no argument 'txt'; did you mean 'text'?")
+    assert str(caught.value).endswith("invokers[0]: say: subjects: no argument 'txt'; did you mean 'text'?")
 
 
 def test_the_schema_is_the_only_judge_of_values():

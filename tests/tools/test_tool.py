@@ -335,7 +335,7 @@ def test_what_has_no_signature_is_refused():
 
 @table("timeout", ["5", 0, -1, float("nan"), -math.inf, True, [1]])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout):
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
         tool(timeout=timeout)(search.function)
 
 
@@ -389,14 +389,14 @@ def test_an_annotation_that_needs_a_package_is_refused_with_its_name(monkeypatch
 
 
 OPTIONS = [
-    ("idempotent", "no", "True or False"),
-    ("approval", "maybe", "True or False"),
-    ("approval", None, "True or False"),
-    ("strict", "yes", "True, False or None"),
-    ("cli", ["-q"], "a mapping of flags to parameters"),
-    ("cli", {"-q": 5}, "a mapping of flags to parameters"),
-    ("subjects", ["query"], "a mapping of parameters"),
-    ("description", 5, "a text"),
+    ("idempotent", "no", "Expected `bool`"),
+    ("approval", "maybe", "Expected `bool`"),
+    ("approval", None, "Expected `bool`"),
+    ("strict", "yes", "Expected `bool | null`"),
+    ("cli", ["-q"], "Expected `object | null`"),
+    ("cli", {"-q": 5}, "Expected `str`"),
+    ("subjects", ["query"], "Expected `object | null`"),
+    ("description", 5, "give a text"),
 ]
 
 
@@ -413,15 +413,20 @@ def test_an_option_of_the_wrong_kind_is_refused(option, value, wanted):
     ):
         with pytest.raises(ToolDefinitionError) as caught:
             make()
-        assert str(caught.value).startswith(f"search: {option}={value!r} cannot be; give {wanted}")
+        assert str(caught.value).startswith(f"search: {option}={value!r} cannot be; {wanted}")
 
 
 @table("timeout", ["5", -1, True])
 def test_the_seconds_of_an_invoker_are_checked_too(timeout):
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
         Invoker("search", search.function, {}, timeout=timeout)
-    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* is no number of seconds"):
+    with pytest.raises(ToolDefinitionError, match=r"^search: timeout=.* cannot be; Expected `float"):
         Invoker.of(search).replace(timeout=timeout)
+
+
+def test_an_option_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match="Tool has no option 'timout'"):
+        tool(timout=5)(search.function)
 
 
 @table("name", [5, b"search", ["search"]])

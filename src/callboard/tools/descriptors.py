@@ -14,7 +14,7 @@ import msgspec
 
 from callboard.errors import CallerError, DescriptorError
 from callboard.text.suggest import suggest
-from callboard.tools.tool import Subject
+from callboard.tools.tool import ToolOptions
 
 Keys: TypeAlias = tuple[str | int, ...]
 Where: TypeAlias = Callable[[Keys], str]
@@ -28,25 +28,19 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class InvokerDescriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool. `path` says where it is described; every other field is a key.
+    """One tool. `path` says where it is described; every other field is a key, and so is each option.
 
     `callable` is `package.module:function`; without it the name is looked up in the ensemble's module.
-    `arguments` is a JSON Schema; without it the function's signature is the schema. What is None is the
-    function's own, if it is a Tool.
+    `arguments` is a JSON Schema; without it the function's signature is the schema. Other options are
+    the function's own, if it is a Tool.
     """
 
     name: Name
     enabled: bool = True
     description: str = ""
     callable: str = ""
-    timeout: Seconds | None = None
-    idempotent: bool | None = None
-    approval: bool | None = None
     arguments: dict[str, Any] | None = None
-    cli: dict[str, str] | None = None
-    strict: bool | None = None
-    subjects: dict[str, Subject] | None = None
-    cache: dict[str, str] | None = None
+    options: ToolOptions = msgspec.field(default_factory=ToolOptions)
     path: str = ""
 
 
@@ -82,7 +76,7 @@ class EnsembleDescriptor(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.module) or any(each.callable for each in self.invokers)
 
 
-INVOKER_KEYS = tuple(name for name in InvokerDescriptor.__struct_fields__ if name != "path")
+INVOKER_KEYS = ("name", "enabled", "description", "callable", "arguments", *ToolOptions.__annotations__)
 INVOKER_TABLES = ("arguments", "cli", "subjects")
 ENSEMBLE_KEYS = ("name", "enabled", "module", "search")
 ENSEMBLE_TABLES = ("defaults", "invokers")
@@ -108,7 +102,8 @@ def read_invoker(values: Mapping[str, Any], where: Where = dotted_path) -> Invok
     flat, place = _flat(values, "invoker", INVOKER_TABLES, where)
     refuse_unknown(flat, INVOKER_KEYS, place)
     read: InvokerDescriptor = convert(InvokerDescriptor, {**flat, "path": where(())}, place)
-    return read
+    options = {key: value for key, value in flat.items() if key in ToolOptions.__annotations__}
+    return msgspec.structs.replace(read, options=convert(ToolOptions, options, place))
 
 
 def read_ensemble(

@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack, cast
 
 from callboard.core import ToolDeclaration
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid, compile_schema
 from callboard.tools.context import Context
-from callboard.tools.tool import Subject, Tool, check_cache, check_options, checked_subjects, is_async
+from callboard.tools.tool import HasOptions, Tool, ToolOptions, check_subjects, check_words, is_async
 
 if TYPE_CHECKING:
     from callboard.tools.ensemble import Ensemble
@@ -31,20 +31,29 @@ class ArgumentsValidator(Protocol):
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
-class Invoker:
+class Invoker(HasOptions):
     """A callable with its name, description and arguments schema.
 
-    `hands_over` says that a call hands the conversation to another agent.
+    `await invoker(context, arguments)` validates and calls.
 
-    `dropped` says what of a schema that others wrote cannot be enforced.
+    Args:
+        name: The name that models call.
+        invocable: The function of a context and arguments.
+        arguments_schema: The JSON Schema of the arguments.
+        ensemble: The ensemble that it is in.
+        description: What models are told that it does.
+        validator: Validates in the place of the schema.
+        blocking: True if a call occupies its thread until it is done.
+        deferred: True if results come from outside: a run ends at such a call, and goes on with its result.
+        repeatable: Says of arguments whether that call is idempotent, for a tool of which not every call is.
+        calls: Names by which a model may call it wrongly, and what it is told to write instead.
+        key: Calls of one run for whose arguments it gives the same are made one after another. If it gives None, the
+            call never waits for another one.
+        implementation: The function that is called in the end: cached results belong to it.
+        options: Those of `ToolOptions`.
 
-    `await invoker(context, arguments)` validates and calls. `timeout` in seconds, None leaves it to the
-    ensemble. `blocking` says that the call occupies its thread until it is done; `deferred` that its result comes from
-    outside: a run ends where such a call is made, and goes on with the result. `repeatable` says of arguments whether
-    that call is idempotent, for a tool of which not every call is. `calls` maps names by which a model may call it
-    wrongly to what it is told to write instead. Calls of one run for whose arguments `key` gives the same are made one
-    after another; None of it is a call like no other. `cache` says for how long results are kept for other runs; which
-    tool they are of is told by `implementation`, the one that is called in the end.
+    `hands_over` is true if a call hands the conversation to another agent; `dropped` lists what of a schema that others
+    wrote cannot be enforced.
     """
 
     hands_over = False
@@ -58,33 +67,16 @@ class Invoker:
         description: str = "",
         *,
         validator: ArgumentsValidator | None = None,
-        timeout: float | None = None,
-        idempotent: bool = False,
-        approval: bool = False,
         blocking: bool = False,
         deferred: bool = False,
-        cli: Mapping[str, str] | None = None,
-        strict: bool | None = None,
-        subjects: Mapping[str, Subject] | None = None,
         repeatable: Callable[[Mapping[str, Any]], bool] | None = None,
         calls: Mapping[str, str] | None = None,
         key: Key | None = None,
-        cache: Mapping[str, str] | None = None,
         implementation: Callable[..., Any] | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         _check(name, invocable, arguments_schema)
-        check_options(
-            name,
-            timeout=timeout,
-            description=description,
-            idempotent=idempotent,
-            approval=approval,
-            cli=cli,
-            strict=strict,
-            subjects=subjects,
-            cache=cache,
-        )
-        check_cache(name, cache, can_repeat=idempotent or repeatable is not None)
+        check_words(name, description)
         self._name = name
         self.invocable = invocable
         # First of all, for it bounds what the schema is: its depth, too.
@@ -93,20 +85,15 @@ class Invoker:
         self._schema: dict[str, Any] = _copy(arguments_schema)
         self.description = description
         self.ensemble = ensemble
-        self.timeout = timeout
-        self.idempotent = idempotent
-        self.approval = approval
         self.blocking = blocking or not is_async(invocable)
         self.deferred = deferred
-        self.cli = dict(cli or {})
-        self.strict = strict
-        self.subjects = checked_subjects(subjects, arguments_schema.get("properties", {}), name)
         self.repeatable = repeatable
         self.calls = dict(calls or {})
         self.key = key
-        self.cache = None if cache is None else dict(cache)
         self.implementation = implementation or invocable
         self.dropped: tuple[str, ...] = getattr(self._validator, "dropped", ())
+        self.set_options(name, options)
+        check_subjects(self.subjects, arguments_schema.get("properties", {}), name)
 
     @property
     def arguments_schema(self) -> Mapping[str, Any]:
@@ -133,17 +120,11 @@ class Invoker:
             tool.schema,
             description=tool.description,
             validator=tool,
-            timeout=tool.timeout,
-            idempotent=tool.idempotent,
-            approval=tool.approval,
             blocking=not tool.is_async,
-            cli=tool.cli,
-            strict=tool.strict,
-            subjects=tool.subjects,
             repeatable=tool.repeatable,
             calls=tool.calls,
-            cache=tool.cache,
             implementation=tool.function,
+            **tool.options,
         )
 
     async def __call__(self, context: Context, arguments: Mapping[str, Any]) -> Any:
@@ -222,14 +203,15 @@ class Invoker:
 
     def replace(self, **changes: Any) -> Invoker:
         """A copy with some attributes changed, not its schema; in no ensemble, so that it can be added to one."""
-        check_options(**{"name": self.name, **changes})
         copied = copy(self)
+        options = {name: changes.pop(name) for name in [*changes] if name in ToolOptions.__annotations__}
         for name, value in {"ensemble": None, **changes}.items():
             attribute = "_name" if name == "name" else name
             if attribute not in vars(self) or name in ("_name", "_schema", "dropped", "_validator"):
                 raise TypeError(f"{name!r} of an invoker cannot be replaced")
             setattr(copied, attribute, value)
-        check_cache(copied.name, copied.cache, can_repeat=copied.idempotent or copied.repeatable is not None)
+        check_words(copied.name, copied.description)
+        copied.set_options(copied.name, cast("ToolOptions", options))
         return copied
 
     def declare(self, name: str | None = None) -> ToolDeclaration:

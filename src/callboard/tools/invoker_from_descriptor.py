@@ -13,10 +13,7 @@ from callboard.schema.errors import EXTRA
 from callboard.text.suggest import suggest
 from callboard.tools.descriptors import InvokerDescriptor
 from callboard.tools.invoker import ArgumentsValidator, Invocable, Invoker, invocable_of
-from callboard.tools.tool import Tool, checked_subjects, context_parameters, is_async
-
-_OPTIONS = ("timeout", "idempotent", "approval", "cli", "strict", "subjects", "cache")
-"""What a Tool says of itself, and a descriptor may say instead."""
+from callboard.tools.tool import Tool, check_subjects, context_parameters, is_async
 
 
 def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) -> Invoker:
@@ -37,23 +34,16 @@ def make_invoker(descriptor: InvokerDescriptor, function: Callable[..., Any]) ->
         )
     else:
         made = _of_signature(descriptor, tool or function)
-    _refuse_subjects(descriptor, made)
-    options = {key: getattr(descriptor, key) for key in _OPTIONS}
     try:
+        properties = made.arguments_schema.get("properties", {})
+        check_subjects(descriptor.options.get("subjects") or {}, properties, descriptor.name)
         return made.replace(
             name=descriptor.name,
             description=descriptor.description or made.description,
-            **{key: value for key, value in options.items() if value is not None},
+            **descriptor.options,
         )
     except ToolDefinitionError as error:
         raise DescriptorError(error.message, path=f"{descriptor.path}: {error.path}", hint=error.hint) from None
-
-
-def _refuse_subjects(descriptor: InvokerDescriptor, made: Invoker) -> None:
-    try:
-        checked_subjects(descriptor.subjects, made.arguments_schema.get("properties", {}), descriptor.path)
-    except ToolDefinitionError as error:
-        raise DescriptorError(error.message, path=error.path, hint=error.hint) from None
 
 
 def _takes_context_and_arguments(function: Callable[..., Any]) -> bool:
@@ -95,7 +85,7 @@ def _of_schema(
         blocking=not is_async(function),
         implementation=function,
     )
-    return made.replace(**{key: getattr(tool, key) for key in _OPTIONS}) if tool else made
+    return made.replace(**tool.options) if tool else made
 
 
 def _awaitable(function: Callable[..., Any]) -> Invocable:

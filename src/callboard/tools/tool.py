@@ -19,12 +19,18 @@ from typing import (
     Literal,
     ParamSpec,
     TypeAlias,
+    TypedDict,
     TypeVar,
     Union,
+    Unpack,
+    cast,
     get_args,
     get_origin,
     overload,
 )
+
+import msgspec
+from msgspec import Meta
 
 from callboard.errors import CallerError, ToolDefinitionError
 from callboard.schema import Derived, check_signature, derive, derive_output
@@ -43,23 +49,69 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Tool(Generic[P, R]):
+class ToolOptions(TypedDict, total=False):
+    """Options of a tool: keywords of `@tool`, `Tool` and `Invoker`, and keys of a descriptor."""
+
+    timeout: Annotated[float, Meta(gt=0)] | None
+    """Seconds that a call may take; `math.inf` is no limit, None leaves it to the ensemble."""
+    idempotent: bool
+    """True if a call may be repeated after a failure of the network or a timeout."""
+    approval: bool
+    """True if a person is asked before each call."""
+    cli: Mapping[str, str] | None
+    """Flags such as `-t`, and the parameters that they stand for, for models that write calls as commands."""
+    strict: bool | None
+    """True if the provider is asked to hold calls to the schema; None leaves it to the provider."""
+    subjects: Mapping[str, Subject] | None
+    """The parameters that are a `path` or a `command`, for patterns of permissions such as `bash(git status*)`.
+
+    Patterns may deny or ask about a `further_path`, but it needs no rule of its own if the call is allowed otherwise.
+    """
+    cache: Mapping[str, str] | None
+    """How long a result may answer equal calls of other runs too, such as `{"ttl": "1h"}`; the tool is idempotent."""
+
+
+class HasOptions:
+    """The options of a tool as attributes, with their defaults."""
+
+    timeout: float | None = None
+    idempotent: bool = False
+    approval: bool = False
+    cli: Mapping[str, str] = MappingProxyType({})
+    strict: bool | None = None
+    subjects: Mapping[str, Subject] = MappingProxyType({})
+    cache: Mapping[str, str] | None = None
+    repeatable: Callable[[Mapping[str, Any]], bool] | None = None
+    """Says of arguments whether that call is idempotent, for a tool of which not every call is."""
+    calls: Mapping[str, str] = MappingProxyType({})
+    """Names by which a model may call it wrongly, and what it is told to write instead."""
+
+    @property
+    def options(self) -> ToolOptions:
+        return cast("ToolOptions", {name: getattr(self, name) for name in ToolOptions.__annotations__})
+
+    def set_options(self, tool_name: str, options: ToolOptions) -> None:
+        """Set options; None is the default. Raises ToolDefinitionError for a wrong value, TypeError for a wrong name."""
+        for name, value in options.items():
+            if name not in ToolOptions.__annotations__:
+                raise TypeError(f"{type(self).__name__} has no option {name!r}")
+            try:
+                read = msgspec.convert({name: value}, ToolOptions)
+            except msgspec.ValidationError as error:
+                hint = str(error).partition(" - at")[0]
+                hint += f"; subjects are {', '.join(get_args(Subject))}" if name == "subjects" else ""
+                raise ToolDefinitionError(f"{name}={value!r} cannot be", path=tool_name, hint=hint) from None
+            setattr(self, name, getattr(HasOptions, name) if value is None else read[name])  # type: ignore[literal-required]
+        if self.cache is not None:
+            can_repeat = self.idempotent or self.repeatable is not None
+            _check_cache(tool_name, self.cache, can_repeat=can_repeat)
+
+
+class Tool(HasOptions, Generic[P, R]):
     """A function made callable by models. Made with `@tool`.
 
     `name` is by default the function's, `description` its docstring's; `schema` is the JSON Schema of its arguments.
-    `timeout` is in seconds, `math.inf` is no limit, None leaves it to the ensemble. `idempotent` says that a call may be repeated
-    after a failure of the network or a timeout; `approval` that a person is asked before each call; `cli`
-    maps flags such as `-t` to parameters, for models that write calls as commands; `strict` that the provider is
-    asked to hold calls to the schema, None leaves it to the provider. `subjects` says which parameters are a `path`
-    or a `command`, for patterns of permissions such as `bash(git status*)`; a `further_path` is one that patterns
-    may deny or ask about, and that needs no rule of its own where the call is allowed otherwise. `cache`, such as
-    `{"ttl": "1h"}`, says for how long a result may answer equal calls of other runs too; only of what is idempotent.
     """
-
-    repeatable: Callable[[Mapping[str, Any]], bool] | None = None
-    """Says of arguments whether that call is idempotent, for a kind of tool of which not every call is."""
-    calls: Mapping[str, str] = MappingProxyType({})
-    """Names by which a model may call it wrongly, and what it is told to write instead."""
 
     def __init__(
         self,
@@ -67,38 +119,15 @@ class Tool(Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
-        timeout: float | None = None,
-        idempotent: bool = False,
-        approval: bool = False,
-        cli: Mapping[str, str] | None = None,
-        strict: bool | None = None,
-        subjects: Mapping[str, Subject] | None = None,
-        cache: Mapping[str, str] | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         if not callable(function):
             raise ToolDefinitionError(f"{function!r} is no function", hint="decorate a function with @tool")
         named = _without_partial(function)
         self.function = function
         self.name = name or str(getattr(named, "__name__", type(named).__name__))
-        check_options(
-            self.name,
-            timeout=timeout,
-            description=description,
-            idempotent=idempotent,
-            approval=approval,
-            cli=cli,
-            strict=strict,
-            subjects=subjects,
-            cache=cache,
-        )
-        check_cache(self.name, cache, can_repeat=idempotent or self.repeatable is not None)
-        self.timeout = timeout
-        self.idempotent = idempotent
-        self.approval = approval
-        self.cli = dict(cli or {})
-        self.strict = strict
-        self.subjects = dict(subjects or {})
-        self.cache = None if cache is None else dict(cache)
+        check_words(self.name, description)
+        self.set_options(self.name, options)
         self._given_description = description
         contexts = context_parameters(function)
         if len(contexts) > 1:
@@ -150,16 +179,7 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 
 @overload
 def tool(
-    *,
-    name: str | None = ...,
-    description: str | None = ...,
-    timeout: float | None = ...,
-    idempotent: bool = ...,
-    approval: bool = ...,
-    cli: Mapping[str, str] | None = ...,
-    strict: bool | None = ...,
-    subjects: Mapping[str, Subject] | None = ...,
-    cache: Mapping[str, str] | None = ...,
+    *, name: str | None = ..., description: str | None = ..., **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -168,24 +188,19 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Every parameter needs an annotation; `*args` and `**kwargs` cannot be described to a model. A parameter
     annotated `Context` is given the run's context and is not in the schema. Raises ToolDefinitionError.
+
+    The options are `name` (by default the function's), `description` (its docstring's), and those of `ToolOptions`.
     """
     if function is None:
         return lambda decorated: Tool(decorated, **options)
     return Tool(function, **options)
 
 
-def checked_subjects(
-    subjects: Mapping[str, Subject] | None, names: Collection[str], path: str
-) -> Mapping[str, Subject]:
-    """The subjects. Raises ToolDefinitionError for one of no argument: a rule that looks at it would never match."""
-    for name, subject in (subjects or {}).items():
+def check_subjects(subjects: Mapping[str, Subject], names: Collection[str], path: str) -> None:
+    """Raise ToolDefinitionError for a subject of no argument: a rule that looks at it would never match."""
+    for name in subjects:
         if name not in names:
             raise ToolDefinitionError(f"no argument {name!r}", path=f"{path}: subjects", hint=suggest(name, names))
-        if subject not in get_args(Subject):
-            raise ToolDefinitionError(
-                f"no subject {subject!r}", path=f"{path}: subjects.{name}", hint=", ".join(get_args(Subject))
-            )
-    return dict(subjects or {})
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -254,48 +269,22 @@ def is_seconds(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= math.inf
 
 
-def _is_cache(value: Any) -> bool:
-    if not isinstance(value, Mapping) or {*value} != {"ttl"} or not isinstance(value["ttl"], str):
-        return False
+def check_words(name: Any, description: Any) -> None:
+    """Raise ToolDefinitionError if a name or a description is no text."""
+    for option, value in (("name", name), ("description", description)):
+        if not isinstance(value, str) and (value is not None or option == "name"):
+            raise ToolDefinitionError(f"{option}={value!r} cannot be", path=str(name), hint="give a text")
+
+
+def _check_cache(tool_name: str, cache: Mapping[str, str], *, can_repeat: bool) -> None:
+    """Raise ToolDefinitionError for what is no length of time, and for a tool of which a call must not be left out."""
     try:
-        return parse_duration(value["ttl"]).total_seconds() > 0
+        is_time = {*cache} == {"ttl"} and parse_duration(cache["ttl"]).total_seconds() > 0
     except CallerError:
-        return False
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(each, str) for pair in value.items() for each in pair)
-
-
-_OPTIONS: Final[Mapping[str, tuple[Callable[[Any], bool], str, str]]] = {
-    "timeout": (
-        lambda value: value is None or is_seconds(value),
-        "is no number of seconds",
-        "seconds above zero, or None",
-    ),
-    "idempotent": (lambda value: isinstance(value, bool), "cannot be", "True or False"),
-    "approval": (lambda value: isinstance(value, bool), "cannot be", "True or False"),
-    "strict": (lambda value: value is None or isinstance(value, bool), "cannot be", "True, False or None"),
-    "cli": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of flags to parameters"),
-    "subjects": (lambda value: value is None or _is_mapping(value), "cannot be", "a mapping of parameters to subjects"),
-    "cache": (lambda value: value is None or _is_cache(value), "cannot be", 'a length of time, such as {"ttl": "1h"}'),
-    "description": (lambda value: value is None or isinstance(value, str), "cannot be", "a text"),
-}
-"""Options of a tool, what each may be, and what is said of what it may not be."""
-
-
-def check_options(name: Any, **options: Any) -> None:
-    """Raises ToolDefinitionError for a name or an option of the wrong kind: it would act as another one, or fail late."""
-    if not isinstance(name, str):
-        raise ToolDefinitionError(f"name={name!r} cannot be", hint="give a text")
-    for option, value in options.items():
-        fits, what, hint = _OPTIONS.get(option, (lambda _: True, "", ""))
-        if not fits(value):
-            raise ToolDefinitionError(f"{option}={value!r} {what}", path=name, hint=f"give {hint}")
-
-
-def check_cache(name: str, cache: Mapping[str, str] | None, *, can_repeat: bool) -> None:
-    """Raises ToolDefinitionError where results are to be kept of what is not idempotent: a call would not be made."""
-    if cache is not None and not can_repeat:
+        is_time = False
+    if not is_time:
+        hint = 'give a length of time, such as {"ttl": "1h"}'
+        raise ToolDefinitionError(f"cache={cache!r} cannot be", path=tool_name, hint=hint)
+    if not can_repeat:
         hint = "mark it idempotent, if a call that is not made changes nothing, or remove cache"
-        raise ToolDefinitionError("it is not idempotent, so its results cannot be kept", path=name, hint=hint)
+        raise ToolDefinitionError("it is not idempotent, so its results cannot be kept", path=tool_name, hint=hint)
