@@ -17,7 +17,6 @@ from callboard.core import Event, Usage
 from callboard.errors import NoOutput
 from callboard.jobs.entries import Item
 from callboard.jobs.job import Approval, DurableJob, JobSummary
-from callboard.jobs.overview import JobOverview
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import REPLY_PIECES, JobStreams
 
@@ -158,12 +157,11 @@ async def follow_events(
 
     It looks every quarter of a second at least, whether anything is new or not, until whoever reads it leaves.
     """
-    overview = JobOverview(store.database)
     with streams.subscribe(identifier) as news:
         number: int | None = None
         rounds: int | None = None
         while True:
-            job = await overview.read(identifier)
+            job = await store.read_summary(identifier)
             limit = AT_ONCE if number is None else min(number - after, AT_ONCE)
             entries = await store.read_entries(identifier, after, limit)
             if entries:

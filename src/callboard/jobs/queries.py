@@ -252,12 +252,3 @@ def find_old(connection: Connection, oldest: int, queues: Collection[str] | None
     query = select(jobs.c.id).where(ended, jobs.c.completed_at < oldest)
     query = query if queues is None else query.where(jobs.c.queue.in_(sorted(queues)))
     return list(connection.scalars(query.order_by(jobs.c.completed_at, jobs.c.id).limit(limit)))
-
-
-def delete_old(connection: Connection, oldest: int, most: int, kind: str, states: Collection[DurableState]) -> int:
-    """Delete jobs that ended before, of one kind or of all, in one of these states; how many."""
-    ended = jobs.c.state.in_(sorted(states))
-    query = select(jobs.c.key).where(ended, jobs.c.completed_at < oldest)
-    keys = connection.scalars((query.where(jobs.c.kind == kind) if kind else query).limit(most)).all()
-    delete_jobs(connection, keys)
-    return len(keys)

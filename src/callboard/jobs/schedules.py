@@ -1,5 +1,8 @@
 """Schedules: jobs that are submitted again and again, at the times of a line of cron.
 
+A line has a minute, an hour, a day of the month, a month and a day of the week, such as `30 3 * * mon-fri`. `croniter`
+reads it. What `croniter` also reads and cron does not is refused: seconds, years, and values drawn at random.
+
 Laws:
 - A schedule that is due submits one job, however many workers look: the row is locked, the job is made and queued, and
   the next time is written, in one transaction.
@@ -12,25 +15,28 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
-from sqlalchemy import Connection, delete, select, update
+from croniter import croniter  # type: ignore[import-untyped]  # stubs are another package
+from sqlalchemy import Connection, Delete, Update, delete, select, update
 
 from callboard.coding.jobs.json_encoding import encode_json
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries
 from callboard.jobs.claim import Enqueue
-from callboard.jobs.cron import next_time
 from callboard.jobs.database import Database
 from callboard.jobs.job import END_STATES, DurableJob, JobTemplate, new_identifier
 from callboard.jobs.rows import from_rows, to_microseconds, to_row
 from callboard.jobs.tables import insert_once, jobs, schedules
 
-_HINT: Final = "callboard schedule list shows them"
+_FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
+_SHORT: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+_RANDOM: Final = re.compile(r"[hr](\(|/|$)", re.IGNORECASE)
 _log = logging.getLogger("callboard.jobs")
 
 
@@ -40,7 +46,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cron: str
     zone: str
-    """In which the line of cron is read, by IANA's name."""
+    """Time zone of the line of cron, by IANA's name."""
     template: JobTemplate
     is_paused: bool = False
     next_at: datetime
@@ -48,7 +54,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """When it submitted its last job."""
     last_job: str = ""
     last_state: str | None = None
-    """Of that job; None where there is none."""
+    """State of that job; None if there is none."""
     created_at: datetime
 
     def as_json(self) -> dict[str, Any]:
@@ -76,24 +82,20 @@ class ScheduleStore:
         """The last warning about each schedule that cannot be read."""
 
     async def add(self, name: str, cron: str, zone: str, template: JobTemplate) -> Schedule:
-        """Add a schedule, due from now on.
-
-        Raises:
-            CallerError: The name is taken or none, or the line of cron or the time zone is wrong.
-        """
+        """Add a schedule, due from now on. Raises CallerError if its name, its line of cron or its time zone is wrong."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
             hint = "it has letters, digits, dots, dashes and underscores, 64 at most"
             raise CallerError("no name for a schedule", path=name, hint=hint)
         now = self._clock()
-        added = Schedule(
-            name=name, cron=cron, zone=zone, template=template, next_at=next_time(cron, zone, now), created_at=now
-        )
+        due = next_time(cron, zone, now)
+        added = Schedule(name=name, cron=cron, zone=zone, template=template, next_at=due, created_at=now)
         fields = {each: getattr(added, each) for each in Schedule.__struct_fields__ if each != "last_state"}
         row = to_row({**fields, "template": msgspec.to_builtins(template)})
 
         def insert(connection: Connection) -> None:
             connection.execute(insert_once(schedules, connection), row)
-            if connection.scalar(_one(schedules.c.created_at, name)) != row["created_at"]:
+            created_at = connection.scalar(select(schedules.c.created_at).where(schedules.c.name == name))
+            if created_at != row["created_at"]:
                 hint = f"callboard schedule rm {name} removes it"
                 raise CallerError("there is a schedule of this name", path=name, hint=hint)
 
@@ -105,22 +107,20 @@ class ScheduleStore:
         return await self.database.read(lambda connection: [*from_rows(connection.execute(_ALL), Schedule)])
 
     async def remove(self, name: str) -> None:
-        """Delete a schedule; the jobs that it submitted stay. Raises CallerError for one that is not there."""
-        await self._change(name, lambda connection, _: connection.execute(delete(schedules).where(_is(name))))
+        """Delete a schedule; the jobs that it submitted stay. Raises CallerError if it does not exist."""
+        await self._change(name, delete(schedules))
 
     async def pause(self, name: str) -> None:
-        """Let it submit nothing. Raises CallerError for one that is not there."""
-        await self._change(name, lambda connection, _: _write(connection, name, is_paused=True))
+        """Let it submit nothing. Raises CallerError if it does not exist."""
+        await self._change(name, update(schedules).values(is_paused=True))
 
     async def resume(self, name: str) -> Schedule:
         """Let it submit again, from now on: what was due meanwhile is left out. Raises CallerError as `pause`."""
-
-        def go_on(connection: Connection, schedule: Schedule) -> None:
-            later = next_time(schedule.cron, schedule.zone, self._clock())
-            _write(connection, name, is_paused=False, next_at=later)
-
-        await self._change(name, go_on)
-        return next(each for each in await self.list() if each.name == name)
+        await self.pause(name)
+        schedule = next(each for each in await self.list() if each.name == name)
+        due = next_time(schedule.cron, schedule.zone, self._clock())
+        await self._change(name, update(schedules).values(is_paused=False, next_at=to_microseconds(due)))
+        return msgspec.structs.replace(schedule, is_paused=False, next_at=due)
 
     async def submit_due(self) -> Sequence[DurableJob]:
         """Submit the jobs of the schedules that are due, but of those whose last job has not ended.
@@ -135,55 +135,67 @@ class ScheduleStore:
         names = select(schedules.c.name).where(is_due).order_by(schedules.c.next_at)
         submitted = []
         for name in await self.database.read(lambda connection: [*connection.scalars(names)]):
+            query = _ALL.where(is_due, schedules.c.name == name).with_for_update(of=schedules, skip_locked=True)
             try:
-                job = await self.database.run(lambda connection, name=name: self._submit(connection, name, now))  # type: ignore[misc]
+                job = await self.database.run(lambda connection, query=query: self._submit(connection, query, now))  # type: ignore[misc]
             except CallerError as error:
                 if self._warnings.get(name) != str(error):
                     _log.warning("the schedule %s submits nothing: %s", name, error)
                 self._warnings[name] = str(error)
             else:
-                self._warnings.pop(name, None)
                 submitted += [job] if job is not None else []
         return submitted
 
-    def _submit(self, connection: Connection, name: str, now: datetime) -> DurableJob | None:
-        query = _ALL.where(_is(name), ~schedules.c.is_paused, schedules.c.next_at <= to_microseconds(now))
-        due = from_rows(connection.execute(query.with_for_update(of=schedules, skip_locked=True)), Schedule)
-        schedule = next(due, None)
+    def _submit(self, connection: Connection, query: Any, now: datetime) -> DurableJob | None:
+        schedule = next(from_rows(connection.execute(query), Schedule), None)
         if schedule is None:  # another worker was first
             return None
-        later = next_time(schedule.cron, schedule.zone, now)
-        if schedule.last_state is not None and schedule.last_state not in END_STATES:
-            _write(connection, name, next_at=later)
-            return None
-        job = schedule.template.make_job(new_identifier(now), now, schedule=name)
-        queries.add_job(connection, job)
-        if self._enqueue is not None:
-            self._enqueue(connection, job, 0)
-        _write(connection, name, next_at=later, last_at=now, last_job=job.id)
+        changes: dict[str, Any] = {"next_at": next_time(schedule.cron, schedule.zone, now)}
+        job = None
+        if schedule.last_state is None or schedule.last_state in END_STATES:
+            job = schedule.template.make_job(new_identifier(now), now, schedule=schedule.name)
+            queries.add_job(connection, job)
+            if self._enqueue is not None:
+                self._enqueue(connection, job, 0)
+            changes |= {"last_at": now, "last_job": job.id}
+        connection.execute(update(schedules).where(schedules.c.name == schedule.name).values(to_row(changes)))
         return job
 
-    async def _change(self, name: str, work: Callable[[Connection, Schedule], object]) -> None:
-        seen: list[str] = []
-
-        def change(connection: Connection) -> None:
-            schedule = next(from_rows(connection.execute(_ALL.where(_is(name))), Schedule), None)
-            if schedule is not None:
-                seen.append(name)
-                work(connection, schedule)
-            elif not seen:  # else it was removed by a commit that went unnoticed
-                raise CallerError("no such schedule", path=name, hint=_HINT)
-
-        await self.database.run(change)
+    async def _change(self, name: str, statement: Update | Delete) -> None:
+        its = schedules.c.name == name
+        if not await self.database.read(lambda connection: connection.scalar(select(schedules.c.name).where(its))):
+            raise CallerError("no such schedule", path=name, hint="callboard schedule list shows them")
+        await self.database.run(lambda connection: connection.execute(statement.where(its)))
 
 
-def _is(name: str) -> Any:
-    return schedules.c.name == name
+def next_time(cron: str, zone: str, after: datetime) -> datetime:
+    """Return the first time after another at which a line is due, in UTC.
 
+    If clocks go forward, an hour that they leave out is made up for at once. If they go back, a job of one hour is due in
+    the first of the two alone, as cron has it.
 
-def _one(column: Any, name: str) -> Any:
-    return select(column).where(_is(name))
-
-
-def _write(connection: Connection, name: str, **changes: Any) -> None:
-    connection.execute(update(schedules).where(_is(name)), to_row(changes))
+    Raises:
+        CallerError: There is no such line or time zone, or the line is never due; it names the field.
+    """
+    path, fields = f"cron {cron!r}", cron.split()
+    if cron.strip().lower() not in _SHORT:
+        if len(fields) != len(_FIELDS):
+            hint = 'write five fields, such as "30 3 * * mon-fri" for 3:30 on working days, or @daily'
+            raise CallerError(f"it has {len(fields)} fields", path=path, hint=hint)
+        for at, (name, text) in enumerate(zip(_FIELDS, fields, strict=True)):
+            alone = " ".join([*"*" * at, text, *"*" * (len(_FIELDS) - at - 1)])
+            if _RANDOM.match(text) or not croniter.is_valid(alone):
+                raise CallerError(f"no {name}: {text!r}", path=path, hint="write it as in: 30 3 * * mon-fri")
+    try:
+        local = after.astimezone(ZoneInfo(zone))
+    except (ValueError, OSError, LookupError):  # also a name that leads out of the directory of zones
+        hint = "write one of IANA's names, such as Europe/Berlin or UTC"
+        raise CallerError("no such time zone", path=f"--zone {zone}", hint=hint) from None
+    try:
+        times = croniter(" ".join(fields).lower(), local)
+        due: datetime = times.get_next(datetime)
+        while due.fold and not times.expressions[1].startswith("*"):
+            due = times.get_next(datetime)
+    except ValueError:
+        raise CallerError("it is never due", path=path, hint="no month has such a day") from None
+    return due.astimezone(UTC)

@@ -25,7 +25,6 @@ from callboard.jobs.claim import Claim, Enqueue, FindModel, FindObstacle, LeftTo
 from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
-    END_STATES,
     QUEUE,
     Approval,
     DurableJob,
@@ -40,8 +39,6 @@ from callboard.jobs.rows import to_microseconds, to_row
 from callboard.jobs.tables import approvals
 
 _FORKED = ("kind", "title", "description", "directory", "model", "input", "queue", "partition", "priority")
-REMOVED_AT_ONCE = 100
-"""Jobs that one transaction removes, so that others come between."""
 MAX_FAILURES = 5
 """How often a segment whose runner died, or that raised, is begun again without coming further."""
 GIVEN_UP = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
@@ -366,16 +363,6 @@ class DurableStore(JobReader):
         """Some jobs of these queues, or of all, that ended longer ago, the oldest first."""
         oldest = to_microseconds(self._clock() - age)
         return await self.database.read(lambda connection: queries.find_old(connection, oldest, queues, limit))
-
-    async def remove_old(self, age: timedelta, *, kind: str = "", states: Collection[DurableState] = END_STATES) -> int:
-        """Delete the jobs that ended longer ago, of one kind or of all, in one of these states; how many."""
-        oldest = to_microseconds(self._clock() - age)
-        removed = 0
-        while some := await self.database.run(
-            lambda connection: queries.delete_old(connection, oldest, REMOVED_AT_ONCE, kind, states)
-        ):
-            removed += some
-        return removed
 
     async def _add(self, job: DurableJob, make: Callable[[Connection, DurableJob], DurableJob]) -> DurableJob:
         """Add a job and queue its first segment, in one transaction."""

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from callboard import __version__
 from callboard.core import Event
 from callboard.jobs.job import JobSummary
-from callboard.jobs.overview import JobOverview, JobRound
+from callboard.jobs.reader import JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.browser import (
     POLL_SECONDS,
@@ -62,7 +62,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         job = await store.get(request.path_params["job"])
         if job.id != request.path_params["job"]:
             return board.redirect(request, f"/jobs/{job.id}")
-        rounds = await JobOverview(store.database).rounds(job.id)
+        rounds = await store.rounds(job.id)
         begin, before = [read_number(request.query_params.get(name, "")) or 0 for name in ("from", "before")]
         window = choose_window(job.entries, begin, before)
         is_answered = "answered" in request.query_params
@@ -96,7 +96,7 @@ def routes(board: Board) -> Sequence[BaseRoute]:
         return PlainTextResponse(entries[0].line)
 
     async def stream(request: Request) -> Response:
-        job = await JobOverview(board.jobs.store.database).read(request.path_params["job"])
+        job = await board.jobs.store.read_summary(request.path_params["job"])
         position = last_event_id(request) or read_value(request.query_params.get("position"))
         epoch, _, number = position.rpartition("-")
         if epoch != find_epoch(job):
@@ -157,9 +157,8 @@ async def _follow(
     """What is new of a job behind entry `after`, for as long as somebody watches."""
     asks = is_answered or not job.has_ended
     store, epoch = board.jobs.store, find_epoch(job)
-    overview = JobOverview(store.database)
     view = EntryView(job.id, find_place(common["base"], job.id))
-    begin = _begin_of_round(await overview.rounds(job.id), after)
+    begin = _begin_of_round(await store.rounds(job.id), after)
     for entry in await store.read_entries(job.id, begin, after - begin):
         view.feed(entry)
     parts: dict[str, Markup] = {}
@@ -167,7 +166,7 @@ async def _follow(
     pieces = PieceView(job.id)
     with board.jobs.streams.subscribe(job.id) as news:
         while True:
-            job = await overview.read(job.id)
+            job = await store.read_summary(job.id)
             while after < job.entries and (entries := await store.read_entries(job.id, after, AT_ONCE)):
                 articles = [article for entry in entries for article in view.feed(entry)]
                 after = entries[-1].number

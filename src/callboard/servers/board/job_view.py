@@ -10,7 +10,6 @@ from markupsafe import Markup
 from msgspec import json, to_builtins
 
 from callboard.jobs.job import END_STATES, QUEUE, Approval, DurableJob, JobSummary
-from callboard.jobs.overview import JobOverview
 from callboard.profiles import format_cost
 from callboard.servers.board.entry_view import DiffLine, show_arguments, split_diff
 from callboard.servers.board.templating import render
@@ -88,7 +87,7 @@ async def render_parts(
     answers = {each.invocation.identifier: each for each in await store.read_answers(job.id)} if decided else {}
     answered = [(each, answers.get(each.call_id)) for each in decided[-MAX_ANSWERED:]]
     outcome = read_outcome(await store.get(job.id)) if job.has_ended else None
-    rounds = await JobOverview(store.database).rounds(job.id)
+    rounds = await store.rounds(job.id)
     actions = [
         ("cancel", "Cancel", not job.has_ended),
         ("resume", "Resume", job.state in RESUMABLE),

@@ -23,7 +23,6 @@ from starlette.routing import BaseRoute, Route
 from callboard.errors import CallerError
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.job import DurableJob, DurableState, JobSummary
-from callboard.jobs.overview import JobOverview
 from callboard.servers.board import job_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.entry_view import read_object
@@ -184,27 +183,27 @@ def _read_filter(request: Request) -> Filter:
 
 async def _render_parts(board: Board, common: Mapping[str, Any], chosen: Filter) -> dict[str, Markup]:
     """The parts of the page that change, by the ids of their elements."""
-    overview = JobOverview(board.jobs.store.database)
+    store = board.jobs.store
     listed = await board.jobs.store.list(chosen.states, before=chosen.before, limit=PAGE_SIZE + 1)
     values: dict[str, Any] = {
         **common,
         "chosen": chosen,
         "rows": [ListedJob(job, describe_state(job)) for job in listed[:PAGE_SIZE]],
         "has_more": len(listed) > PAGE_SIZE,
-        "counts": await overview.count_states(),
+        "counts": await store.count_states(),
         "states": STATES,
-        "asked": await overview.open_questions(),
+        "asked": await store.open_questions(),
     }
     return {name: render(f"jobs_{name}.html", values) for name in ("waiting", "states", "rows", "more")}
 
 
 async def _follow(board: Board, common: Mapping[str, Any], chosen: Filter) -> AsyncGenerator[PageUpdate]:
     """The parts of the list that change, for as long as somebody watches."""
-    overview = JobOverview(board.jobs.store.database)
+    store = board.jobs.store
     seen: Any = None
     parts: dict[str, Markup] = {}
     while True:
-        now = (await overview.last_change(), [each.digest for each in await overview.open_questions()])
+        now = (await store.last_change(), [each.digest for each in await store.open_questions()])
         if now != seen:
             fresh = await _render_parts(board, common, chosen)
             changed = {name: markup for name, markup in fresh.items() if parts.get(name) != markup}

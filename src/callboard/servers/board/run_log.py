@@ -22,7 +22,7 @@ from callboard.coding.jobs.log import PhaseStarted, PromptSent, RoundMeasured
 from callboard.core import ArgumentsPiece, RoundStarted
 from callboard.errors import CallerError
 from callboard.jobs.entries import decode_entry
-from callboard.jobs.overview import JobRound
+from callboard.jobs.reader import JobRound
 from callboard.servers.board.run_entries import PIECES, SILENT, LogLine, begins_of
 
 MAX_LINE: Final = 4 * 1024 * 1024

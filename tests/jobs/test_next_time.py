@@ -6,7 +6,7 @@ import pytest
 from tests.tables import table
 
 from callboard.errors import CallerError
-from callboard.jobs.cron import next_time
+from callboard.jobs.schedules import next_time
 
 SUNDAY = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
 """Half an hour before Berlin's clocks go from 2:00 to 3:00."""

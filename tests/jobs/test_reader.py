@@ -7,7 +7,6 @@ import pytest
 from callboard.core import AssistantCanister, UserCanister
 from callboard.errors import CallerError
 from callboard.jobs.job import Approval
-from callboard.jobs.overview import JobOverview
 
 
 async def make_waiting(store):
@@ -20,27 +19,26 @@ async def make_waiting(store):
 
 
 def test_an_overview(store):
-    overview = JobOverview(store.database)
 
     async def check():
-        assert await overview.count_states() == {}
-        before = await overview.last_change()
+        assert await store.count_states() == {}
+        before = await store.last_change()
         waiting = await make_waiting(store)
         await store.create("agent", description="another")
-        assert await overview.count_states() == {"waiting": 1, "pending": 1}
-        assert await overview.last_change() != before
-        asked = await overview.open_questions()
+        assert await store.count_states() == {"waiting": 1, "pending": 1}
+        assert await store.last_change() != before
+        asked = await store.open_questions()
         assert [(each.job_id, each.job_title, each.call_id, each.arguments) for each in asked] == [
             (waiting.id, "Ship it", "call_0", {"n": 0}),
             (waiting.id, "Ship it", "call_1", {"n": 1}),
         ]
         await store.answer(waiting.id, "call_0", digest="d0")
-        assert [each.call_id for each in await overview.open_questions()] == ["call_1"]
+        assert [each.call_id for each in await store.open_questions()] == ["call_1"]
         await store.request_cancel(waiting.id)
-        assert await overview.open_questions() == []
-        assert (await overview.read(waiting.id)).title == "Ship it"
-        assert [tuple(each) for each in await overview.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 3)]
+        assert await store.open_questions() == []
+        assert (await store.read_summary(waiting.id)).title == "Ship it"
+        assert [tuple(each) for each in await store.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 3)]
         with pytest.raises(CallerError):
-            await overview.read("nothing")
+            await store.read_summary("nothing")
 
     asyncio.run(check())
