@@ -1,6 +1,6 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
 """Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue and what becomes of texts that quote calls, into coding.md the phases of the coding agents.
+dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding.md the phases of the agents.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -159,7 +159,8 @@ def _listed(names: Iterable[str]) -> str:
 
 PAGES = {
     "cli.md": with_help,
-    "dialects.md": lambda page: with_quotations(with_catalogue(page)),
+    "dialects.md": with_catalogue,
+    "dialect_rules.md": with_quotations,
     "coding.md": with_phases,
 }
 

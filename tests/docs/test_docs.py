@@ -273,7 +273,7 @@ def test_members_of_a_call_object():
 
 @table("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
 def test_fences(dialect):
-    said = TEXTS["dialects.md"].partition("**Fences.**")[2].partition("\n\n")[0]
+    said = TEXTS["dialect_rules.md"].partition("**Fences.**")[2].partition("\n\n")[0]
     languages = {language for fence in dialect.fences for language in fence.languages if language}
     assert [language for language in languages if f"`{language}`" not in said] == []
 
@@ -577,10 +577,10 @@ FIGURES = [
     ("coding.md", "A copy is at most {:,} files", copied_files.MAX_FILES),
     ("coding.md", "files and {} GB", copied_files.MAX_BYTES // 1024**3),
     ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
-    ("dialects.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
-    ("dialects.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
-    ("dialects.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
-    ("dialects.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
+    ("dialect_rules.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
+    ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
+    ("dialect_rules.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
+    ("dialect_rules.md", "nested deeper than {} ", python_literals.MAX_DEPTH),
     ("models.md", "at most {} tokens", embedded.MAX_CONTEXT),
     ("models.md", "more than\n{:g} seconds is not waited for", retries.LONGEST_WAIT),
     ("models.md", "{} s, doubled each time up to", retries._BACKOFFS[0]),
