@@ -1,4 +1,4 @@
-"""Responses that are gone on from, asked for again, cancelled, and summed up."""
+"""Responses that are gone on from, asked for again, and summed up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from callboard.servers.gateway import BackendSettings, GatewayLimits
 from callboard.servers.gateway.auth import digest
 from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
 from callboard.servers.gateway.conversation_state import PROMPT
-from callboard.testing import FakeBackend, Silence, StatusReply
+from callboard.testing import FakeBackend, StatusReply
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
@@ -390,43 +390,6 @@ def test_a_store_that_fails_costs_no_reply(story, tmp_path):
     story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_running_reply_is_cancelled(story, tmp_path, judge, judge_response, stored):
-    async def told(at):
-        body = {"model": "m", "input": "hi", "stream": True, "store": stored}
-        async with at.served.open("responses", body) as answer:
-            events = []
-
-            async def read(until):
-                async for line in answer.content:
-                    if line.startswith(b"data: {"):
-                        events.append(judge(json.loads(line[6:])))
-                        if events[-1]["type"] == until:
-                            return
-
-            await read("response.output_text.delta")
-            identifier = events[0]["response"]["id"]
-            cancelled = await at.served.request("POST", f"{at.served.url}/responses/{identifier}/cancel")
-            assert cancelled.status == 200
-            judge_response(cancelled.body)
-            assert (cancelled.body["id"], cancelled.body["status"]) == (identifier, "cancelled")
-            await at.backend.disconnected.wait()
-            await read("response.failed")
-            assert events[-1]["response"]["error"]["code"] == "cancelled"
-            assert events[-1]["response"]["id"] == identifier
-        if stored:
-            assert (await at.client.responses.retrieve(identifier)).status == "cancelled"
-            assert (await at.client.responses.cancel(identifier)).status == "cancelled"
-        else:
-            with pytest.raises(openai.NotFoundError):
-                await at.client.responses.cancel(identifier)
-        assert (await at.client.responses.create(model="m", input="again")).output_text == "done"
-        assert at.served.conversations._running == {}
-
-    replies = [Silence([ReplyStarted(), TextPiece("and so")]), "done"]
-    story(replies, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
-
-
 def test_what_has_ended_is_not_cancelled(story, tmp_path):
     async def told(at):
         made = await at.client.responses.create(model="m", input="hi")
@@ -436,23 +399,6 @@ def test_what_has_ended_is_not_cancelled(story, tmp_path):
             await at.client.responses.cancel("resp_unknown")
 
     story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
-
-
-async def test_a_running_reply_is_cancelled_by_its_owner_alone(serving):
-    async with (
-        FakeBackend([Silence([ReplyStarted(), TextPiece("x")])]) as backend,
-        serving(backend, keys=KEYS) as served,
-    ):
-        body = {"model": "m", "input": "hi", "stream": True}
-        ann, bob = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in ("ann", "bob"))
-        async with served.open("responses", body, ann) as answer:
-            line = await anext(line async for line in answer.content if line.startswith(b"data: {"))
-            url = f"{served.url}/responses/{json.loads(line[6:])['response']['id']}/cancel"
-            assert (await served.request("POST", url, headers=bob)).status == 404
-            assert not backend.disconnected.is_set()
-            assert (await served.request("POST", url, headers=ann)).status == 200
-            await backend.disconnected.wait()
-            assert b"response.failed" in await answer.read()
 
 
 def test_a_conversation_is_summed_up(story, tmp_path):

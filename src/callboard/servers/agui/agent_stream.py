@@ -5,8 +5,8 @@ Law: what begins has an end, whatever comes in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from callboard.coding.jobs.log import PhaseEnded, PhaseStarted, Resumed
 from callboard.core import (
@@ -75,8 +75,45 @@ class AgentStream:
 
     def feed(self, item: Item) -> AguiEvents:
         """What an event, a step or a canister says."""
-        handler = self._HANDLERS.get(type(item))
-        return self._send_custom(item) if handler is None else handler(self, item)
+        match item:
+            case TextPiece() | RefusalPiece():
+                return self._reply.say(_KINDS[type(item)], item.text)
+            case ReasoningPiece():
+                return self._reply.say("reasoning", item.text, item.origin, _encrypted_value(item))
+            case InvocationStarted():
+                return self._reply.begin_call(item.index, item.identifier, item.name)
+            case ArgumentsPiece():
+                return self._reply.add_arguments(item.index, item.json)
+            case InvocationEnded() | InvocationIncomplete():
+                arguments = item.arguments if isinstance(item, InvocationEnded) else None
+                call = InvocationCanister(item.identifier, item.name, arguments, item.raw)
+                return self._reply.end_call(item.index, call)
+            case ReplyStarted() | Resumed():  # what came of the reply before is void
+                return self._reply.revoke() + self._send_custom(item)
+            case ReplyEnded(reason="retry"):
+                return self._reply.revoke()
+            case ReplyEnded() | ReplyFailed():
+                events = self._reply.close()
+                self._marks += self._reply.confirm()
+                return events + self._send_custom(item)
+            case ResultReady(canister=canister):
+                return self._on_result(canister)
+            case RolledBack():
+                return self._on_rolled_back(item)
+            case RoundStarted(number=number):  # a job counts its rounds through, which the entries say
+                return [] if self.is_recorded else self.begin_round(number)
+            case RunEnded():
+                return [*self._reply.close(), *self._end_step("round"), *self._send_custom(item)]
+            case Nested():
+                return self._on_nested(item)
+            case PhaseStarted(name=name):
+                return [*self._end_step("round"), *self._begin_step("phase", f"phase {name}")]
+            case PhaseEnded():
+                return [*self._end_step("round"), *self._end_step("phase"), *self._send_custom(item)]
+            case _ if isinstance(item, Canister):
+                return self._on_canister(item)
+            case _:
+                return self._send_custom(item)
 
     def begin_round(self, number: int) -> AguiEvents:
         """A round begins."""
@@ -91,40 +128,12 @@ class AgentStream:
             events += self._end_step(kind)
         return events
 
-    # Replies as events
-
-    def _on_piece(self, event: TextPiece | RefusalPiece | ReasoningPiece) -> AguiEvents:
-        if isinstance(event, ReasoningPiece):
-            return self._reply.say("reasoning", event.text, event.origin, _encrypted_value(event))
-        return self._reply.say(_KINDS[type(event)], event.text)
-
-    def _on_call_started(self, event: InvocationStarted) -> AguiEvents:
-        return self._reply.begin_call(event.index, event.identifier, event.name)
-
-    def _on_arguments(self, event: ArgumentsPiece) -> AguiEvents:
-        return self._reply.add_arguments(event.index, event.json)
-
-    def _on_call_ended(self, event: InvocationEnded | InvocationIncomplete) -> AguiEvents:
-        arguments = event.arguments if isinstance(event, InvocationEnded) else None
-        return self._reply.end_call(event.index, InvocationCanister(event.identifier, event.name, arguments, event.raw))
-
-    def _on_reply_ended(self, event: ReplyEnded | ReplyFailed) -> AguiEvents:
-        if isinstance(event, ReplyEnded) and event.reason == "retry":
-            return self._reply.revoke()
-        events = self._reply.close()
-        self._marks += self._reply.confirm()
-        return events + (self._send_custom(event) if isinstance(event, ReplyFailed) else [])
-
-    def _on_result(self, event: ResultReady) -> AguiEvents:
+    def _on_result(self, canister: ResultCanister) -> AguiEvents:
         self._marks += self._reply.confirm()
         ordinal = self._thread.next_ordinal
-        events = self._answer(event.canister)
+        events = self._answer(canister)
         self._marks += [ordinal] if events else []
         return events
-
-    def _on_void(self, item: ReplyStarted | Resumed) -> AguiEvents:
-        """What came of the reply before is void."""
-        return self._reply.revoke() + self._send_custom(item)
 
     # Canisters
 
@@ -182,16 +191,6 @@ class AgentStream:
 
     # Steps, and what is sent beside the conversation
 
-    def _on_round(self, event: RoundStarted) -> AguiEvents:
-        # A job counts its rounds through, which the entries say.
-        return [] if self.is_recorded else self.begin_round(event.number)
-
-    def _on_phase(self, event: PhaseStarted) -> AguiEvents:
-        return [*self._end_step("round"), *self._begin_step("phase", f"phase {event.name}")]
-
-    def _on_phase_end(self, event: PhaseEnded) -> AguiEvents:
-        return [*self._end_step("round"), *self._end_step("phase"), *self._send_custom(event)]
-
     def _begin_step(self, kind: str, name: str) -> AguiEvents:
         if self._steps.get(kind) == name:
             return []
@@ -202,9 +201,6 @@ class AgentStream:
     def _end_step(self, kind: str) -> AguiEvents:
         name = self._steps.pop(kind, "")
         return [make_event("STEP_FINISHED", self._author, stepName=name)] if name else []
-
-    def _on_run_ended(self, event: RunEnded) -> AguiEvents:
-        return [*self._reply.close(), *self._end_step("round"), *self._send_custom(event)]
 
     def _send_custom(self, item: Any) -> AguiEvents:
         event = custom_event(item, self._thread, self._author)
@@ -243,24 +239,6 @@ class AgentStream:
     @property
     def _attribution(self) -> dict[str, Any]:
         return {"subagentRunId": self._author} if self._author else {}
-
-    _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], AguiEvents]]] = {
-        **dict.fromkeys((TextPiece, RefusalPiece, ReasoningPiece), _on_piece),
-        InvocationStarted: _on_call_started,
-        ArgumentsPiece: _on_arguments,
-        **dict.fromkeys((InvocationEnded, InvocationIncomplete), _on_call_ended),
-        **dict.fromkeys((ReplyStarted, Resumed), _on_void),
-        **dict.fromkeys((ReplyEnded, ReplyFailed), _on_reply_ended),
-        ResultReady: _on_result,
-        RolledBack: _on_rolled_back,
-        RoundStarted: _on_round,
-        RunEnded: _on_run_ended,
-        Nested: _on_nested,
-        PhaseStarted: _on_phase,
-        PhaseEnded: _on_phase_end,
-        **dict.fromkeys((AssistantCanister, InvocationCanister, ResultCanister), _on_canister),
-        **dict.fromkeys((DocumentCanister, SupervisorCanister, UserCanister), _on_canister),
-    }
 
 
 def _encrypted_value(thought: ReasoningPiece | ReasoningContent) -> str:

@@ -16,8 +16,8 @@ is about what was shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import to_builtins
@@ -215,8 +215,7 @@ class AguiEncoder:
             return []
         events = [*self.start(), *self._add_snapshot(self._stream.close())]
         self._has_ended = True
-        end = self._ENDS[self._state or _WHY[why]]
-        return [*events, end(self)]
+        return [*events, self._end(self._state or _WHY[why])]
 
     def fail(self, message: str, code: str) -> list[AguiEvent]:
         """The ends of all that goes on, and an error of ours in the place of the run's end."""
@@ -224,9 +223,23 @@ class AguiEncoder:
         return self.finish("cut")
 
     def _feed(self, item: Item) -> list[AguiEvent]:
-        watch = self._WATCHED.get(type(item))
-        if watch is not None:
-            watch(self, item)
+        match item:
+            case ApprovalAsked(invocation=call, why=why):
+                self._reasons[call.identifier] = why
+            case ApprovalAnswered(invocation=call, verdict="defer"):
+                why = self._reasons.get(call.identifier, item.why)
+                arguments = None if call.arguments is None else dict(call.arguments)
+                self._approvals[call.identifier] = Approval(
+                    call_id=call.identifier, name=call.name, arguments=arguments, why=why
+                )
+            case ApprovalAnswered(invocation=call):
+                self._approvals.pop(call.identifier, None)
+            case ReplyFailed(message=message, code=code):
+                self._message, self._code = message, code
+            case RunEnded(state=state, output=output, usage=usage):
+                self._state, self._result, self._usage = state, output, usage
+            case _:
+                pass
         return self._add_snapshot(self._stream.feed(item))
 
     def _feed_entry(self, item: Item, number: int) -> list[AguiEvent]:
@@ -243,26 +256,6 @@ class AguiEncoder:
         return events
 
     # What ends the run
-
-    def _watch_asked(self, event: ApprovalAsked) -> None:
-        self._reasons[event.invocation.identifier] = event.why
-
-    def _watch_answered(self, event: ApprovalAnswered) -> None:
-        call = event.invocation
-        if event.verdict == "defer":
-            why = self._reasons.get(call.identifier, event.why)
-            arguments = None if call.arguments is None else dict(call.arguments)
-            self._approvals[call.identifier] = Approval(
-                call_id=call.identifier, name=call.name, arguments=arguments, why=why
-            )
-        else:
-            self._approvals.pop(call.identifier, None)
-
-    def _watch_failed(self, event: ReplyFailed) -> None:
-        self._message, self._code = event.message, event.code
-
-    def _watch_ended(self, event: RunEnded) -> None:
-        self._state, self._result, self._usage = event.state, event.output, event.usage
 
     def _take_job(self, job: JobSummary) -> list[AguiEvent]:
         used = Usage.from_counts(job.usage)
@@ -299,46 +292,27 @@ class AguiEncoder:
         }
         return [{name: value for name, value in counts.items() if value}]
 
-    def _end_finished(self, outcome: dict[str, Any], result: Any = None) -> AguiEvent:
-        return make_event("RUN_FINISHED", **self._ids, result=result, outcome=outcome, usage=self._usages())
-
-    def _end_success(self) -> AguiEvent:
-        pending = [name for name, call in self._thread.unanswered.items() if not call.message.author]
-        return self._end_finished(
-            {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}, self._result
-        )
-
-    def _end_pending(self) -> AguiEvent:
+    def _end(self, state: str) -> AguiEvent:
+        match state:
+            case "failed":
+                message = self._message or "the run failed"
+                return make_event("RUN_ERROR", message=message, code=self._code or None, usage=self._usages())
+            case "cut":
+                return make_event("RUN_ERROR", message="the run was cut", code="cut", usage=self._usages())
+            case "incomplete" | "cancelled":
+                return self._finish_run({"type": "cancelled"})
+            case _:
+                pass
         interrupts = [
             make_interrupt(each, self._job_id, self._thread.client_call_id(each.call_id))
-            for each in self._approvals.values()
+            for each in (self._approvals.values() if state == "pending" else ())
             if not (each.name in self._client_tools and each.is_question)
         ]
-        return (
-            self._end_finished({"type": "interrupt", "interrupts": interrupts}) if interrupts else self._end_success()
-        )
+        if interrupts:
+            return self._finish_run({"type": "interrupt", "interrupts": interrupts})
+        pending = [name for name, call in self._thread.unanswered.items() if not call.message.author]
+        outcome = {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}
+        return self._finish_run(outcome, self._result)
 
-    def _end_stopped(self) -> AguiEvent:
-        return self._end_finished({"type": "cancelled"})
-
-    def _end_failed(self) -> AguiEvent:
-        message = self._message or "the run failed"
-        return make_event("RUN_ERROR", message=message, code=self._code or None, usage=self._usages())
-
-    def _end_cut(self) -> AguiEvent:
-        return make_event("RUN_ERROR", message="the run was cut", code="cut", usage=self._usages())
-
-    _WATCHED: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        ApprovalAsked: _watch_asked,
-        ApprovalAnswered: _watch_answered,
-        ReplyFailed: _watch_failed,
-        RunEnded: _watch_ended,
-    }
-    _ENDS: ClassVar[Mapping[str, Callable[[Any], AguiEvent]]] = {
-        "completed": _end_success,
-        "pending": _end_pending,
-        "incomplete": _end_stopped,
-        "cancelled": _end_stopped,
-        "failed": _end_failed,
-        "cut": _end_cut,
-    }
+    def _finish_run(self, outcome: dict[str, Any], result: Any = None) -> AguiEvent:
+        return make_event("RUN_FINISHED", **self._ids, result=result, outcome=outcome, usage=self._usages())

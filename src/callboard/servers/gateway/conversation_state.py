@@ -1,22 +1,15 @@
-"""Conversations on the Responses front: earlier turns, stored replies and replies that can be cancelled.
+"""Conversations on the Responses front: earlier turns, stored replies, and summaries.
 
-Laws: a conversation that is not here as a whole is refused, never cut; a compaction begins a new one; cancelled or not,
-a reply ends with one event, and its connection upstream is closed. Linear in the conversation, since a backend is sent
-all of it.
+A summary is asked for as a reply of the front; afterwards the conversation is what users said, and the summary.
 
-Conversations that a model sums up.
-
-A summary is asked for as a reply of the Responses front; afterwards the conversation is what users said, and the
-summary.
-
-Law: a model that says nothing is a failure, never an empty summary.
+Laws: a conversation that is not here as a whole is refused, never cut; a compaction begins a new one; a model that says
+nothing is a failure, never an empty summary. Linear in the conversation, since a backend is sent all of it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +23,6 @@ from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
-from callboard.wires.responses.response_object import ResponseObject
 from callboard.wires.responses.stored_items import complete_items, input_items
 
 if TYPE_CHECKING:
@@ -108,7 +100,6 @@ def _encode_body(users: Sequence[Any], events: Iterable[Event], **options: Any) 
 _encode = msgspec.json.encode
 MAX_REPLIES = 10_000
 """Replies that a stored conversation may have."""
-STORED_STATUSES = frozenset({"completed", "incomplete", "cancelled"})
 _INPUT_PATH = re.compile(r"input\[(\d+)\]")
 _MAX_SHOWN = 100
 """Characters of an identifier in a message."""
@@ -177,7 +168,6 @@ class ConversationState:
         self.store = store
         self._make_exchange = make_exchange
         self._max_size = limits.body
-        self._running: dict[str, CancellableReply] = {}
 
     async def exchange(self, request: ReplyRequest) -> Exchange:
         """The exchange of a body, with the conversation that it continues.
@@ -210,7 +200,7 @@ class ConversationState:
             front=front,
             body=body,
             echo=echo,
-            filters=(*filters, partial(self._run_cancellable, turn), *request.filters),
+            filters=(*filters, *request.filters),
             on_finished=partial(self._save, turn) if is_stored or memory is not None else None,
         )
         return await self._make(whole, history)
@@ -228,11 +218,6 @@ class ConversationState:
         """The items of the conversation that a body continues, and its own. Raises an HttpError."""
         history = await self._history(request)
         return [*history.items, *own_items(request.body)]
-
-    async def cancel(self, identifier: str, owner: str) -> Mapping[str, Any] | None:
-        """Cancel a reply of this process, and return its response; None where that owner has none of this name."""
-        reply = self._running.get(identifier)
-        return None if reply is None else await reply.cancel(owner)
 
     async def _history(self, request: ReplyRequest) -> ResponseHistory:
         previous, memory = request.body.get("previous_response_id"), request.memory
@@ -282,7 +267,7 @@ class ConversationState:
 
     async def _save(self, turn: _Turn, body: dict[str, Any]) -> None:
         """Store a response. The client waits for it, so that it can continue at once."""
-        if body["status"] not in STORED_STATUSES:
+        if body["status"] not in {"completed", "incomplete"}:
             return
         identifier: str = body["id"]
         items = complete_items(turn.input, identifier.removeprefix("resp_"))
@@ -295,88 +280,6 @@ class ConversationState:
         if turn.memory is not None:
             items = [*turn.history.items, *items, *body["output"]]
             turn.memory.last = ResponseHistory(identifier, items, turn.history.size + response.size)
-
-    def _run_cancellable(self, turn: _Turn, exchange: Exchange, batches: Batches) -> Batches:
-        on_cancel = partial(self._save_cancelled, turn, exchange)
-        return CancellableReply(self._running, exchange, turn.owner, on_cancel).batches(batches)
-
-    async def _save_cancelled(self, turn: _Turn, exchange: Exchange) -> Mapping[str, Any]:
-        """The response of a reply that was cancelled, which is stored as others are."""
-        resource = ResponseObject(
-            identifier=exchange.identifier,
-            model=exchange.request.model,
-            created=exchange.created,
-            request=exchange.request,
-            echo=exchange.echo,
-        )
-        body = resource.body("cancelled", [])
-        await self._save(replace(turn, memory=None), body)
-        return body
-
-
-class CancellableReply:
-    """A reply, which is in `running` by its identifier while it runs.
-
-    It can be cancelled only while its backend is waited for: `_waiting` is the task that waits, None while nobody does.
-    """
-
-    def __init__(
-        self,
-        running: MutableMapping[str, CancellableReply],
-        exchange: Exchange,
-        owner: str,
-        on_cancel: Callable[[], Awaitable[Mapping[str, Any]]],
-    ) -> None:
-        self._running = running
-        self._exchange = exchange
-        self._owner = owner
-        self._on_cancel = on_cancel
-        self._waiting: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
-
-    async def cancel(self, owner: str) -> Mapping[str, Any] | None:
-        """End the reply and return its response.
-
-        Returns:
-            None for another owner's reply, and the second time.
-
-        Raises:
-            HttpError: The reply has ended.
-        """
-        if owner != self._owner or self._is_cancelled:
-            return None
-        if self._exchange.record.end is not None:
-            raise HttpError("invalid_request", "Cannot cancel a completed response.")
-        self._is_cancelled = True
-        if self._waiting is not None:
-            self._waiting.cancel()
-        return await self._on_cancel()
-
-    async def batches(self, batches: Batches) -> Batches:
-        """The same batches, until the reply is cancelled."""
-        exchange = self._exchange
-        task = asyncio.current_task()
-        self._running[exchange.identifier] = self
-        try:
-            async with aclosing(batches):
-                self._waiting = task
-                async for events in batches:
-                    self._waiting = None
-                    yield events
-                    if self._is_cancelled:
-                        break
-                    self._waiting = task
-        except asyncio.CancelledError:
-            if not self._is_cancelled or self._waiting is None or task is None:
-                raise
-            task.uncancel()
-        finally:
-            self._waiting = None
-            del self._running[exchange.identifier]
-        if self._is_cancelled and exchange.record.end is None:
-            failed: list[Event] = [ReplyFailed("caller", "cancelled", "the reply was cancelled")]
-            exchange.record.set_end(failed)
-            yield failed
 
 
 async def _reply_nothing(exchange: Exchange, batches: Batches) -> Batches:

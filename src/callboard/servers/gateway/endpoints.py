@@ -63,14 +63,9 @@ async def delete_response(request: ApiRequest) -> Response:
 
 
 async def cancel_response(request: ApiRequest) -> Response:
-    """POST /v1/responses/{id}/cancel: end a reply of this process."""
-    body: Any = await request.services.conversations.cancel(request.path_params["identifier"], request.owner)
-    if body is None:
-        response = await _find(request)
-        if (status := _decode_status(response.body).status) != "cancelled":
-            raise HttpError("invalid_request", f"Cannot cancel a {status} response.")
-        body = msgspec.Raw(response.body)
-    return json_response(body)
+    """POST /v1/responses/{id}/cancel, which is for responses in the background: none is made here."""
+    status = _decode_status((await _find(request)).body).status
+    raise HttpError("invalid_request", f"Cannot cancel a {status} response.")
 
 
 async def input_items(request: ApiRequest) -> Response:
@@ -170,7 +165,7 @@ Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 Access: TypeAlias = Literal["public", "counted", "work"]
 """`public` wants no key, `counted` is one of a key's requests a minute, `work` is also one of those open at once.
 
-`counted` is for what must go through while all places are taken: a key can still cancel one of its replies.
+`counted` is for what must go through while all places are taken, such as /metrics.
 """
 
 

@@ -41,45 +41,30 @@ _BODY_FACTOR: Final = 4
 """What a body takes for each of its bytes: itself, the canisters made of it, and the body made of these."""
 _MAX_NOTES: Final = 100
 _ENTRY_BYTES: Final = 2048
-_STEP: Final = 64 * 1024
-"""Bytes of a body that come before they are counted."""
 
 
 class CutBytes(msgspec.Struct, eq=False):
-    """Bytes as they came, up to a limit.
-
-    `add` does next to nothing, for it is called for each chunk; what is kept is counted by `settle`, which is due where
-    `add` says so.
-    """
+    """Bytes as they came, up to a limit."""
 
     limit: int = MAX_BODY
     chunks: list[bytes] = []
     size: int = 0
     """Of all that came, also of what was not kept."""
-    counted: int = 0
-    due_at: int = _STEP
 
-    def add(self, chunk: bytes) -> bool:
-        """Whether it is time to settle."""
+    def add(self, chunk: bytes) -> int:
+        """How many of these bytes are kept."""
+        kept = min(len(chunk), max(0, self.limit - self.size))
         self.size += len(chunk)
-        if self.counted < self.limit:
-            self.chunks.append(chunk)
-        return self.size >= self.due_at
-
-    def settle(self) -> int:
-        """Let go of what is beyond the limit. How many bytes more are kept than the last time."""
-        if self.size > self.limit > self.counted:
-            self.chunks = [b"".join(self.chunks)[: self.limit]]
-        before, self.counted = self.counted, min(self.size, self.limit)
-        self.due_at = self.size + _STEP
-        return self.counted - before
+        if kept:
+            self.chunks.append(chunk[:kept])
+        return kept
 
     @property
     def is_cut(self) -> bool:
         return self.size > self.limit
 
     def join(self) -> bytes:
-        return b"".join(self.chunks)[: self.limit]
+        return b"".join(self.chunks)
 
 
 class RecordedReply(msgspec.Struct, kw_only=True, eq=False):
@@ -201,8 +186,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.replies.append(reply)
 
         def add(chunk: bytes) -> None:
-            if not self.is_gone and body.add(chunk):
-                self.on_cost(self, body.settle())
+            if not self.is_gone:
+                self.on_cost(self, body.add(chunk))
 
         return add
 
@@ -214,8 +199,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         """Bytes have been written to the client."""
         if self.first_at is None and data:
             self.first_at = time.monotonic() - self.began
-        if not self.is_gone and self.answer.add(data):
-            self.on_cost(self, self.answer.settle())
+        if not self.is_gone:
+            self.on_cost(self, self.answer.add(data))
 
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
@@ -229,10 +214,6 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self._mask(token)
         self.status, self.seconds = status, seconds
         self.record = None
-        cost = self.answer.settle()
-        for reply in self.replies:
-            cost += reply.body.settle()
-        self.on_cost(self, cost)
 
     def clear(self) -> None:
         """Let go of what it holds."""
