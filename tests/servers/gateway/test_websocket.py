@@ -331,21 +331,6 @@ def test_who_leaves_before_anything_is_said_cancels_upstream(story):
     story(silent, told)
 
 
-def test_a_reply_is_cancelled_by_its_identifier(story):
-    async def told(at):
-        await at.socket.send(input="x", store=False)
-        identifier = (await at.socket.event())["response"]["id"]
-        while (await at.socket.event())["type"] != "response.output_text.delta":
-            pass
-        cancelled = await at.served.request("POST", f"{at.served.url}/responses/{identifier}/cancel")
-        assert cancelled.body["status"] == "cancelled"
-        assert (await at.socket.events())[-1]["response"]["error"]["code"] == "cancelled"
-        await at.backend.disconnected.wait()
-        assert text(await at.socket.answered(input="x")) == "done"
-
-    story([Silence([ReplyStarted(), TextPiece("and so")]), "done"], told)
-
-
 def test_too_many_that_wait_are_refused(story):
     async def told(at):
         await at.socket.send(input="x")

@@ -53,11 +53,11 @@ class CutBytes(msgspec.Struct, eq=False):
 
     def add(self, chunk: bytes) -> int:
         """How many of these bytes are kept."""
-        kept = min(len(chunk), max(0, self.limit - self.size))
+        count = min(len(chunk), max(0, self.limit - self.size))
         self.size += len(chunk)
-        if kept:
-            self.chunks.append(chunk[:kept])
-        return kept
+        if count:
+            self.chunks.append(chunk[:count])
+        return count
 
     @property
     def is_cut(self) -> bool:
