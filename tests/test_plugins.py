@@ -6,7 +6,7 @@ import sys
 ADDED = """
 from callboard.dialects import JSON
 from callboard.testing import ScriptedModel
-from callboard.wires.wire import CHAT
+from callboard.wires import WIRES
 from msgspec.structs import replace
 
 PROFILES = {
@@ -14,7 +14,7 @@ PROFILES = {
     "endpoints": {"acme": {"wire": "acme_wire"}},
 }
 DIALECT = replace(JSON, name="acme_json")
-WIRE = replace(CHAT, name="acme_wire")
+WIRE = replace(WIRES["chat"], name="acme_wire")
 
 
 class PROVIDER:
