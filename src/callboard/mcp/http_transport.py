@@ -228,18 +228,15 @@ def _mend_stream(stream: Any) -> Any:
             lines = LineSplitter()
             async for data in stream:
                 for line in lines.feed(data):
-                    yield _mend_line(line) + b"\n"
+                    field, colon, value = line.partition(b":")
+                    is_broken = field == b"data" and b"\\ud" in value.lower()
+                    yield (field + colon + mend_message(value) if is_broken else line) + b"\n"
             yield lines.rest
 
         async def aclose(self) -> None:
             await stream.aclose()
 
     return Lenient()
-
-
-def _mend_line(line: bytes) -> bytes:
-    field, colon, data = line.partition(b":")
-    return field + colon + mend_message(data) if field == b"data" and b"\\ud" in data.lower() else line
 
 
 def _parse_error(body: bytes) -> tuple[object, str]:

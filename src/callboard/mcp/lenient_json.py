@@ -134,7 +134,9 @@ def _mend_tool(tool: Any, version: str, skipped: dict[str, str]) -> Any:
         return None
     schema = tool.get("inputSchema")
     if schema is None or isinstance(schema, Mapping):
-        tool = {**tool, "inputSchema": _with_object_type(schema or {})}
+        kind = (schema or {}).get("type")
+        if kind is None or (isinstance(kind, list) and "object" in kind):  # arguments are an object
+            tool = {**tool, "inputSchema": {**(schema or {}), "type": "object"}}
     # The other keys can be dropped: annotations, the schema of its output, icons.
     needed = {key: tool[key] for key in _REQUIRED_KEYS if tool.get(key) is not None}
     reasons: list[str] = []
@@ -145,12 +147,6 @@ def _mend_tool(tool: Any, version: str, skipped: dict[str, str]) -> Any:
         reasons.append(why.removeprefix("tools.0."))
     skipped[str(tool.get("name", ""))] = reasons[-1]
     return None
-
-
-def _with_object_type(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema with the type `object`, if it leaves the type open or allows others too: arguments are an object."""
-    kind = schema.get("type")
-    return {**schema, "type": "object"} if kind is None or (isinstance(kind, list) and "object" in kind) else schema
 
 
 def _find_error(tools: list[Any], version: str) -> str | None:

@@ -75,7 +75,9 @@ def parse_address(address: str, *, name: str = "", **settings: Any) -> ServerSet
 def name_of_command(command: Sequence[str]) -> str:
     """Name a server after its command: not after the launcher, as `npx` or `python -m`, but after the program."""
     words = [*command]
-    while words and (_LAUNCHERS.fullmatch(_stem(words[0])) or not _is_meaningful(words[0])):
+    while words and (
+        _LAUNCHERS.fullmatch(_stem(words[0])) or words[0].startswith("-") or _IS_ASSIGNMENT.match(words[0])
+    ):
         words = words[1:]
     if not words or _IS_CODE.search(words[0]):
         return _stem(command[0])
@@ -93,10 +95,6 @@ def _name_of_url(url: str) -> str:
     path = [each for each in parts.path.split("/") if each and each.lower() not in _GENERIC_WORDS]
     port = [str(parts.port)] if parts.port else []
     return _to_name("-".join([*named, *port, *path])) or _to_name(host)
-
-
-def _is_meaningful(word: str) -> bool:
-    return not word.startswith("-") and not _IS_ASSIGNMENT.match(word)
 
 
 def _stem(word: str) -> str:

@@ -35,7 +35,6 @@ from callboard.core import (
     ResultCanister,
     TextPiece,
     TextualContent,
-    ToolDeclaration,
     Usage,
     Why,
 )
@@ -44,6 +43,7 @@ from callboard.text.control_tokens import ControlTokens, Unescaper, map_texts
 _FOREIGN: Final = (ResultCanister, DocumentCanister)
 """Canisters that neither the user nor the model wrote: all markup in them is escaped."""
 _BESIDE: Final = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
+_TOOL_FIELDS: Final = ("name", "description", "schema", "namespace", "extra")
 _Speech: TypeAlias = TextPiece | RefusalPiece | ReasoningPiece
 _Call: TypeAlias = InvocationEnded | InvocationIncomplete
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -53,7 +53,12 @@ def escape_request(request: Request, tokens: ControlTokens) -> Request:
     """The request without control tokens; the same object if it has none."""
     choice = request.tool_choice
     canisters = [_escape_canister(each, tokens) for each in request.canisters]
-    tools = tuple([_escape_tool(each, tokens) for each in request.tools])
+    tools = tuple(
+        [
+            _replace_fields(each, **{field: map_texts(getattr(each, field), tokens.escape) for field in _TOOL_FIELDS})
+            for each in request.tools
+        ]
+    )
     return _replace_fields(
         request,
         canisters=request.canisters if all(map(is_, canisters, request.canisters)) else tuple(canisters),
@@ -89,11 +94,6 @@ def _escape_canister(canister: Canister, tokens: ControlTokens) -> Canister:
     if isinstance(canister, ResultCanister) and (error := canister.error) is not None:
         changes["error"] = _replace_fields(error, message=tokens.escape(error.message))
     return _replace_fields(canister, **changes)
-
-
-def _escape_tool(tool: ToolDeclaration, tokens: ControlTokens) -> ToolDeclaration:
-    fields = ("name", "description", "schema", "namespace", "extra")
-    return _replace_fields(tool, **{field: map_texts(getattr(tool, field), tokens.escape) for field in fields})
 
 
 class EventUnescaper:

@@ -44,7 +44,9 @@ class EmbeddedServer:
         settings.model.path = str(self._path)
         settings.n_ctx = self._context
         settings.n_parallel = 1
-        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = _processors()
+        # Those that this process may use: a thread for each of the machine's would have them wait for each other.
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = processors
         settings.use_jinja = True
         settings.verbosity = -1
         settings.warmup = False
@@ -56,8 +58,3 @@ class EmbeddedServer:
             return xllamacpp.Server(settings)
         except RuntimeError as error:
             raise ModelFileError(f"llama.cpp cannot load it: {error}", path=str(self._path)) from None
-
-
-def _processors() -> int:
-    """Those that this process may use: a thread for each of the machine's would have them wait for each other."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -59,7 +59,8 @@ def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
         case PictureContent(data=data, url=url) | FileContent(data=data, url=url) if data or url:
             if isinstance(content, FileContent) and content.name:
                 dropped.append("name of a file")
-            return _media(content) | _media_fields(content.extra)
+            extra = content.extra or {}
+            return _media(content) | {key: extra[key] for key in _MEDIA if key in extra}
         case _:
             dropped.append(content_kind(content))
             return None
@@ -72,10 +73,6 @@ def _media(content: PictureContent | FileContent) -> dict[str, Any]:
     if mime_type == "image/png":  # also what a picture of unknown type has
         mime_type = _PICTURES.get(content.url.rpartition(".")[2].lower(), mime_type)
     return {"fileData": {"mimeType": mime_type, "fileUri": content.url}}
-
-
-def _media_fields(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: extra[key] for key in _MEDIA if key in extra} if extra else {}
 
 
 def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -191,7 +191,7 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
     try:
         body = wrap_lists(camel_case(body))
         parsed = msgspec.convert(body, GenerateRequest)
-        model = _short_name(model or parsed.model or "")
+        model = (model or parsed.model or "").removeprefix("models/")
         if not model:
             hint = "it stands in the URL: /models/MODEL:generateContent"
             raise CallerError("no model is named", path="model", hint=hint)
@@ -233,10 +233,6 @@ def _resource(model: str) -> str:
         raise CallerError("not the name of a Gemini model", path="model", hint=hint)
     quoted = "".join([chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in name.encode()])
     return f"{collection}/{quoted}"
-
-
-def _short_name(resource: str) -> str:
-    return resource.removeprefix("models/")
 
 
 def _encode_tools(

@@ -213,11 +213,11 @@ class ResponseBuilder:
         item = call_item(self._base, self._next_index(), started, self._tools.get(started.name))
         self._calls[started.index] = item
         self._emit(item.added_event())
-        self._emit_compat(_compat_begin, item)
+        self._emit_compat("response.output_tool_call.begin", **item.at, call_id=item.call_id, name=item.name)
 
     def _add_value(self, item: Call, text: str) -> None:
         if text:
-            self._emit_compat(_compat_delta, item, text)
+            self._emit_compat("response.output_tool_call.delta", **item.at, delta=text)
             self._emit_delta(item, text)
 
     def _end_call(self, ended: InvocationEnded) -> None:
@@ -225,7 +225,7 @@ class ResponseBuilder:
             self._start_call(InvocationStarted(ended.index, ended.identifier, ended.name))
         item = self._calls.pop(ended.index)
         self._add_value(item, item.end(ended))
-        self._emit_compat(_compat_end, item)
+        self._emit_compat("response.output_tool_call.end", **item.at, name=item.name, arguments=item.text)
         self._emit_all(item.close())
         self._output[item.index] = item.body("completed")
 
@@ -259,9 +259,10 @@ class ResponseBuilder:
         for step in steps:
             self._emit(step)
 
-    def _emit_compat(self, make: Callable[..., Step], *parts: Any) -> None:
+    def _emit_compat(self, kind: str, **fields: Any) -> None:
+        """An event that the official API does not have: clients of the gateway's first specification ask for it."""
         if self._compat_events:
-            self._emit(make(*parts))
+            self._emit((kind, fields))
 
     def _end(self, reason: Ending) -> None:
         is_cut = self._is_cut or bool(self._calls)
@@ -276,7 +277,7 @@ class ResponseBuilder:
         output = [item for item in self._output if item is not None]
         self._response = self._object.body(status, output, usage=self._usage, **details)
         self._emit((f"response.{status}", {"response": self._response}))
-        self._emit_compat(_compat_done, self._response)
+        self._emit_compat("response.done", response=self._response)
 
 
 class StreamEncoder(ResponseBuilder):
@@ -362,23 +363,3 @@ def encode_response(events: Iterable[Event], **options: Any) -> dict[str, Any]:
     for event in (*attempt, terminal):
         builder.add(event)
     return builder.response or {}
-
-
-# Events that the official API does not have: clients of the gateway's first specification ask for them
-# (`--compat-events`).
-
-
-def _compat_begin(item: Call) -> Step:
-    return "response.output_tool_call.begin", {**item.at, "call_id": item.call_id, "name": item.name}
-
-
-def _compat_delta(item: Call, text: str) -> Step:
-    return "response.output_tool_call.delta", {**item.at, "delta": text}
-
-
-def _compat_end(item: Call) -> Step:
-    return "response.output_tool_call.end", {**item.at, "name": item.name, "arguments": item.text}
-
-
-def _compat_done(response: dict[str, Any]) -> Step:
-    return "response.done", {"response": response}

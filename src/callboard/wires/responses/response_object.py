@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from callboard.core import ReplyFailed, Request, Usage
 from callboard.wires.common.errors import encode_openai_error
 from callboard.wires.responses.request import encode_request
@@ -106,12 +108,8 @@ def _request_fields(request: Request | None) -> dict[str, Any]:
     """The request's fields as a client of this wire would have sent them."""
     if request is None:
         return {}
-    body = encode_request(Request(**_without_canisters(request))).body
+    body = encode_request(replace(request, canisters=())).body
     return {name: value for name, value in body.items() if name not in {"model", "input", "include", "stream"}}
-
-
-def _without_canisters(request: Request) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__} | {"canisters": ()}
 
 
 def _flat(tool: Any) -> Any:

@@ -67,7 +67,12 @@ class ToolEncoder:
         self._names = ToolNames(request)
         self._strict_tools = StrictTools(WIRE)
         self._declared = {tool.name: self._strict_tools.fit(tool) for tool in request.tools}
-        self._namespaced = {name for name, tool in self._declared.items() if _is_namespaced(tool)}
+        self._namespaced = {
+            name
+            for name, tool in self._declared.items()
+            if tool.kind != "search" and _SAFE.fullmatch(tool.namespace) and _SAFE.fullmatch(tool.local)
+        }
+        """Tools that are called by their namespace and local name."""
         self._namespaces = request.namespaces
         searches = {tool.name for tool in request.tools if tool.kind == "search"}
         self._found_by_search = _search_results(request, searches) - searches
@@ -147,11 +152,6 @@ class ToolEncoder:
         return self._strict_tools.dropped + dropped_descriptions(
             space for space in self._namespaces if space not in apart
         )
-
-
-def _is_namespaced(tool: ToolDeclaration) -> bool:
-    """Whether the tool is called by its namespace and local name."""
-    return bool(tool.kind != "search" and _SAFE.fullmatch(tool.namespace) and _SAFE.fullmatch(tool.local))
 
 
 def _search_results(request: Request, searches: set[str]) -> set[str]:
