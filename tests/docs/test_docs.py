@@ -258,7 +258,7 @@ def grammars():
 
 
 def test_grammars():
-    table = rows("dialects.md")
+    table = rows("own_dialect.md")
     assert {f"`{grammar}`" for grammar in grammars()} <= table.keys()
     for grammar in grammars():
         for name in re.findall("`([^`]*)`", table[f"`{grammar}`"][1]):
@@ -268,7 +268,7 @@ def test_grammars():
 
 
 def test_members_of_a_call_object():
-    assert [key for key in json_objects.CALL_KEYS if f"`{key}`" not in TEXTS["dialects.md"]] == []
+    assert [key for key in json_objects.CALL_KEYS if f"`{key}`" not in TEXTS["own_dialect.md"]] == []
 
 
 @table("dialect", [dialect for dialect in DIALECTS.values() if dialect.fences])
@@ -280,7 +280,7 @@ def test_fences(dialect):
 
 @table("field", msgspec.structs.fields(Dialect), ids=lambda field: field.name)
 def test_fields_of_a_dialect(field):
-    said = rows("dialects.md")[f"`{field.name}`"][0]
+    said = rows("own_dialect.md")[f"`{field.name}`"][0]
     if field.required:
         assert said == "required"
     elif field.name == "reasoning":
