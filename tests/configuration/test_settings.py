@@ -303,7 +303,7 @@ def test_every_key_is_documented():
 
 def test_what_an_untrusted_project_may_set_is_documented():
     text = DOCUMENTED.read_text("utf-8")
-    rows = text.partition("| key | what is made of it |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    rows = text.partition("| key | effect |\n| --- | --- |\n")[2].partition("\n\n")[0]
     assert rows.splitlines() == [f"| `{'.'.join(keys)}` | {each.meaning} |" for keys, each in RESTRICTING.items()]
 
 

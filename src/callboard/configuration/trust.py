@@ -54,8 +54,8 @@ def _keep_known_models(users: str, projects: str) -> str:
         return users
 
 
-NAMED: Final = Restriction("a model that your own settings name", _keep_known_models)
-LOWER: Final = Restriction("the lower value holds", _take_lower)
+NAMED: Final = Restriction("only a model that your own settings name", _keep_known_models)
+LOWER: Final = Restriction("the lower value wins", _take_lower)
 ADDED: Final = Restriction("added to yours", lambda users, projects: (*(users or ()), *projects))
 ONLY_TRUE: Final = Restriction("only `true`", lambda users, projects: users or projects)
 
