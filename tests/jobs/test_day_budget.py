@@ -9,13 +9,14 @@ from tests.jobs.running import run_async
 from callboard import Agent, tool
 from callboard.core import Usage, UserCanister
 from callboard.jobs.agent_kind import AgentInput, AgentKind
-from callboard.jobs.day_budget import DayBudget
-from callboard.jobs.model_limits import ModelLimits
+from callboard.jobs.job import JobSummary
+from callboard.jobs.limits import JobLimits
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.worker import SegmentControl
 from callboard.testing import Call, ScriptedModel
 
 NOW = datetime(2026, 1, 1, 21, tzinfo=UTC)
+JOB = JobSummary(id="a", kind="test", created_at=NOW, updated_at=NOW)
 PRICES = {"prices": {"input": 1_000_000.0, "output": 0.0}}
 
 
@@ -27,21 +28,21 @@ async def look() -> str:
 
 @run_async
 async def test_workers_add_to_one_sum_and_the_next_day_begins_anew(database):
-    budgets = [DayBudget(database, 3.0, clock=lambda: NOW) for _ in range(2)]
+    budgets = [JobLimits(database, {}, 3.0, clock=lambda: NOW) for _ in range(2)]
     await asyncio.gather(*[budgets[at % 2].add(0.5) for at in range(6)])
-    pause, reason = await budgets[0].reserve()
+    pause, reason = await budgets[0].reserve(JOB, "scripted")
     assert (pause, budgets[0].is_spent) == (3 * 3600, True)
     assert reason == "the budget of all jobs for this day is spent: $3 of $3; it starts anew at 00:00 UTC"
-    tomorrow = DayBudget(database, 3.0, clock=lambda: NOW + timedelta(hours=4))
-    assert await tomorrow.reserve() == (0, "")
+    tomorrow = JobLimits(database, {}, 3.0, clock=lambda: NOW + timedelta(hours=4))
+    assert await tomorrow.reserve(JOB, "scripted") == (0, "")
     await tomorrow.add(1.0)
-    assert (await budgets[1].reserve())[0] == 3 * 3600
+    assert (await budgets[1].reserve(JOB, "scripted"))[0] == 3 * 3600
 
 
 def make_runner(store, database, script, *, dollars, profile=PRICES, clock=lambda: NOW):
     model = ScriptedModel(script, profile=profile)
     agent = Agent(model, [look])
-    limits = ModelLimits(database, {}, budget=DayBudget(database, dollars, clock=clock))
+    limits = JobLimits(database, {}, dollars, clock=clock)
     return model, SegmentRunner(store, [AgentKind({"a": agent})], limits=limits)
 
 

@@ -8,7 +8,7 @@ from tests.jobs.running import run_async
 
 from callboard.jobs.job import JobSummary
 from callboard.jobs.kinds import Completed
-from callboard.jobs.model_limits import ModelLimits
+from callboard.jobs.limits import JobLimits
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.worker import SegmentControl
 
@@ -35,7 +35,7 @@ class Kind:
 @pytest.fixture
 def limits(database):
     """Those of two workers."""
-    return [ModelLimits(database, {MODEL: 6}, clock=lambda: NOW) for _ in range(2)]
+    return [JobLimits(database, {MODEL: 6}, clock=lambda: NOW) for _ in range(2)]
 
 
 def make_job(**fields):
@@ -48,7 +48,7 @@ async def test_the_starts_of_a_model_are_spaced_whichever_worker_asks(database, 
     assert sorted(pause for pause, _ in pauses) == [0, 10, 20, 30, 40, 50, 60, 70]
     assert pauses[0][1] == "6 of openai:gpt-4o may start a minute"
     assert (await limits[0].reserve(make_job(), "openai:gpt-4o-mini"))[0] == 0
-    later = ModelLimits(database, {MODEL: 6}, clock=lambda: NOW + timedelta(minutes=5))
+    later = JobLimits(database, {MODEL: 6}, clock=lambda: NOW + timedelta(minutes=5))
     assert [(await later.reserve(make_job(), MODEL))[0] for _ in range(2)] == [0, 10]
 
 

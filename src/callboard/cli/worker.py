@@ -114,9 +114,9 @@ async def _work(
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.user_settings import (  # noqa: PLC0415
+        job_limits,
         load_job_settings,
         make_engine,
-        model_limits,
         open_services,
         queue_settings,
     )
@@ -136,7 +136,7 @@ async def _work(
     runner = SegmentRunner(
         store,
         [AgentKind(agents), RunKind(database, tell), *coding],
-        limits=model_limits(settings, database),
+        limits=job_limits(settings, database),
         on_segment=on_segment,
     )
     async with (

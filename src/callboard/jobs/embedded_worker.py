@@ -21,7 +21,7 @@ from callboard.jobs.kinds import JobKind
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.user_settings import load_job_settings, make_engine, model_limits, open_services, queue_settings
+from callboard.jobs.user_settings import job_limits, load_job_settings, make_engine, open_services, queue_settings
 from callboard.jobs.worker import Worker
 
 RESTART_SECONDS: Final = 1.0
@@ -109,7 +109,7 @@ async def open_worker(
     settings = await asyncio.to_thread(load_job_settings)
     engine = make_engine(store.database, settings)
     served = queue_settings(settings, queues)
-    runner = SegmentRunner(store, kinds, streams, limits=model_limits(settings, store.database))
+    runner = SegmentRunner(store, kinds, streams, limits=job_limits(settings, store.database))
     make_worker = partial(Worker, engine, store, runner, queues=served, **options)
     async with open_services(store, settings, served, _log.warning), EmbeddedWorker(make_worker):
         yield

@@ -25,7 +25,7 @@ from callboard.jobs.entries import JobEntry, order_results, read_conversation
 from callboard.jobs.job import CallIntent, DurableJob
 from callboard.jobs.job_spans import OnSegment, observe_segment
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
-from callboard.jobs.model_limits import ModelLimits
+from callboard.jobs.limits import JobLimits
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.modes import get_plan
@@ -167,7 +167,7 @@ class SegmentRunner:
         store: Where the jobs are.
         kinds: What it can run.
         streams: Who follows jobs in this process.
-        limits: How many segments of a model start a minute.
+        limits: How many segments of a model start a minute, and what all jobs may cost in a day.
         on_segment: Called with each segment that is over.
         clock: The time in UTC.
     """
@@ -178,14 +178,14 @@ class SegmentRunner:
         kinds: Iterable[JobKind],
         streams: JobStreams | None = None,
         *,
-        limits: ModelLimits | None = None,
+        limits: JobLimits | None = None,
         on_segment: OnSegment | None = None,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._on_segment = on_segment
         self._limits = limits
-        self._budget = limits.budget if limits is not None else None
+        self._budget = limits if limits is not None and limits.dollars is not None else None
         self._kinds = {each.name: each for each in kinds}
         self._streams = streams or JobStreams()
         self._clock = clock
@@ -220,13 +220,9 @@ class SegmentRunner:
         return "" if kind is None else kind.find_model(job)
 
     async def _limit(self, identifier: str) -> tuple[float, str]:
-        """How many seconds the limit of its model lets a segment wait, and why."""
+        """How many seconds the limits let a segment wait, and why."""
         if self._limits is None:
             return 0, ""
-        if self._budget is not None:
-            pause, reason = await self._budget.reserve()
-            if pause:
-                return pause, reason
         try:
             job = await self._store.get(identifier)
         except CallerError:  # it was removed, which its claim will say

@@ -14,10 +14,9 @@ from callboard.configuration import load_settings, user_file
 from callboard.configuration.jobs import JobSettings, QueueSettings
 from callboard.extras import require_extra
 from callboard.jobs.database import Database
-from callboard.jobs.day_budget import DayBudget
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.engine import Engine
-from callboard.jobs.model_limits import ModelLimits
+from callboard.jobs.limits import JobLimits
 from callboard.jobs.notify import Notifier
 from callboard.jobs.retention import open_retention
 from callboard.jobs.store import DurableStore
@@ -43,11 +42,11 @@ def queue_settings(settings: JobSettings, queues: Collection[str]) -> dict[str, 
     return {name: settings.queues.get(name, QueueSettings()) for name in queues}
 
 
-def model_limits(settings: JobSettings, database: Database) -> ModelLimits | None:
-    """The limits of models and of the day; None where there are none."""
-    limits = {name: each.starts_per_minute for name, each in settings.models.items()}
-    budget = None if settings.budget_per_day is None else DayBudget(database, settings.budget_per_day)
-    return ModelLimits(database, limits, budget=budget) if limits or budget else None
+def job_limits(settings: JobSettings, database: Database) -> JobLimits | None:
+    """Return the limits of models and of the day; None if there are none."""
+    starts = {name: each.starts_per_minute for name, each in settings.models.items()}
+    has_limits = bool(starts) or settings.budget_per_day is not None
+    return JobLimits(database, starts, settings.budget_per_day) if has_limits else None
 
 
 @asynccontextmanager

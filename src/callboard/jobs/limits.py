@@ -1,0 +1,111 @@
+"""How many segments of a model's jobs start a minute, and what all jobs may cost in a day, in all workers together.
+
+A row for each model says when its next segment may start. A segment that comes earlier takes the next free moment. A day
+begins at 00:00 UTC, and a row has the sum of what its replies cost. The sum is compared before a segment starts and before
+each round, so replies that are under way when the budget is reached go beyond it by what they cost themselves.
+
+A job waits for its moment or for the next day as for its provider's rate limit, and holds no place in a worker meanwhile.
+A segment that has waited for its model starts, so each waits once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy import Column, Connection, Double, MetaData, Table, Text, select, update
+
+from callboard.core.ports import Clock
+from callboard.jobs.database import Database
+from callboard.jobs.job import JobSummary
+from callboard.jobs.rows import to_microseconds
+from callboard.jobs.tables import PREFIX, insert_once, lock_tables, model_starts
+from callboard.profiles import describe_day_spent, seconds_to_next_day
+
+_MINUTE: Final = 60_000_000
+"""In microseconds."""
+_day_costs = Table(
+    f"{PREFIX}day_costs",
+    MetaData(),
+    Column("day", Text, primary_key=True),
+    Column("cost", Double, nullable=False),
+)
+"""Made if there is a budget."""
+
+
+class JobLimits:
+    """The limits of a database's jobs.
+
+    Args:
+        database: The jobs'.
+        starts: How many segments start a minute, by the names of models.
+        dollars: What all jobs may cost in a day; None is no budget.
+        clock: The time in UTC.
+    """
+
+    setting = "jobs.budget_per_day"
+
+    def __init__(
+        self,
+        database: Database,
+        starts: Mapping[str, int],
+        dollars: float | None = None,
+        *,
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self.dollars = dollars
+        self._database = database
+        self._starts = starts
+        self._clock = clock
+        self._is_made = False
+        """Whether the table of sums is known to be there."""
+        self._day = ""
+        self._sum = 0.0
+        """The sum of that day, as it was read last."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of the day's budget, as far as this process knows."""
+        return self.dollars is not None and self._day == self._today() and self._sum >= self.dollars
+
+    async def add(self, dollars: float) -> None:
+        """Add what a reply cost. Raises DatabaseUnavailable."""
+        day = self._today()
+
+        def add(connection: Connection) -> float:
+            if not self._is_made:
+                lock_tables(connection)
+                _day_costs.create(connection, checkfirst=True)
+            connection.execute(insert_once(_day_costs, connection), {"day": day, "cost": 0.0})
+            row = _day_costs.c.day == day
+            connection.execute(update(_day_costs).where(row).values(cost=_day_costs.c.cost + dollars))
+            return connection.scalar(select(_day_costs.c.cost).where(row)) or 0.0
+
+        self._sum, self._day = await self._database.run(add), day
+        self._is_made = True
+
+    async def reserve(self, job: JobSummary, model: str) -> tuple[float, str]:
+        """How many seconds the job's present segment has to wait, which is about to start and asks a model, and why."""
+        if self.dollars is not None:
+            await self.add(0.0)
+            if self.is_spent:
+                return seconds_to_next_day(self._clock()), describe_day_spent("all jobs", self._sum, self.dollars)
+        limit = self._starts.get(model)
+        if limit is None or (job.state == "waiting" and job.waits_for == "rate_limit"):
+            return 0, ""
+        now = to_microseconds(self._clock())
+
+        def take(connection: Connection) -> int:
+            connection.execute(insert_once(model_starts, connection), {"model": model, "next_at": now})
+            row = model_starts.c.model == model
+            start: int = connection.scalar(select(model_starts.c.next_at).where(row).with_for_update()) or now
+            start = max(start, now)
+            connection.execute(update(model_starts).where(row).values(next_at=start + _MINUTE // limit))
+            return start
+
+        pause = (await self._database.run(take) - now) / 1e6
+        return pause, f"{limit} of {model} may start a minute"
+
+    def _today(self) -> str:
+        return self._clock().date().isoformat()
