@@ -6,17 +6,16 @@ from functools import partial
 import pytest
 from tests.jobs.test_engine import Runner, enqueue, in_loop, make_job, read_rows, until
 
-from callboard.jobs import embedded_worker
+from callboard.jobs import worker
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
-from callboard.jobs.embedded_worker import EmbeddedWorker
 from callboard.jobs.store import DurableStore
-from callboard.jobs.worker import Worker
+from callboard.jobs.worker import EmbeddedWorker, Worker
 
 
 @pytest.fixture
 def engine(url, monkeypatch):
-    monkeypatch.setattr(embedded_worker, "RESTART_SECONDS", 0)
+    monkeypatch.setattr(worker, "RESTART_SECONDS", 0)
     with Database.open(url) as database:
         yield EmbeddedEngine(database)
 

@@ -34,8 +34,7 @@ from callboard.errors import CallerError
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob, WaitsFor
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome, Waits
-from callboard.jobs.provider_waits import may_pass, wait_for_provider
-from callboard.jobs.segment import JobSegment
+from callboard.jobs.segment import JobSegment, may_pass
 from callboard.loop import GO_ON, Limits, ends_with_model
 
 KIND: Final = "agent"
@@ -144,7 +143,7 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, record
                 rounds += 1
             elif run.failure is not None and may_pass(run.failure):
                 # Nothing of the reply is committed, so the next segment asks for it again.
-                return await wait_for_provider(segment, run.failure)
+                return await segment.wait_for_provider(run.failure)
     result = run.result
     if result.state == "pending":
         approvals = journal.ask(result.pending, reasons)

@@ -20,11 +20,11 @@ from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind, agent_queue, load_agent, normalize_reference
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.jobs.worker import open_worker
 from callboard.loop import Limits
 
 

@@ -42,7 +42,6 @@ from callboard.jobs.coding_record import FORK, CodingRecord, read_job
 from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
-from callboard.jobs.provider_waits import wait_for_provider
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.shared_database import check_directory, check_request
 from callboard.jobs.store import DurableStore
@@ -258,7 +257,7 @@ class CodingKind:
         if runner.pending:
             return Waits(approvals=record.journal.ask(runner.pending, answers.reasons), reason=answers.describe())
         if record.failure is not None:
-            return await wait_for_provider(segment, record.failure)
+            return await segment.wait_for_provider(record.failure)
         if record.is_left:
             return GoesOn()
         if job.state == "completed":

@@ -48,8 +48,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.jobs.entries import Item
 from callboard.jobs.job import DurableJob
 from callboard.jobs.journal import JobJournal
-from callboard.jobs.provider_waits import may_pass
-from callboard.jobs.segment import JobSegment
+from callboard.jobs.segment import JobSegment, may_pass
 from callboard.storage.atomic_file import write_private
 
 FORK: Final = "fork"

@@ -18,14 +18,13 @@ from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_kind import describe_request
 from callboard.jobs.embedded_engine import EmbeddedEngine
-from callboard.jobs.embedded_worker import EmbeddedWorker
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.job import DurableJob
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.worker import Worker
+from callboard.jobs.worker import EmbeddedWorker, Worker
 
 _PREFIX: Final = "direct-"
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callboard.core import Canister, Event, InvocationCanister, Model, error_result
 from callboard.core.ports import Clock
-from callboard.errors import CallboardError, CallerError
+from callboard.errors import CallboardError, CallerError, ProviderError
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
@@ -41,6 +41,16 @@ INTERRUPTED: Final = (
 CANCELLED: Final = (
     "cancelled while {name} ran, so it may have done all, part or nothing of its work. Look before you call it again."
 )
+
+RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED", "overloaded_error"})
+"""Codes of providers that ask to come back later."""
+OUTAGES: Final = frozenset({"unreachable", "cut", "timeout", "backend_unavailable", "UNAVAILABLE", "DEADLINE_EXCEEDED"})
+"""Codes of connections that were refused, broke or went silent, and of servers that could not reach another server."""
+FIRST_PAUSE: Final = 30.0
+"""Seconds of the first wait. Each further wait is twice as long, up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE: Final = 900.0
+LONGEST_WAIT: Final = 86400.0
+"""Seconds. A provider that asks for a longer wait is asked again after this time."""
 
 
 class SegmentWatch(Protocol):
@@ -153,6 +163,20 @@ class JobSegment:
             result = error_result(call_id, "cancelled", CANCELLED.format(name=name))
             await self.claim.end_call(replace(result, timestamp=self.clock()))
         await self.claim.end("cancelled", "cancelled", output)
+
+    async def wait_for_provider(self, failure: CallboardError) -> Waits:
+        """Return a wait for the provider of the job's model, at least as long as the provider asks for.
+
+        A request waits for up to a minute within the run. After that the job waits in no process, and longer each time
+        that no reply came in between.
+        """
+        job = self.job
+        round_before, pause = job.memory.get("rate_limit", (-1, 0.0))
+        pause = min(pause * 2, LONGEST_PAUSE) if round_before == job.rounds else FIRST_PAUSE
+        await self.claim.append((), memory={**job.memory, "rate_limit": (job.rounds, pause)})
+        retry_after = failure.retry_after if isinstance(failure, ProviderError) else None
+        delay = max(pause, min(retry_after or 0.0, LONGEST_WAIT))
+        return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)
 
     def _is_waiting(self, call: CallIntent) -> bool:
         """Whether it is a call of the last reply, and not one of that name that was rolled back since."""
@@ -278,6 +302,13 @@ async def _write_outcome(claim: Claim, outcome: Outcome) -> None:
             await claim.wait(outcome.approvals, waits_for=outcome.waits_for, reason=outcome.reason, delay=outcome.delay)
         case GoesOn():
             await claim.go_on()
+
+
+def may_pass(failure: CallboardError | None) -> bool:
+    """Return whether the same request may succeed later."""
+    if not isinstance(failure, ProviderError) or failure.party == "caller":
+        return False
+    return failure.retry_after is not None or failure.code in RATE_LIMITS | OUTAGES
 
 
 def _resume_task() -> None:

@@ -17,7 +17,7 @@ from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.engine import Engine
 from callboard.jobs.limits import JobLimits
-from callboard.jobs.notify import Notifier
+from callboard.jobs.notifications import Notifier
 from callboard.jobs.retention import open_retention
 from callboard.jobs.store import DurableStore
 

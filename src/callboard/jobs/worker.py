@@ -5,26 +5,37 @@ second, for running jobs that are to be cancelled.
 
 Laws: all segments run on the event loop that entered the worker, one task each; a worker that stops claims nothing more,
 lets each segment come to a safe point, and hands the rest back at once, not when its lease has passed.
+
+A process that lost its lease may have been presumed dead, so it must stop what its jobs do. A worker of its own process
+ends that process. In a process that has more to do, such as to serve requests, `EmbeddedWorker` cancels the tasks of the
+jobs instead, with what they have called, and another worker begins, under a new id. Who entered it does not notice that,
+nor that the database was away meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallboardError
 from callboard.jobs.engine import Engine
 from callboard.jobs.job import QUEUE
+from callboard.jobs.kinds import JobKind
 from callboard.jobs.schedules import ScheduleStore
+from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.store import DurableStore
+from callboard.jobs.streams import JobStreams
+from callboard.jobs.user_settings import job_limits, load_job_settings, make_engine, open_services, queue_settings
 
-if TYPE_CHECKING:
-    from callboard.jobs.store import DurableStore
-
+RESTART_SECONDS: Final = 1.0
+"""Before another worker begins; while the database is away, each of them fails."""
 CANCEL_SECONDS: Final = 0.3
 SCHEDULE_SECONDS: Final = 5.0
 """Between two looks for schedules that are due, and so the most that a job of one is late."""
@@ -32,6 +43,8 @@ GRACE_SECONDS: Final = 10.0
 """What a segment has to come to a safe point."""
 IDLE_SECONDS: Final = 0.1
 """Between two looks whether there is anything to do, where that is asked."""
+
+_log = logging.getLogger("callboard.jobs")
 
 
 @dataclass
@@ -181,3 +194,88 @@ class Worker:
         for look in self._looks:
             look.cancel()
         await asyncio.gather(*self._looks, return_exceptions=True)
+
+
+class EmbeddedWorker:
+    """Runs workers one after another while it is entered as an asynchronous context manager."""
+
+    def __init__(self, make_worker: Callable[..., Worker]) -> None:
+        """Takes what makes a worker out of its `on_loss`."""
+        self._make_worker = make_worker
+        self._worker: Worker | None = None
+        self._closing = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Returns when the first worker works, and raises what keeps it from that."""
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running = asyncio.create_task(self._run(begun))
+        try:
+            await begun
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        self._closing.set()
+        if self._worker is not None:
+            self._worker.stop()
+        if self._running is not None:
+            await self._running
+
+    async def _run(self, begun: asyncio.Future[None]) -> None:
+        while not self._closing.is_set():
+            try:
+                await self._run_worker(begun)
+            except Exception as error:  # noqa: BLE001  # of the database, in whichever way it fails
+                if not begun.done():
+                    begun.set_exception(error)
+                    return
+                _log.warning("no jobs run here for now: %s", str(error).strip().partition("\n")[0])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), RESTART_SECONDS)
+
+    async def _run_worker(self, begun: asyncio.Future[None]) -> None:
+        """Work until the lease is lost, or this ends."""
+        loop = asyncio.get_running_loop()
+
+        def abandon(why: str) -> None:
+            _log.warning("the lease was lost, so the jobs that run here are stopped: %s", why)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(worker.abandon)
+
+        worker = self._worker = self._make_worker(on_loss=abandon)
+        async with worker:
+            if not begun.done():
+                begun.set_result(None)
+            if not self._closing.is_set():
+                await worker.run()
+
+
+@asynccontextmanager
+async def open_worker(
+    store: DurableStore,
+    kinds: Iterable[JobKind],
+    queues: Collection[str],
+    streams: JobStreams,
+    **options: Any,
+) -> AsyncIterator[None]:
+    """Run the jobs of these queues, as the user's settings say; `options` are those of a `Worker`.
+
+    Raises:
+        CallerError: The settings are wrong.
+        DatabaseUnavailable: The worker cannot begin.
+    """
+    settings = await asyncio.to_thread(load_job_settings)
+    engine = make_engine(store.database, settings)
+    served = queue_settings(settings, queues)
+    runner = SegmentRunner(store, kinds, streams, limits=job_limits(settings, store.database))
+    make_worker = partial(Worker, engine, store, runner, queues=served, **options)
+    async with open_services(store, settings, served, _log.warning), EmbeddedWorker(make_worker):
+        yield

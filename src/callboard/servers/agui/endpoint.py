@@ -31,13 +31,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from callboard.agent import Agent
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.database import Database
-from callboard.jobs.embedded_worker import open_worker
 from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import follow_events
 from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.jobs.worker import open_worker
 from callboard.servers.agui.encoder import AguiEncoder
 from callboard.servers.agui.events import AguiEvent, encode_event
 from callboard.servers.agui.run_input import RunInput, read_run_input

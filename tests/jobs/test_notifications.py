@@ -13,7 +13,7 @@ from sqlalchemy import update
 from callboard.configuration.jobs import NotifySettings
 from callboard.core import InvocationCanister
 from callboard.jobs.job import Approval
-from callboard.jobs.notify import Notifier
+from callboard.jobs.notifications import Notifier
 from callboard.jobs.store import DurableStore
 from callboard.jobs.tables import notifications
 
