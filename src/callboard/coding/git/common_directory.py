@@ -10,13 +10,9 @@ would need to know the keys of the next release of git.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-import time
-import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -24,77 +20,24 @@ from callboard.errors import CallerError
 
 _FILES: Final = ("HEAD", "packed-refs", "shallow")
 _FOLDERS: Final = ("objects", "refs", "reftable", "logs", "info", "worktrees")
-_MADE: Final = ("logs",)
+_MADE: Final = "logs"
 _WRITTEN: Final = frozenset({"refs", "reftable", "logs", "info"})
-_PREFIX: Final = "callboard-git-"
-_STALE: Final = 3600.0
-"""Seconds after which the folder of a process that we do not see is taken for stale; it may be another container's."""
 _UNUSED: Final = frozenset({"hooks", "lfs", "modules", "svn", "description"})
 
 
-class PrivateCommonDirectories:
-    """Makes the directories that replace `common`. Cached ones are deleted with this object."""
-
-    def __init__(self, common: Path) -> None:
-        self._common = common
-        self._cached: dict[tuple[str, ...], Path] = {}
-
-    @contextmanager
-    def open(self, configuration: str, *, keep: bool) -> Iterator[Path]:
-        """A directory with this configuration; without `keep`, for secrets, it is deleted after use."""
-        parts = self._parts()
-        if not keep:
-            folder = self._make(configuration, parts)
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
-            return
-        key = (configuration, *parts)
-        # A folder of temporary files may be cleared while we work.
-        if key not in self._cached or not (self._cached[key] / "config").exists():
-            self._cached[key] = self._make(configuration, parts)
-            weakref.finalize(self, shutil.rmtree, self._cached[key], ignore_errors=True)
-        yield self._cached[key]
-
-    def _parts(self) -> list[str]:
-        """The folders of the repository that are there now."""
-        for name in _MADE:
-            # Git makes it where it is missing, but not at the end of a link.
-            with suppress(OSError):
-                (self._common / name).mkdir()
-        return [name for name in _FOLDERS if (self._common / name).is_dir()]
-
-    def _make(self, configuration: str, parts: Iterable[str]) -> Path:
-        remove_stale()
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+@contextmanager
+def private_common_directory(common: Path, configuration: str) -> Iterator[Path]:
+    """A directory that replaces `common` and has this configuration; it is deleted after use."""
+    # Git makes it where it is missing, but not at the end of a link.
+    with suppress(OSError):
+        (common / _MADE).mkdir()
+    with tempfile.TemporaryDirectory(prefix="callboard-git-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         (folder / "config").write_bytes(os.fsencode(configuration))
         # Also to a file that is not there: git makes it where the link leads.
-        for name in (*parts, *_FILES):
-            (folder / name).symlink_to(self._common / name)
-        return folder
-
-
-@cache
-def remove_stale() -> None:
-    """Remove the folders that processes of this user left when they were killed; once in a process."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with suppress(OSError):
-            status = folder.lstat()
-            ours = pid.isdecimal() and status.st_uid == os.geteuid()
-            if ours and status.st_mtime < time.time() - _STALE and not _is_running(int(pid)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        pass
-    return True
+        for part in (*[each for each in _FOLDERS if (common / each).is_dir()], *_FILES):
+            (folder / part).symlink_to(common / part)
+        yield folder
 
 
 def check_location(directory: Path, root: Path, git_directory: Path, common: Path) -> None:

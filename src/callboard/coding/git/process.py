@@ -16,15 +16,14 @@ import asyncio
 import concurrent.futures
 import functools
 import os
-import selectors
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -173,21 +172,25 @@ async def run_git(
     """
     program = git_path()
     permission = None if online else _permission(program, writable, programs)
-    try:
-        process = start_restricted(
-            [program, arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]],
-            permission,
-            cwd=directory,
-            env={**git_environment(settings, online=online, configured=configured), **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # Ctrl-C ends us, not git, and git has no terminal to ask on.
-            start_new_session=True,
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        raise CallerError("there is no such folder", path=str(directory)) from None
-    outcome = await _GitProcess(process, stdin, limit, seconds).outcome()
+    # Files, so that one pipe is left to read.
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as error:
+        source.write(stdin)
+        source.seek(0)
+        try:
+            process = start_restricted(
+                [program, arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]],
+                permission,
+                cwd=directory,
+                env={**git_environment(settings, online=online, configured=configured), **(environment or {})},
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=error,
+                # Ctrl-C ends us, not git, and git has no terminal to ask on.
+                start_new_session=True,
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            raise CallerError("there is no such folder", path=str(directory)) from None
+        outcome = await _wait_for(process, error, limit, seconds)
     if outcome is None:
         hint = "something holds it up: look for other processes of git"
         raise CallerError(f"git took more than {seconds:g} s", path=str(directory), hint=hint)
@@ -276,117 +279,62 @@ def _own_programs(program: str) -> tuple[Path, ...]:
     return programs if output.startswith(b"git version") else ()
 
 
-class _GitProcess:
-    """A process of git and its pipes, which a thread serves.
+async def _wait_for(process: subprocess.Popen[bytes], error: BinaryIO, limit: int, seconds: float) -> GitOutcome | None:
+    """Wait until git has ended; None if it takes too long. If that or a cancellation ends git, wait for it too.
 
-    Event loops can serve pipes too, but they differ when a task is cancelled while the process starts; and git has to
-    end then, and remove its locks, whatever the loop does.
+    A thread reads, since event loops differ when a task is cancelled while a process starts; and git has to end then,
+    and remove its locks, whatever the loop does.
     """
+    ended: concurrent.futures.Future[GitOutcome] = concurrent.futures.Future()
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int, seconds: float) -> None:
-        if process.stdin is None or process.stdout is None or process.stderr is None:
-            raise AssertionError
-        self._process = process
-        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        self._input = memoryview(stdin)
-        self._limit = limit
-        self._deadline = monotonic() + seconds
-        self._output, self._error = bytearray(), bytearray()
-        self._stopped, self._stop = os.pipe()
-
-    async def outcome(self) -> GitOutcome | None:
-        """Wait for it to end; None if it took too long. Cancelling ends it, and waits until it has ended."""
-        ended: concurrent.futures.Future[GitOutcome | None] = concurrent.futures.Future()
-        threading.Thread(target=self._serve, args=[ended], daemon=True).start()
-        waiting = asyncio.wrap_future(ended)
+    def read() -> None:
         try:
+            ended.set_result(_read_outcome(process, error, limit))
+        except BaseException as failure:  # noqa: BLE001  # raised where the future is awaited
+            ended.set_exception(failure)
+
+    threading.Thread(target=read, daemon=True).start()
+    waiting = asyncio.wrap_future(ended)
+    try:
+        async with asyncio.timeout(seconds):
             return await asyncio.shield(waiting)
-        except asyncio.CancelledError:
-            os.write(self._stop, b"x")
+    except TimeoutError:
+        return None
+    finally:
+        if not waiting.done():
             try:
-                await asyncio.shield(waiting)
-            except asyncio.CancelledError:
-                # A second cancellation.
-                _signal(self._process, signal.SIGKILL)
+                _signal(process, signal.SIGTERM)
+                await asyncio.wait([waiting], timeout=_GRACE)
+            finally:
+                # After the grace, or at a second cancellation.
+                _signal(process, signal.SIGKILL)
                 await asyncio.wait([waiting])
-            raise
-        finally:
-            os.close(self._stop)
-            os.close(self._stopped)
 
-    def _serve(self, ended: concurrent.futures.Future[GitOutcome | None]) -> None:
-        try:
-            ended.set_result(self._run())
-        except BaseException as error:  # noqa: BLE001  # raised where the future is awaited
-            ended.set_exception(error)
 
-    def _run(self) -> GitOutcome | None:
-        try:
-            complete = self._serve_pipes()
-            cut = len(self._output) > self._limit
-            if not complete and not cut:
-                return None
-            if cut:
-                _end(self._process)
-            code = self._process.wait(max(0.0, self._deadline - monotonic()))
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            _end(self._process)
-            for pipe in (self._stdin, self._stdout, self._stderr):
-                with suppress(OSError):
-                    pipe.close()
-        error = self._error.decode("utf-8", "replace").strip()
-        return GitOutcome(0 if cut else code, bytes(self._output[: self._limit]), error, cut)
-
-    def _serve_pipes(self) -> bool:
-        """Until all output is read; False if it is more than the limit, or git was stopped or took too long."""
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(pipe.fileno(), False)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._stopped, selectors.EVENT_READ)
-            selector.register(self._stdout, selectors.EVENT_READ, self._output)
-            selector.register(self._stderr, selectors.EVENT_READ, self._error)
-            selector.register(self._stdin, selectors.EVENT_WRITE)
-            while self._stdout in selector.get_map() or self._stderr in selector.get_map():
-                ready = selector.select(max(0.0, self._deadline - monotonic()))
-                if not ready or any(key.fileobj == self._stopped for key, _ in ready):
-                    return False
-                for key, _ in ready:
-                    if not self._transfer(key):
-                        selector.unregister(key.fileobj)
-                        if key.fileobj is self._stdin:
-                            self._stdin.close()
-                if len(self._output) > self._limit:
-                    return False
-        return True
-
-    def _transfer(self, key: selectors.SelectorKey) -> bool:
-        """Read from or write to a pipe that is ready; False at its end."""
-        if key.fileobj is self._stdin:
-            try:
-                self._input = self._input[os.write(key.fd, self._input[:_CHUNK]) :]
-            except BrokenPipeError:  # it may end without reading all
-                self._input = memoryview(b"")
-            return bool(self._input)
-        chunk = os.read(key.fd, _CHUNK)
-        output: bytearray = key.data
-        output += chunk
-        if output is self._error:
-            del output[_MAX_ERROR:]
-        return bool(chunk)
+def _read_outcome(process: subprocess.Popen[bytes], error: BinaryIO, limit: int) -> GitOutcome:
+    output = bytearray()
+    with process:
+        assert process.stdout is not None  # noqa: S101  # it is a pipe
+        while len(output) <= limit and (chunk := os.read(process.stdout.fileno(), _CHUNK)):
+            output += chunk
+        if cut := len(output) > limit:
+            _end(process)
+        code = process.wait()
+        error.seek(0)
+        text = error.read(_MAX_ERROR).decode("utf-8", "replace").strip()
+    return GitOutcome(0 if cut else code, bytes(output[:limit]), text, cut)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process, first by SIGTERM so that it removes its locks."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        _signal(process, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
+    _signal(process, signal.SIGTERM)
+    try:
+        process.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL)
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)

@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.git.common_directory import PrivateCommonDirectories, check_location
+from callboard.coding.git.common_directory import check_location, private_common_directory
 from callboard.coding.git.index import NEW_FILES, is_generated, large_files, split_deleted
 from callboard.coding.git.process import (
     MAX_OUTPUT,
@@ -147,7 +147,6 @@ class Repository:
         self.hidden = frozenset(hidden)
         self.only_branch = only_branch
         self.lfs = lfs or self.common / "lfs"
-        self._directories = PrivateCommonDirectories(self.common)
         self._settings: tuple[Setting, ...] | None = None
         self._fingerprints: tuple[object, ...] = ()
         """Of the files that `_settings` were read from."""
@@ -237,8 +236,7 @@ class Repository:
         """The variables with which git works on this repository, and reads only what is allowed of the settings."""
         allowed = allowed_settings(settings, online=online)
         storage = [Setting("local", "lfs", None, "storage", str(self.lfs))] if runs_lfs(allowed) else []
-        # The settings for other machines may hold a password.
-        with self._directories.open(format_settings([*storage, *allowed]), keep=not online) as folder:
+        with private_common_directory(self.common, format_settings([*storage, *allowed])) as folder:
             yield {
                 "GIT_DIR": str(self.git_directory),
                 "GIT_WORK_TREE": str(self.root),

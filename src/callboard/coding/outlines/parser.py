@@ -9,14 +9,12 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import selectors
 import subprocess
 import sys
 import threading
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import msgspec
@@ -34,7 +32,6 @@ MAX_ANSWER: Final = 64 * 1024 * 1024
 """Bytes of one answer."""
 REMEMBERED: Final = 32
 """Texts whose answers are cached: an edit asks about the same ones several times."""
-_BLOCK: Final = 64 * 1024
 
 _DECODER: Final[msgspec.json.Decoder[ParsedText | None]] = msgspec.json.Decoder(ParsedText | None)
 
@@ -98,54 +95,36 @@ class ParserProcess:
 
 
 def _start_process() -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(  # noqa: S603  # ourselves
+    return subprocess.Popen(  # noqa: S603  # ourselves
         [sys.executable, "-I", str(Path(worker.__file__).resolve())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        bufsize=0,
         cwd="/",
         env={},
         start_new_session=True,
     )
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            os.set_blocking(stream.fileno(), False)
-    return process
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> bytes:
-    """Send a request and read the answer. Raises OSError, EOFError, ValueError and TimeoutError."""
+    """Send a request and read the answer. Raises OSError, EOFError and ValueError."""
     assert process.stdin is not None  # noqa: S101  # both are pipes
     assert process.stdout is not None  # noqa: S101
-    reading, writing = process.stdout.fileno(), process.stdin.fileno()
-    end = monotonic() + seconds
-    remaining = memoryview(request)
-    received = bytearray()
-    size: int | None = None
-    with selectors.DefaultSelector() as selector:
-        selector.register(reading, selectors.EVENT_READ)
-        selector.register(writing, selectors.EVENT_WRITE)
-        while size is None or len(received) < size:
-            ready = selector.select(max(0.0, end - monotonic()))
-            if not ready:
-                raise TimeoutError
-            for key, _ in ready:
-                if key.fd == writing:
-                    remaining = remaining[os.write(writing, remaining[:_BLOCK]) :]
-                    if not remaining:
-                        selector.unregister(writing)
-                    continue
-                block = os.read(reading, _BLOCK)
-                if not block:
-                    raise EOFError
-                received += block
-                if size is None and (line := received.find(b"\n")) >= 0:
-                    size = int(received[:line])
-                    del received[: line + 1]
-                if len(received) > MAX_ANSWER or (size or 0) > MAX_ANSWER:
-                    raise ValueError("too long an answer")
-    return bytes(received)
+    # The process answers when it has read all of the request, so neither waits for the other.
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        process.stdin.write(request)
+        process.stdin.flush()
+        size = int(process.stdout.readline() or -1)
+        if size > MAX_ANSWER:
+            raise ValueError("too long an answer")
+        answer = process.stdout.read(max(size, 0))
+    finally:
+        timer.cancel()
+    if size < 0 or len(answer) < size:
+        raise EOFError
+    return answer
 
 
 _PARSER: Final = ParserProcess()
