@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.tables import table
 
-from callboard.coding.outlines import tree_sitter_parsing
-from callboard.coding.search import python_search
+from callboard.coding.outlines import tree_walk as tree_sitter_parsing
+from callboard.coding.search import search as python_search
 from callboard.coding.tools import _tools, navigate, search
 from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED

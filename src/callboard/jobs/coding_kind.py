@@ -47,7 +47,7 @@ from callboard.jobs.shared_database import check_directory, check_request
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
 from callboard.providers.registry import PlannedModel
-from callboard.sandbox.output_file import read_end
+from callboard.sandbox.process import read_end
 from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.add_imports import add_imports
+from callboard.coding.agents.apply_code_blocks import add_imports
 
 DEFINED = {
     "shop/cart.py": ["total", "Cart"],

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.replace_text import replace_text
+from callboard.coding.edits.lines import replace_text
 from callboard.coding.edits.result import EditRefused, split_lines
 
 TEXT = """def one():

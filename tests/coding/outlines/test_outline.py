@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from tests.tables import table
 
-from callboard.coding.outlines import find_syntax_error, make_outline, parser, tree_sitter_parsing
+from callboard.coding.outlines import find_syntax_error, make_outline, parser
+from callboard.coding.outlines import tree_walk as tree_sitter_parsing
 from callboard.coding.outlines.languages import LANGUAGES, find_language
 
 CASES = {

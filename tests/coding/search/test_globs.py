@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.tables import table
 
-from callboard.coding.search.globs import Glob
+from callboard.coding.search.search import Glob
 
 
 @table(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callboard.coding.search import python_search
 from callboard.coding.search import search as choice
+from callboard.coding.search import search as python_search
 from callboard.coding.tools.search import find_definition, find_files, find_in_file, grep, search
 from callboard.execution import run_invoker
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callboard.coding.workspace.apply_patch import FileChange, write_files
+from callboard.coding.tools.code_edit import FileChange, write_files
 from callboard.storage.confined_directory import ConfinedDirectory
 
 

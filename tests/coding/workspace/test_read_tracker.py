@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from callboard.coding.workspace.read_tracker import ReadTracker
+from callboard.coding.workspace.workspace import ReadTracker
 
 
 def test_what_was_shown_is_seen():

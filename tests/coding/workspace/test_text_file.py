@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.lines import replace_lines
-from callboard.coding.edits.replace_text import replace_text
+from callboard.coding.edits.lines import replace_lines, replace_text
 from callboard.coding.edits.result import Change, split_lines
 from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode, normalize_newlines
 

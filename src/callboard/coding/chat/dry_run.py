@@ -18,9 +18,8 @@ import msgspec
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.edits.result import split_lines
 from callboard.coding.tools import single_action
-from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
-from callboard.coding.workspace.workspace import Workspace
+from callboard.coding.workspace.workspace import ReadTracker, Workspace
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import run_invoker
 from callboard.storage.confined_directory import ConfinedDirectory, ResolvedPath

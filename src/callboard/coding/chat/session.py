@@ -27,9 +27,8 @@ from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_s
 from callboard.coding.jobs.replay_conversation import replay_conversation
 from callboard.coding.jobs.round_meter import RoundMeter
 from callboard.coding.jobs.store import JobStore
-from callboard.coding.workspace.read_tracker import ReadTracker
 from callboard.coding.workspace.run_command import make_confinement
-from callboard.coding.workspace.workspace import READ_ONLY, Workspace
+from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
 from callboard.configuration import DescribedServer, disconnect_ensembles
 from callboard.configuration.coding import Access
 from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, PictureContent, RolledBack, Usage

@@ -1,27 +1,162 @@
-"""The agent of a chat's turn: its tools, its permissions, and what it is told first."""
+"""The agent of a chat's turn: its tools, its permissions, and what it is told first; and which calls are asked about.
+
+Law: an edit that is asked about is shown as what it would do to the files as they are; nobody is asked about one that
+would fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from callboard.agent import Agent
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
-from callboard.coding.agents.phases import actions_of_groups
+from callboard.coding.agents.permissions import DEFAULT, JobPolicy
+from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
 from callboard.coding.agents.prompts import instructions
-from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy
 from callboard.coding.chat.approver import ChatApprover
+from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
 from callboard.coding.chat.mcp_servers import without_names_of_ours
-from callboard.coding.tools import make_ensemble, purpose_of
+from callboard.coding.chat.saved_approvals import pattern_of
+from callboard.coding.tools import make_ensemble, purpose_of, single_action
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access
-from callboard.core import ApprovalAnswered, InvocationCanister, Model, ResultCanister, pipe
-from callboard.execution.result_store import KeptResults
+from callboard.core import (
+    Allow,
+    Answer,
+    ApprovalAnswered,
+    InvocationCanister,
+    Model,
+    ResultCanister,
+    error_result,
+    pipe,
+)
+from callboard.execution import ask_approval
+from callboard.execution.result_store import READ_RESULT, RESULTS, KeptResults
 from callboard.loop import ContextWindow, Limits, RepetitionFilter
 from callboard.modes import HallucinatedResultFilter, get_plan
-from callboard.tools import Ensemble
+from callboard.tools import Decision, Ensemble, Invoker, InvokerRegistry, Rule
+
+FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
+"""Actions that look, and are never asked about."""
+_ASK: Final = Rule("*", "ask")
+_PLAIN_NAME: Final = re.compile(r"[\w.-]+")
+"""A name in which nothing is a pattern."""
+
+
+class ApprovalPolicy(JobPolicy):
+    """The policy of a turn: looking is free; all else is asked about, unless the access or a rule says otherwise.
+
+    An agent takes `approve` and `before_call`. `on_question` gets what is asked, and "" when it is answered; `on_answer`
+    gets the answers of `before_call`, which the run does not know.
+    """
+
+    def __init__(
+        self,
+        request: JobRequest,
+        approver: ChatApprover,
+        *,
+        access: Access,
+        workspace: Workspace,
+        ensembles: Iterable[Ensemble],
+        on_question: Callable[[str], None],
+        on_answer: Callable[[ApprovalAnswered], None],
+    ) -> None:
+        """`ensembles` are all that the model can call; those that do not work in the workspace are somebody else's."""
+        super().__init__(request, approver, str(workspace.root))
+        self._ask_person = approver
+        self._access = access
+        self._workspace = workspace
+        self._invokers = InvokerRegistry(ensembles)
+        self._on_question = on_question
+        self._on_answer = on_answer
+        self._failing: set[str] = set()
+        """Edits whose dry run failed when they were to be asked about."""
+
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
+        # With other access a call that may not run is not offered at all.
+        asks = self._access == "edit" and self.action_of(invoker, arguments) not in FREE
+        decision = self.current(_ASK if asks else DEFAULT).decide(invoker, arguments)
+        return decision._replace(why=f"may {invoker.name} run") if decision.rule == _ASK else decision
+
+    def action_of(self, invoker: Invoker | str, arguments: Mapping[str, Any] | None) -> str:
+        """The own name of the action that a call is, such as `read_file`; "" for a tool that is not ours.
+
+        Whoever offers a tool chooses its name, so a name alone says nothing.
+        """
+        invoker = self._invokers[invoker] if isinstance(invoker, str) else invoker
+        ensemble = invoker.ensemble
+        is_ours = ensemble is not None and (ensemble.connection is self._workspace or ensemble.name == RESULTS)
+        return single_action(invoker.name, arguments or {}) if is_ours else ""
+
+    def is_free(self, invoker: Invoker) -> bool:
+        """Whether no call of the tool is asked about."""
+        choices = invoker.arguments_schema.get("properties", {}).get("action", {}).get("enum", [None])
+        return all(self.decide(invoker, {"action": each} if each else {}).permission == "allow" for each in choices)
+
+    async def approve(self, invocation: InvocationCanister, why: str) -> Answer:
+        """The user's answer. An edit that would fail is let through, for `before_call` to look at it again."""
+        outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
+        if outcome is not None and outcome.error:
+            self._failing.add(invocation.identifier)
+            return Allow(by="Callboard, for the edit would fail")
+        return await self._ask(invocation, why, outcome.changes if outcome else ())
+
+    async def before_call(self, invocation: InvocationCanister) -> ResultCanister | None:
+        """The result of an edit that fails, which need not run; by now it may not fail, and is asked about."""
+        if invocation.identifier not in self._failing:
+            return None
+        outcome = await dry_run_edit(self._invokers[invocation.name], invocation)
+        if outcome is None:
+            raise AssertionError("only edits are found to fail")
+        if outcome.error:
+            # The error may show lines of the file, which the model has read then.
+            self._workspace.seen = outcome.seen
+            return outcome.result
+        answer = await ask_approval(
+            lambda call, why: self._ask(call, why, outcome.changes), invocation, f"may {invocation.name} run"
+        )
+        self._on_answer(replace(answer, timestamp=datetime.now(UTC)))
+        if answer.verdict == "allow":
+            return None
+        return error_result(invocation.identifier, "permission", f"{invocation.name} may not run: the answer was no")
+
+    async def _ask(self, invocation: InvocationCanister, why: str, changes: Sequence[ChangedFile]) -> Answer:
+        invoker = self._invokers[invocation.name]
+        is_ours = bool(self.action_of(invoker, invocation.arguments))
+        pattern = _pattern(invoker, invocation) if is_ours else _foreign_pattern(invoker)
+        if not invocation.quoted_from and self.decide(invoker, invocation.arguments).permission == "allow":
+            # Since this call was looked at, an answer for another one has allowed it too.
+            return Allow(by="an answer about another call")
+        self._on_question(f"asks whether {invocation.name} may run")
+        try:
+            return await self._ask_person(invocation, why, changes=changes, pattern=pattern)
+        finally:
+            self._on_question("")
+
+
+def _foreign_pattern(invoker: Invoker) -> str:
+    """The pattern of a tool of somebody else's: with its ensemble, so that it allows no tool of ours of that name."""
+    names = (invoker.ensemble.name if invoker.ensemble else "", invoker.name)
+    return "/".join(names) if all(map(_PLAIN_NAME.fullmatch, names)) else ""
+
+
+def _pattern(invoker: Invoker, invocation: InvocationCanister) -> str:
+    """What an answer for the session or for good allows, by the arguments that permissions look at."""
+    arguments = invoker.coerce(invocation.arguments or {})
+    subjects: dict[str, Any] = {}
+    for name, subject in invoker.subjects.items():
+        # A patch is about several files: no folder says which.
+        value = arguments.get(name)
+        subjects[subject] = subjects.get(subject) or (value if isinstance(value, str) else "")
+    return pattern_of(invoker.name, subjects)
+
 
 _ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
 _FEW: Final = (

@@ -21,7 +21,7 @@ import msgspec
 
 from callboard.coding.outlines import worker
 from callboard.coding.outlines.languages import Language, find_language
-from callboard.coding.outlines.tree_sitter_parsing import MAX_BYTES
+from callboard.coding.outlines.tree_walk import MAX_BYTES
 from callboard.coding.outlines.values import Outline, ParsedText
 
 START: Final = 10.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from callboard.coding.edits.lines import insert_lines
-from callboard.coding.edits.replace_text import replace_text
+from callboard.coding.edits.lines import insert_lines, replace_text
 from callboard.coding.edits.result import Change, Span, split_lines
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.file_editor import MAX_SHOWN, encode_file, open_text, save

@@ -9,9 +9,7 @@ from typing import Annotated, Final, Literal
 
 from callboard.coding.outlines import make_outline
 from callboard.coding.outlines.languages import LANGUAGES
-from callboard.coding.search.globs import Glob
-from callboard.coding.search.query import Query, parse_query
-from callboard.coding.search.search import search_lines
+from callboard.coding.search.search import Glob, Query, parse_query, search_lines
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import files_below
 from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode

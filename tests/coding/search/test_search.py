@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.search.query import parse_query
+from callboard.coding.search.search import parse_query
 
 
 @table("pattern", ["foo(", "[", "*a", "a{2,1}", "(?P<a>.)(?P<a>.)", "\\"])

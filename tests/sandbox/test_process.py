@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard.sandbox import CommandLimits, Confinement
-from callboard.sandbox.output_file import MAX_BYTES, OutputFile, read_end
+from callboard.sandbox.process import MAX_BYTES, OutputFile, read_end
 
 
 def test_the_end_is_in_the_file_and_no_more(tmp_path):
