@@ -228,3 +228,8 @@ def test_a_tool_sees_its_invoker_whoever_made_the_context():
     invoker = Ensemble("local", [who]).access_invoker("who")
     assert asyncio.run(execute_invoker(invoker, {}, Context({"a": 1}))).text == "who"
     assert asyncio.run(invoker(Context(), {})) == "who"
+
+
+def test_an_option_of_a_run_that_there_is_not_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'limit'; did you mean 'limits'"):
+        Agent(ScriptedModel([])).stream("Hi", limit=3)

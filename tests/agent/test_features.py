@@ -280,7 +280,7 @@ def test_who_is_asked_may_differ_from_run_to_run():
 
     script = [Call("multiply", {"a": 2, "b": 3}), "So."]
     agent = Agent(ScriptedModel(script * 2), [multiply], policy=Policy([("*", "ask")]), approve=no)
-    assert agent.settings.approve is no
+    assert agent.approve is no
     texts = [agent.run_sync("?", approve=each).canisters[2].text for each in (None, yes)]
     assert texts == ["Error: multiply may not run: the answer was no", "6"]
 

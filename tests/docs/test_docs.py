@@ -28,6 +28,7 @@ from typer.main import get_command
 
 import callboard
 from callboard import agent, core, errors, testing
+from callboard.agent.arguments import RunOptions
 from callboard.cli import app, chat_commands, jobs, run
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
 from callboard.coding.git import copied_files, snapshots
@@ -48,6 +49,7 @@ from callboard.servers import gateway
 from callboard.servers.gateway import http_errors
 from callboard.text import json_object, marker_pattern
 from callboard.tools import Ensemble, Invoker, Tool
+from callboard.tools.tool import ToolOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -339,14 +341,18 @@ def test_parameters_and_their_defaults(called, page):
     lines = table.partition("\n\n")[0].splitlines()[1:]
     said = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     defaults = {name: cells[1] for cells in said for name in re.findall("`([^`]*)`", cells[0])}
-    parameters = dict(inspect.signature(called).parameters)
-    parameters.pop("function", None)
-    assert list(defaults) == list(parameters)
-    for name, parameter in parameters.items():
-        if parameter.default is parameter.empty:
+    expected = {name: each.default for name, each in inspect.signature(called).parameters.items()}
+    expected.pop("function", None)
+    if called in (Tool, Invoker):
+        del expected["options"]
+        options = {name: getattr(called, name) for name in ToolOptions.__annotations__}
+        expected |= {name: None if value == {} else value for name, value in options.items()}
+    assert sorted(defaults) == sorted(expected)
+    for name, default in expected.items():
+        if default is inspect.Parameter.empty:
             assert defaults[name] == "required"
-        elif not callable(parameter.default) and repr(parameter.default) != "<factory>":
-            assert defaults[name] == f"`{parameter.default!r}`"
+        elif not callable(default) and repr(default) != "<factory>":
+            assert defaults[name] == f"`{default!r}`"
 
 
 HEADERS = {
@@ -363,8 +369,7 @@ def test_fields_of_a_result():
 
 
 def test_parameters_of_a_run():
-    names = set(inspect.signature(callboard.Agent.stream).parameters) - {"self"}
-    assert {f"`{name}`" for name in names} <= rows("agents.md").keys()
+    assert {f"`{name}`" for name in ("prompt", *RunOptions.__annotations__)} <= rows("agents.md").keys()
 
 
 def test_what_a_conversation_does():

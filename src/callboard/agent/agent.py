@@ -7,18 +7,24 @@ import math
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from copy import copy
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, Unpack
+from dataclasses import KW_ONLY, InitVar, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 
 from msgspec.structs import replace
 from typing_extensions import TypeForm
 
-from callboard.agent.arguments import AgentSettings, check_arguments, check_tool_choice, merge_controls, read_history
+from callboard.agent.arguments import (
+    AgentSettings,
+    RunOptions,
+    check_arguments,
+    check_tool_choice,
+    merge_controls,
+    read_history,
+)
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co, OutputValidator
 from callboard.agent.run import (
     ActiveAgent,
-    Instructions,
-    NewEventFilter,
     OuterRun,
     Run,
     RunResult,
@@ -27,25 +33,21 @@ from callboard.agent.run import (
 )
 from callboard.core import (
     Answer,
-    Approve,
     Canister,
-    Clock,
     ContentLike,
     Controls,
     InvocationCanister,
-    Journal,
     Model,
     NamedTool,
     Request,
-    Store,
     ToolChoice,
     ToolDeclaration,
     UserCanister,
     contents,
 )
 from callboard.errors import CallerError
-from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError, ParallelExecutor
-from callboard.loop import GO_ON, AnswerAfter, Limits, LoopRules, OnRepeatedCall, QuotedCalls, ends_with_model
+from callboard.execution import ParallelExecutor
+from callboard.loop import GO_ON, LoopRules, ends_with_model
 from callboard.modes import get_plan
 from callboard.profiles import ModeName
 from callboard.providers import open_model
@@ -54,33 +56,22 @@ from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy,
 if TYPE_CHECKING:
     from callboard.agent.resume import Interruption, Resumption
     from callboard.agent.sync_run import SyncRun
-    from callboard.loop import ContextWindow
     from callboard.tools.search import ToolSearch
-
-
-class RunOptions(TypedDict, total=False):
-    """What a run may be given besides its prompt; see `Agent.stream`."""
-
-    history: Iterable[Canister | Mapping[str, Any]]
-    results: Mapping[str, Any] | None
-    approvals: Mapping[str, Answer] | None
-    auxdata: Mapping[str, Any] | None
-    approve: Approve | None
-    model: Model | str | None
-    instructions: Instructions | None
-    limits: Limits | None
-    controls: Controls | None
-    tool_choice: ToolChoice | None
-    context: Context | None
-    journal: Journal | None
 
 
 _NAMED = 5
 """Tools that an agent's repr names."""
 
 
-class Agent(Generic[OutputT_co]):
-    """Runs prompts with a model and tools. The parameters that are not named here are fields of `AgentSettings`.
+class _HasModel:
+    """The type of `Agent.model`: the constructor takes names too."""
+
+    model: Model
+
+
+@dataclass(eq=False, repr=False)
+class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
+    """Runs prompts with a model and tools. The other parameters are described in `AgentSettings`.
 
     Args:
         model: A Model, or a name such as `openai:gpt-4o`. One given by name is the agent's own: its connections are
@@ -88,6 +79,7 @@ class Agent(Generic[OutputT_co]):
         tools: Functions, Tools or Invokers.
         ensembles: Groups of tools. Who made them connects and disconnects them.
         output: The type of the output.
+        output_validator: Says what is wrong with an output; the model is then asked again (`Limits.output_retries`).
         base_url: With `mode` and `profile`, those of `open_model` for a model given by name.
         mode: How the model is asked for calls.
         profile: Facts that override what is known of the model.
@@ -96,59 +88,28 @@ class Agent(Generic[OutputT_co]):
         CallerError: An argument is of the wrong kind, or two tools have one name.
     """
 
-    def __init__(
+    model: InitVar[Model | str]
+    tools: InitVar[Iterable[ToolLike]] = ()
+    _: KW_ONLY
+    ensembles: InitVar[Iterable[Ensemble]] = ()
+    output: InitVar[TypeForm[OutputT_co]] = str
+    output_validator: OutputValidator[OutputT_co] | None = None
+    base_url: InitVar[str] = ""
+    mode: InitVar[ModeName | Literal[""]] = ""
+    profile: InitVar[Mapping[str, Any] | None] = None
+
+    def __post_init__(  # noqa: PLR0917  # the order of the fields
         self,
         model: Model | str,
-        tools: Iterable[ToolLike] = (),
-        *,
-        ensembles: Iterable[Ensemble] = (),
-        instructions: Instructions = "",
-        output: TypeForm[OutputT_co] = str,  # type: ignore[assignment]  # the default of OutputT_co
-        base_url: str = "",
-        mode: ModeName | Literal[""] = "",
-        profile: Mapping[str, Any] | None = None,
-        controls: Controls | None = None,
-        tool_choice: ToolChoice = "auto",
-        limits: Limits | None = None,
-        output_validator: OutputValidator[OutputT_co] | None = None,
-        on_repeated_call: OnRepeatedCall | None = None,
-        answer_after: AnswerAfter | None = None,
-        context_window: ContextWindow | None = None,
-        event_filter: NewEventFilter | None = None,
-        policy: Policy | None = None,
-        approve: Approve | None = None,
-        quoted_calls: QuotedCalls = "ask",
-        before_call: BeforeCall | None = None,
-        after_call: AfterCall | None = None,
-        max_parallel_calls: int = DEFAULT_LIMIT,
-        on_error: OnError = "feedback",
-        auxdata: Mapping[str, Any] | None = None,
-        store: Store | None = None,
-        clock: Clock = lambda: datetime.now(UTC),
+        tools: Iterable[ToolLike],
+        ensembles: Iterable[Ensemble],
+        output: TypeForm[OutputT_co],
+        base_url: str,
+        mode: ModeName | Literal[""],
+        profile: Mapping[str, Any] | None,
     ) -> None:
         ensembles = tuple(ensembles) if isinstance(ensembles, Iterable) else ensembles
-        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile)
-        self.settings = AgentSettings(
-            instructions=instructions,
-            controls=controls,
-            tool_choice=tool_choice,
-            limits=limits,
-            output_validator=output_validator,
-            on_repeated_call=on_repeated_call,
-            answer_after=answer_after,
-            context_window=context_window,
-            event_filter=event_filter,
-            policy=policy,
-            approve=approve,
-            quoted_calls=quoted_calls,
-            before_call=before_call,
-            after_call=after_call,
-            max_parallel_calls=max_parallel_calls,
-            on_error=on_error,
-            auxdata=auxdata,
-            store=store,
-            clock=clock,
-        )
+        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile, **vars(self))
         if not isinstance(model, str) and (base_url or mode or profile):
             raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
         self._owned = (
@@ -199,74 +160,32 @@ class Agent(Generic[OutputT_co]):
         _refuse_event_loop("run_sync", "write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, **options))
 
-    def stream(
-        self,
-        prompt: UserCanister | ContentLike = "",
-        *,
-        history: Iterable[Canister | Mapping[str, Any]] = (),
-        results: Mapping[str, Any] | None = None,
-        approvals: Mapping[str, Answer] | None = None,
-        auxdata: Mapping[str, Any] | None = None,
-        approve: Approve | None = None,
-        model: Model | str | None = None,
-        instructions: Instructions | None = None,
-        limits: Limits | None = None,
-        controls: Controls | None = None,
-        tool_choice: ToolChoice | None = None,
-        context: Context | None = None,
-        journal: Journal | None = None,
-    ) -> Run[OutputT_co]:
+    def stream(self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]) -> Run[OutputT_co]:
         """The run, to be iterated over for its events.
 
         Args:
             prompt: A text, a content or several, or a UserCanister.
-            history: The canisters of a conversation that goes on, or its messages as Chat Completions has them.
-            results: Results of calls of the history that wait, by their identifiers: a value as a tool would return
-                it, or a ToolError.
-            approvals: Decisions about calls that wait, by their identifiers: what `approve` would have answered.
-            auxdata: Added to the agent's own.
-            approve: Asked in the place of the agent's own callback.
-            model: Asked in the place of the agent's own.
-            instructions: In the place of the agent's own, and of those of the history.
-            limits: In the place of the agent's own.
-            controls: What is set in them takes the place of the agent's own.
-            tool_choice: In the place of the agent's own.
-            context: That of a tool: the run is one within the run that called it. It gets its auxdata, its events are
-                told there, what it takes counts there, and `approve` of that run is asked where the agent has none.
-            journal: Where the run writes down what it is about to do. With one that has the progress of an interrupted
-                run, that run goes on: `history` is its conversation as far as it was saved, and there is no prompt.
-                Calls that neither `results` nor `approvals` name are judged as those of a fresh reply.
+            options: Those of `RunOptions`; None is as if an option was left out.
 
         Raises:
             CallerError: An argument is none of these, or there is nothing to ask.
         """
-        check_arguments(
-            auxdata=auxdata,
-            approve=approve,
-            results=results,
-            approvals=approvals,
-            instructions=instructions,
-            limits=limits,
-            controls=controls,
-            tool_choice=tool_choice,
-            context=context,
-            journal=journal,
-            **({} if model is None else {"model": model}),
-        )
+        check_arguments(**{name: value for name, value in options.items() if value is not None})
+        context, journal = options.get("context"), options.get("journal")
+        results, approvals = options.get("results") or {}, options.get("approvals") or {}
         outer = context.run if context is not None and isinstance(context.run, OuterRun) else None
-        settings = self.settings
         shared = SharedOptions(
-            {**(settings.auxdata or {}), **(context.auxdata if context else {}), **(auxdata or {})},
-            approve,
-            settings.approve or (outer.approve if outer else None),
+            {**(self.auxdata or {}), **(context.auxdata if context else {}), **(options.get("auxdata") or {})},
+            options.get("approve"),
+            self.approve or (outer.approve if outer else None),
         )
-        active = self.set_up(shared, model=model, instructions=instructions, controls=controls, tool_choice=tool_choice)
-        canisters = read_history(history, active.model.name)
+        active = self.set_up(shared, options)
+        canisters = read_history(options.get("history", ()), active.model.name)
         question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
         if not (canisters or question.content or results or approvals):
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
-        now = settings.clock()
-        bounds = limits or settings.limits
+        now = self.clock()
+        bounds = options.get("limits") or self.limits
         if (bounds is not None and bounds.cost is not None) or (outer is not None and outer.budget.is_bounded):
             from callboard.profiles.prices import require_price  # noqa: PLC0415  # of few runs
 
@@ -278,13 +197,11 @@ class Agent(Generic[OutputT_co]):
         if progress is not None:
             from callboard.agent.resume import read_interruption  # noqa: PLC0415  # few runs
 
-            interruption = read_interruption(
-                canisters, progress, approvals or {}, results or {}, prompt=question, now=now
-            )
+            interruption = read_interruption(canisters, progress, approvals, results, prompt=question, now=now)
         else:
             prompted = (replace(question, timestamp=question.timestamp or now),) if question.content else ()
             added, resumption = self._read_results(
-                canisters, results or {}, approvals or {}, prompt=prompted, active=active, now=now
+                canisters, results, approvals, prompt=prompted, active=active, now=now
             )
             if not (added or resumption) and ends_with_model(canisters):
                 added = [UserCanister(contents(GO_ON), timestamp=now)]
@@ -295,8 +212,8 @@ class Agent(Generic[OutputT_co]):
                 active=active,
                 shared=shared,
                 history_length=progress.history_length if progress else len(canisters),
-                clock=settings.clock,
-                store=settings.store,
+                clock=self.clock,
+                store=self.store,
                 outer=outer,
                 resumption=resumption,
                 journal=journal,
@@ -334,65 +251,58 @@ class Agent(Generic[OutputT_co]):
         )
         return [], resumption
 
-    def set_up(
-        self,
-        shared: SharedOptions,
-        *,
-        model: Model | str | None = None,
-        instructions: Instructions | None = None,
-        controls: Controls | None = None,
-        tool_choice: ToolChoice | None = None,
-    ) -> ActiveAgent:
-        """What a run has of this agent; the arguments are those of `stream`, and checked."""
+    def set_up(self, shared: SharedOptions, options: RunOptions | None = None) -> ActiveAgent:
+        """What a run has of this agent; the options are those of `stream`, and checked."""
+        options = options or {}
+        model, instructions = options.get("model"), options.get("instructions")
         owned = open_model(model) if isinstance(model, str) else None
         run_model: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
-        settings, plan, registry = self.settings, get_plan(run_model), self.registry
-        policy = settings.policy or Policy()
-        choice = tool_choice or settings.tool_choice
+        plan, registry = get_plan(run_model), self.registry
+        policy = self.policy or Policy()
+        choice = options.get("tool_choice") or self.tool_choice
         check_tool_choice(choice, registry)
         offered = registry.allowed_declarations(policy)
         search = _search(registry, offered, plan.max_tools, choice)
         invokers = search.invokers if search else registry
-        if settings.context_window is not None:
-            settings.context_window.invokers = invokers
+        if self.context_window is not None:
+            self.context_window.invokers = invokers
         return ActiveAgent(
             agent=self,
-            settings=settings,
             model=run_model,
-            instructions=settings.instructions if instructions is None else instructions,
+            instructions=self.instructions if instructions is None else instructions,
             overrides=instructions is not None,
             invokers=invokers,
             search=search,
             rules=LoopRules(
                 policy=policy,
                 prices=plan.prices,
-                answer_after=settings.answer_after or plan.answer_after,
-                checks_output=bool(self._output or settings.output_validator),
+                answer_after=self.answer_after or plan.answer_after,
+                checks_output=bool(self._output or self.output_validator),
                 validates=plan.mode.validated,
-                quoted_calls=settings.quoted_calls,
+                quoted_calls=self.quoted_calls,
             ),
-            on_repeated_call=settings.on_repeated_call or plan.on_repeated_call,
+            on_repeated_call=self.on_repeated_call or plan.on_repeated_call,
             executor=ParallelExecutor(
                 invokers,
-                auxdata={**(settings.auxdata or {}), **shared.auxdata},
-                on_error=settings.on_error,
+                auxdata={**(self.auxdata or {}), **shared.auxdata},
+                on_error=self.on_error,
                 validated=plan.mode.validated,
-                before_call=settings.before_call,
-                after_call=settings.after_call,
-                limit=settings.max_parallel_calls,
-                policy=settings.policy,
+                before_call=self.before_call,
+                after_call=self.after_call,
+                limit=self.max_parallel_calls,
+                policy=self.policy,
             ),
             request=Request(
                 run_model.name,
                 (),
                 search.declarations(()) if search else offered,
                 tool_choice=choice,
-                controls=merge_controls(settings.controls or Controls(), controls),
+                controls=merge_controls(self.controls or Controls(), options.get("controls")),
                 constraint=self._output.constraint if self._output else None,
             ),
             output=self._output,
-            output_check=OutputCheck(self._output, settings.output_validator),
-            approve=shared.approve or settings.approve or shared.fallback,
+            output_check=OutputCheck(self._output, self.output_validator),
+            approve=shared.approve or self.approve or shared.fallback,
             resource=aclosing(owned) if owned else self._keep_open() if model is None else nullcontext(),
         )
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from callboard.core import (
     ToolChoice,
     UserCanister,
 )
-from callboard.core.ports import Approve, Clock, Store
+from callboard.core.ports import Answer, Approve, Clock, Journal, Model, Store
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError
 from callboard.loop import AnswerAfter, Limits, OnRepeatedCall, QuotedCalls
@@ -36,7 +36,6 @@ from callboard.text.suggest import suggest
 from callboard.tools import Context, Ensemble, Policy
 
 if TYPE_CHECKING:
-    from callboard.agent.output_type import OutputValidator
     from callboard.agent.run import Instructions, NewEventFilter
     from callboard.loop import ContextWindow
 
@@ -120,15 +119,18 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 
 
 def check_arguments(**arguments: Any) -> None:
-    """Refuse what an agent cannot be made of; None stands for a default.
+    """Refuse what an agent or a run cannot be made of; None stands for a default.
 
     Args:
         arguments: The arguments by their names.
 
     Raises:
         CallerError: An argument is no word that its parameter knows, or of another kind.
+        TypeError: There is no such parameter.
     """
     for name, value in arguments.items():
+        if not (name in _WORDS or name in _KINDS or name == "history"):
+            raise TypeError(f"unexpected keyword argument {name!r}; {suggest(name, RunOptions.__annotations__)}")
         if value is None and name != "model":
             continue
         if name in _WORDS and value not in _WORDS[name]:
@@ -141,7 +143,7 @@ def check_arguments(**arguments: Any) -> None:
                 raise CallerError(f"a {type(value).__name__} cannot be it", path=name, hint=f"give {kind}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class AgentSettings:
     """What stays the same from run to run, besides an agent's model, tools and type of output."""
 
@@ -153,8 +155,6 @@ class AgentSettings:
     """Whether the model has to call, and which tool; it holds until the model has called."""
     limits: Limits | None = None
     """The bounds of each run."""
-    output_validator: OutputValidator[Any] | None = None
-    """Says what is wrong with an output; the model is then asked again (`Limits.output_retries`)."""
     on_repeated_call: OnRepeatedCall | None = None
     """What follows from a call that was made before in the run, in the place of what the model's profile says.
 
@@ -189,8 +189,43 @@ class AgentSettings:
     clock: Clock = lambda: datetime.now(UTC)  # the default of a field
     """The time in UTC."""
 
-    def __post_init__(self) -> None:
-        check_arguments(**vars(self))
+
+class RunOptions(TypedDict, total=False):
+    """What a run may be given besides its prompt."""
+
+    history: Iterable[Canister | Mapping[str, Any]]
+    """The canisters of a conversation that goes on, or its messages as Chat Completions has them."""
+    results: Mapping[str, Any] | None
+    """Results of calls of the history that wait, by their identifiers: a tool's value, or a ToolError."""
+    approvals: Mapping[str, Answer] | None
+    """Decisions about calls that wait, by their identifiers: what `approve` would have answered."""
+    auxdata: Mapping[str, Any] | None
+    """Added to the agent's own."""
+    approve: Approve | None
+    """Asked in the place of the agent's own callback."""
+    model: Model | str | None
+    """Asked in the place of the agent's own."""
+    instructions: Instructions | None
+    """In the place of the agent's own, and of those of the history."""
+    limits: Limits | None
+    """In the place of the agent's own."""
+    controls: Controls | None
+    """What is set in them takes the place of the agent's own."""
+    tool_choice: ToolChoice | None
+    """In the place of the agent's own."""
+    context: Context | None
+    """The context of a tool: the run is one within the run that called it.
+
+    The run gets its auxdata, its events are told there, what it takes counts there, and `approve` of that run is asked
+    if the agent has none.
+    """
+    journal: Journal | None
+    """Where the run writes down what it is about to do.
+
+    With one that has the progress of an interrupted run, that run goes on: `history` is its conversation as far as it
+    was saved, and there is no prompt. Calls that neither `results` nor `approvals` name are judged as those of a fresh
+    reply.
+    """
 
 
 def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:

@@ -75,7 +75,6 @@ from callboard.tools import Context, Invoker
 
 if TYPE_CHECKING:
     from callboard.agent.agent import Agent
-    from callboard.agent.arguments import AgentSettings
     from callboard.agent.handoff import Handoff
     from callboard.agent.resume import Interruption, Resumption
     from callboard.agent.run_journal import RunJournal
@@ -151,7 +150,6 @@ class ActiveAgent:
     """
 
     agent: Agent[Any]
-    settings: AgentSettings
     model: Model
     instructions: Instructions
     overrides: bool
@@ -508,8 +506,8 @@ class Run(Generic[OutputT_co]):
         active = self._active
         conversation = self._add_instructions(action.canisters)
         changes: dict[str, Any] = {"canisters": conversation, "conversation": conversation}
-        if active.settings.context_window is not None:
-            changes["canisters"] = active.settings.context_window.show(conversation)
+        if active.agent.context_window is not None:
+            changes["canisters"] = active.agent.context_window.show(conversation)
         if active.search is not None:
             changes["tools"] = active.search.declarations(conversation)
         choice = active.request.tool_choice
@@ -568,7 +566,7 @@ class Run(Generic[OutputT_co]):
     async def _save(self, journal: RunJournal, action: Action) -> None:
         """Save what the action follows from. A hook that looks at calls may wait for somebody, so it comes later."""
         begins = isinstance(action, Execute) and len(action.invocations) > len(action.answered)
-        await journal.save(action, begins=begins and self._active.settings.before_call is None)
+        await journal.save(action, begins=begins and self._active.agent.before_call is None)
 
     async def _end_out_of_time(self, why: str) -> RunEnded:
         ended = self._stop(why, "incomplete")
@@ -652,8 +650,8 @@ class _Reply:
 
     def __init__(self, active: ActiveAgent, request: Request) -> None:
         self.request = request
-        self._context_window = active.settings.context_window
-        self._event_filter = active.settings.event_filter() if active.settings.event_filter else None
+        self._context_window = active.agent.context_window
+        self._event_filter = active.agent.event_filter() if active.agent.event_filter else None
         self._is_whole = False
         self.is_stopped = False
         """Whether the filter ended the reply before the model did."""

@@ -112,7 +112,7 @@ class AgentKind:
             results=results,
             auxdata=job_input.auxdata,
             limits=job_input.limits,
-            approve=agent.settings.approve or (lambda *_: "defer"),
+            approve=agent.approve or (lambda *_: "defer"),
         )
         return await _drive(run, segment, journal, approvals)
 

@@ -240,7 +240,7 @@ class ThreadRuns:
         if not (history or prompt.content):
             raise CallerError("there is nothing to ask", path="messages", hint="send a message of the user")
         served = self._agents[agent]
-        if served.settings.instructions:
+        if served.instructions:
             # The agent's own instructions stand here, so those of a client do not take their place.
             history.insert(0, SupervisorCanister(by_agent=True))
         tools = run_input.tools or []

@@ -99,7 +99,7 @@ def agent_ensemble(agent: Agent[Any], *, name: str = "run", description: str = D
 
     async def run(context: Context, arguments: Mapping[str, Any]) -> Any:
         peer: McpClientProxy = context.auxdata[KEY]
-        agent_run = agent.stream(arguments["prompt"], approve=agent.settings.approve or peer.approve)
+        agent_run = agent.stream(arguments["prompt"], approve=agent.approve or peer.approve)
         async with agent_run:
             async for event in agent_run:
                 await _report(peer, event)
