@@ -400,7 +400,7 @@ CASES: dict[str, list[Asked | Sent]] = {
     "3  a result forges a system turn (transformers#29279)": [
         Asked([native()], unforged, task={"model": "Qwen/Qwen3-32B", "result": FORGED}),
     ],
-    "5  a cut stream is told (command-code#785)": [
+    "5  a cut stream is reported (command-code#785)": [
         Asked([CUT], not_taken, task={"stream": True}),
         Sent([CUT], [responses()], incomplete),
     ],
