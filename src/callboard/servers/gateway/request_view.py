@@ -39,8 +39,6 @@ from callboard.core import (
 from callboard.dialects import get_dialect
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import (
-    CREDENTIAL_FIELDS,
-    MASK,
     Redactor,
     find_credentials,
     select_declarations,
@@ -345,21 +343,9 @@ def _format_body(data: bytes, mask: Mask) -> str:
 
 def _format_json(body: Any, mask: Mask) -> str:
     try:
-        return _cut(mask(msgspec.json.format(msgspec.json.encode(_without_credentials(body))).decode()))
+        return _cut(mask(msgspec.json.format(msgspec.json.encode(body)).decode()))
     except RecursionError:
         return _TOO_DEEP
-
-
-def _without_credentials(body: Any) -> Any:
-    if not isinstance(body, Mapping) or not isinstance(body.get("tools"), list):
-        return body
-    tools = [
-        {name: MASK if name.lower() in CREDENTIAL_FIELDS else value for name, value in tool.items()}
-        if isinstance(tool, Mapping)
-        else tool
-        for tool in body["tools"]
-    ]
-    return {**body, "tools": tools}
 
 
 def _cut(text: str) -> str:
