@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import stat
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -44,8 +45,25 @@ def claim_stdio() -> Generator[StdioDescriptors]:
             os.close(private)
 
 
-async def wait_for_orphaning() -> None:
-    """Until the parent is another one: who started us has gone, and somebody else may hold the other end of the wire."""
+async def run_until_gone(serve: Coroutine[Any, Any, None]) -> None:
+    """Serve until it ends, SIGTERM comes, or the parent is gone: somebody else may hold the other end of the wire then."""
+    loop = asyncio.get_running_loop()
+    terminated = asyncio.Event()
+    serving = asyncio.create_task(serve)
+    watched = (serving, asyncio.create_task(_wait_for_orphaning()), asyncio.create_task(terminated.wait()))
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    try:
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        for task in watched:
+            task.cancel()
+        await asyncio.wait(watched)
+
+
+async def _wait_for_orphaning() -> None:
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
         await asyncio.sleep(_PARENT_CHECK_SECONDS)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 from callboard.errors import CallboardError, CallerError
 from callboard.servers.acp.agent import AcpAgent, Method
 from callboard.servers.acp.session import AnyUpdate, Chats
-from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, wait_for_orphaning
+from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, run_until_gone
 from callboard.text.display import collapse
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
@@ -222,23 +221,11 @@ class ClientConnection:
 
 async def serve_client(wire: StdioDescriptors, chats: Chats, *, root: Path | None = None) -> None:
     """Serves one client. Ends when it, or the parent, is gone, and at SIGTERM."""
-    loop = asyncio.get_running_loop()
     writer = await open_writer(wire.write)
     reader, close = await open_reader(wire.read, MAX_MESSAGE)
-    connection = ClientConnection(LineTransport(reader, writer), chats, root=root)
-    terminated = asyncio.Event()
-    serving = asyncio.create_task(connection.run())
-    watched = (serving, asyncio.create_task(wait_for_orphaning()), asyncio.create_task(terminated.wait()))
-    loop.add_signal_handler(signal.SIGTERM, terminated.set)
     try:
-        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            await serving
+        await run_until_gone(ClientConnection(LineTransport(reader, writer), chats, root=root).run())
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        for task in watched:
-            task.cancel()
-        await asyncio.wait(watched)
         close()
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import closing
 from hmac import compare_digest
@@ -30,7 +29,7 @@ from callboard.errors import CallerError
 from callboard.servers.gateway.auth import digest, read_token
 from callboard.servers.listening import OrderlyServer, is_loopback, listen
 from callboard.servers.mcp.server import ToolServer
-from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, wait_for_orphaning
+from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, run_until_gone
 
 PATH: Final = "/mcp"
 MAX_SESSIONS: Final = 1000
@@ -114,7 +113,6 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
     """Serves one client until it is gone, or SIGTERM. Raises CallerError for a message of more than MAX_LINE."""
-    loop = asyncio.get_running_loop()
     written = await open_writer(wire.write)
     reader, close = await open_reader(wire.read, MAX_LINE)
     lines = _Lines(reader, written)
@@ -124,26 +122,14 @@ async def serve_stdio(server: ToolServer, wire: StdioDescriptors) -> None:
         # The SDK's transport with files of ours, which can be cancelled while they wait; its own are threads.
         async with stdio_server(cast("Any", lines), cast("Any", written)) as (read, write):
             await server.protocol.run(read, write, options)
+        if lines.too_long:
+            hint = "what is so large is better sent by its address"
+            raise CallerError(f"a message of more than {MAX_LINE} bytes", path="standard input", hint=hint)
 
-    serving = asyncio.create_task(serve())
-    orphaned = asyncio.create_task(wait_for_orphaning())
-    terminated = asyncio.Event()
-    ending = asyncio.create_task(terminated.wait())
-    loop.add_signal_handler(signal.SIGTERM, terminated.set)
-    watched = (serving, orphaned, ending)
     try:
-        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            await serving
-            if lines.too_long:
-                hint = "what is so large is better sent by its address"
-                raise CallerError(f"a message of more than {MAX_LINE} bytes", path="standard input", hint=hint)
+        await run_until_gone(serve())
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
         await server.aclose()
-        for task in watched:
-            task.cancel()
-        await asyncio.wait(watched)
         written.close()
         close()
 
