@@ -24,10 +24,8 @@ from callboard.jobs.entries import (
     JobEntry,
     decode_entry,
     encode_entry,
-    export_entries,
     order_results,
     read_conversation,
-    read_entries_file,
 )
 from callboard.jobs.queries import SUMMARY
 from callboard.jobs.tables import jobs
@@ -108,31 +106,17 @@ def test_steps_alone_tell_the_conversation():
     assert read_conversation([]) == []
 
 
-def test_one_reader_reads_the_database_its_export_a_transcript_and_a_log(store, tmp_path):
-    async def story():
-        job = await store.create("agent", items=ITEMS)
-        return await store.read_entries(job.id)
-
-    entries = asyncio.run(story())
-    (tmp_path / "export.jsonl").write_bytes(b"".join(export_entries(entries)))
-    assert list(read_entries_file(tmp_path / "export.jsonl")) == entries
-
+def test_an_entry_is_the_line_of_a_transcript_or_of_a_log(tmp_path):
     transcript = Transcript(tmp_path / "transcript.jsonl")
     for canister in read_conversation(ITEMS):
         transcript.append(canister)
-    assert [each.item for each in read_entries_file(transcript.path)] == read_conversation(ITEMS)
+    assert [*map(decode_entry, transcript.path.read_text("utf-8").splitlines())] == read_conversation(ITEMS)
 
     steps = [PromptSent("Fix it"), RoundStarted(1), TextPiece("I see"), ReplyEnded("stop")]
     with JobLog(tmp_path) as log:
         for step in steps:
             log.add(step)
-    assert [each.item for each in read_entries_file(tmp_path / "events.jsonl")] == steps
-
-
-def test_a_last_line_that_was_cut_is_left_out(tmp_path):
-    path = tmp_path / "export.jsonl"
-    path.write_text(f"{encode_entry(UserCanister('a'))}\n\n{encode_entry(UserCanister('b'))}", "utf-8")
-    assert [each.item for each in read_entries_file(path)] == [UserCanister("a")]
+    assert [*map(decode_entry, (tmp_path / "events.jsonl").read_text("utf-8").splitlines())] == steps
 
 
 def test_the_columns_are_the_fields_of_a_job():

@@ -227,13 +227,12 @@ def export(
 
 def _write_folder(job: DurableJob, folder: Path) -> None:
     from callboard.coding.jobs.log import JobLog  # noqa: PLC0415  # not for --help
-    from callboard.jobs.entries import export_entries  # noqa: PLC0415
     from callboard.jobs.steps import read_steps  # noqa: PLC0415
 
     entries = read_jobs(lambda store: store.read_entries(job.id))
     (folder / "job.json").write_text(json.dumps(job.as_json(), indent=2) + "\n", "utf-8")
     with (folder / "entries.jsonl").open("wb") as file:
-        file.writelines(export_entries(entries))
+        file.writelines(f"{each.line}\n".encode() for each in entries)
     with JobLog(folder) as log:
         for step in read_steps(entries):
             log.add(step)

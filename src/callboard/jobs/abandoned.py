@@ -27,7 +27,8 @@ def mark_abandoned(database: Database, jobs: Sequence[SomeJob]) -> list[SomeJob]
     """Return the jobs as they are: a running job without a lease is interrupted. The rows stay as they are."""
     if not any(each.state == "running" for each in jobs):
         return list(jobs)
-    query = select(segments.c.job).where(segments.c.lease_until >= clock(database.engine.dialect.name))
+    has_lease = segments.c.executor.is_not(None) & (segments.c.lease_until >= clock(database.engine.dialect.name))
+    query = select(segments.c.job).where(has_lease)
     alive = database.read_blocking(lambda connection: set(connection.scalars(query)))
     return [
         replace(each, state="interrupted", reason=REASON) if each.state == "running" and each.id not in alive else each
@@ -57,8 +58,8 @@ async def end_abandoned(
             """Return the end of the lease. If there is no lease, remove the segment, so that no worker claims it."""
             lock_claims(connection)
             its = (segments.c.job == identifier, segments.c.segment == number)
-            now = clock(connection.dialect.name)
-            end = connection.scalar(select(segments.c.lease_until).where(*its, segments.c.lease_until >= now))
+            has_lease = segments.c.executor.is_not(None) & (segments.c.lease_until >= clock(connection.dialect.name))
+            end = connection.scalar(select(segments.c.lease_until).where(*its, has_lease))
             if end is None:
                 connection.execute(delete(segments).where(*its))
             return end or 0

@@ -9,9 +9,8 @@ is refused, and nothing but JSON is ever decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -131,19 +130,3 @@ def order_results(canisters: list[Canister]) -> list[Canister]:
             ordered.append(canister)
         begin = len(ordered)
     return ordered
-
-
-def read_entries_file(path: Path) -> Iterator[JobEntry]:
-    """The entries of an export, a transcript, or a log of steps. A last line that was cut is left out."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith("\n"):
-                return
-            if line.strip():
-                yield JobEntry(number, 0, line[:-1])
-
-
-def export_entries(entries: Iterable[JobEntry]) -> Iterator[bytes]:
-    """The lines of a JSONL file, each with its line break."""
-    for entry in entries:
-        yield entry.line.encode() + b"\n"
