@@ -18,8 +18,8 @@ import aiohttp
 from rich.console import Console
 from rich.text import Text
 
-from callboard.providers.embedded import EmbeddedServer
 from callboard.providers.local import locate
+from callboard.providers.registry import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent
 MODEL = "qwen2.5-coder-0.5b"

@@ -41,7 +41,8 @@ from callboard.execution import error_categories, execute, execute_invoker, para
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile, resolve
-from callboard.providers import Transport, embedded, open_model, retries
+from callboard.providers import Transport, open_model, retries
+from callboard.providers import registry as embedded
 from callboard.providers.local import shipped_catalogue
 from callboard.schema import errors as schema_errors
 from callboard.schema import json_schema

@@ -27,7 +27,7 @@ from callboard.core import (
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport, registry
-from callboard.providers.deciding_model import DecidingModel
+from callboard.providers.registry import DecidingModel
 from callboard.testing import Call, FakeBackend, ScriptedModel
 
 GATED = {"gate": "confidence", "uses_tools": True, "supports_logprobs": True}

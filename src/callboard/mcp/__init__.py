@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from callboard.mcp.client import McpClient
-    from callboard.mcp.ensemble import McpEnsemble, create_invoker_from_mcp_tool
+    from callboard.mcp.ensemble import McpEnsemble, connect, create_invoker_from_mcp_tool
     from callboard.mcp.pins import Pins
-    from callboard.mcp.server_address import connect, parse_address
-    from callboard.mcp.settings import ServerSettings
+    from callboard.mcp.settings import ServerSettings, parse_address
 
 _HOMES = {
     "McpClient": "client",
     "McpEnsemble": "ensemble",
     "Pins": "pins",
     "ServerSettings": "settings",
-    "connect": "server_address",
+    "connect": "ensemble",
     "create_invoker_from_mcp_tool": "ensemble",
-    "parse_address": "server_address",
+    "parse_address": "settings",
 }
 
 __all__ = [

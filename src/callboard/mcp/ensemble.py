@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import count
@@ -24,10 +24,9 @@ from callboard.mcp.errors import ServerFailure
 from callboard.mcp.oauth_tokens import stored_auth
 from callboard.mcp.pins import PinComparison, Pins
 from callboard.mcp.reconnector import ProtocolCache
-from callboard.mcp.resource_tools import prompt_invokers, resource_invokers
-from callboard.mcp.results import result_content
+from callboard.mcp.results import prompt_invokers, resource_invokers, result_content
 from callboard.mcp.sanitize import MAX_NAME, MAX_TOOLS, clean_schema, clean_text
-from callboard.mcp.settings import ServerSettings
+from callboard.mcp.settings import ServerSettings, parse_address
 from callboard.schema import compile_schema
 from callboard.text.display import display
 from callboard.text.suggest import suggest
@@ -324,3 +323,36 @@ def _is_idempotent(name: str, settings: ServerSettings) -> bool:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class PendingConnection:
+    """What `connect` returns: `await` gives the connected ensemble, `async with` also disconnects it."""
+
+    def __init__(self, ensemble: McpEnsemble) -> None:
+        self._ensemble = ensemble
+
+    def __await__(self) -> Generator[Any, None, McpEnsemble]:
+        return self._ensemble.__aenter__().__await__()
+
+    async def __aenter__(self) -> McpEnsemble:
+        return await self._ensemble.__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._ensemble.disconnect()
+
+
+def connect(
+    address: str, *, name: str = "", options: dict[str, Any] | None = None, **settings: Any
+) -> PendingConnection:
+    """The ensemble of the server at an address.
+
+    Args:
+        address: Such as `stdio://weather-server --metric`, or `https://host/mcp`.
+        name: The ensemble's name, by default one made of the address.
+        options: Arguments of McpEnsemble.
+        settings: Fields of ServerSettings.
+
+    Raises:
+        CallerError: It is no address. When awaited, whatever `McpEnsemble.connect` raises.
+    """
+    return PendingConnection(McpEnsemble(parse_address(address, name=name, **settings), **(options or {})))

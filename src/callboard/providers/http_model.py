@@ -52,7 +52,7 @@ from callboard.wires.common.contents import message_fields
 from callboard.wires.common.encoded_request import NO_NAMES, EncodedRequest
 
 if TYPE_CHECKING:
-    from callboard.providers.embedded import EmbeddedServer
+    from callboard.providers.registry import EmbeddedServer
 
 _MAX_CONVERSATIONS = 16
 """Conversations whose sources are kept from one reply to the next."""

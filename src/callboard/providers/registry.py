@@ -1,30 +1,164 @@
-"""Open a model by its name."""
+"""Open a model by its name: behind an endpoint, a program, or in this process; with a gate around it if it needs one.
+
+A local model is one more Chat Completions endpoint: a llama.cpp server from xllamacpp (extra `local`) listens on loopback.
+
+A model with a gate has its calls judged before anyone sees them (`callboard.modes.filters.gate`). It is a model like any other, asked up to three times for one reply: for the reply, for how sure it was to call, and, if
+every call was stopped, for an answer without tools. Its user sees one reply. An endpoint is a `DecidingModel`. No
+log-probabilities are known of any other model, such as a command or a plug-in's: a `JudgedModel` wraps it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from callboard.core import Event, Request
-from callboard.errors import CallerError, NoSuchModel
+from msgspec.structs import replace
+
+from callboard.core import Event, Request, closing
+from callboard.errors import CallerError, ModelFileError, NoSuchModel
 from callboard.extras import require_extra
 from callboard.modes import Plan, make_plan
+from callboard.modes.filters.gate import CALL_SCORES, GateFilter, create_gate
 from callboard.plugins import plugins
 from callboard.profiles import ModeName, providers, resolve
 from callboard.providers.command import CommandModel
-from callboard.providers.deciding_model import DecidingModel, JudgedModel
-from callboard.providers.embedded import EmbeddedServer
-from callboard.providers.http_model import HttpModel
+from callboard.providers.http_exchange import ExchangeObserver
+from callboard.providers.http_model import NO_HEADERS, HttpModel, RetryMerger
 from callboard.providers.local import locate, shipped_catalogue
 from callboard.providers.transport import Transport
 from callboard.text.suggest import find_closest
 
-if TYPE_CHECKING:
-    from callboard.providers.embedded import EmbeddedServer
+_Ask: TypeAlias = Callable[[Request], AsyncIterator[list[Event]]]
+
+
+class DecidingModel(HttpModel):
+    """An HttpModel with a gate."""
+
+    def batches(
+        self,
+        request: Request,
+        /,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        observer: ExchangeObserver | None = None,
+    ) -> AsyncGenerator[list[Event]]:
+        """One reply, as of HttpModel; what is asked beside it is asked of the same endpoint."""
+        ask = partial(super().batches, headers=headers)
+        ask_for_reply = partial(ask, observer=observer)
+        gives_logprobs = self.wire.name == "chat" and self.resolution.profile.supports_logprobs
+        gate = create_gate(request, self.plan.gate, gives_logprobs=gives_logprobs)
+        reply = ask_for_reply(request)
+        return reply if gate is None else _judge_reply(gate, reply, partial(self._ask_question, ask), ask_for_reply)
+
+    def _ask_question(self, ask: _Ask, question: Request) -> AsyncIterator[list[Event]]:
+        if self.plan.mode.declares == "constraint":
+            question = replace(question, tools=())  # with tools, the answer would be held to the form of a call
+        controls = replace(question.controls, max_tokens=self.wire.min_max_tokens)
+        return ask(replace(question, controls=controls))
+
+
+class JudgedModel:
+    """A model with a gate around it.
+
+    Args:
+        model: It is closed with this one.
+        plan: How it is asked for calls, and how they are judged.
+    """
+
+    def __init__(self, model: PlannedModel, plan: Plan) -> None:
+        self._model = model
+        self.plan = plan
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+        """One reply; what is asked beside it is asked of the same model."""
+        ask = self._model.batches
+        gate = create_gate(request, self.plan.gate, gives_logprobs=False)
+        return ask(request) if gate is None else _judge_reply(gate, ask(request), ask, ask)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+async def _judge_reply(
+    gate: GateFilter, reply: AsyncIterator[list[Event]], ask_question: _Ask, ask_for_answer: _Ask
+) -> AsyncGenerator[list[Event]]:
+    """The reply as the gate lets it pass, or the answer in its place."""
+    async with closing(reply) as batches:
+        async for events in batches:
+            if passed := [out for event in events for out in gate.feed(event)]:
+                yield passed
+    if (question := gate.question()) is not None:
+        async with closing(ask_question(question)) as batches:
+            gate.take_answer([event async for events in batches for event in events])
+    if (scores := CALL_SCORES.get()) is not None:
+        scores |= gate.scores
+    if released := gate.release():
+        yield released
+    answer = gate.answer_request()
+    if answer is None:
+        return
+    merger = RetryMerger(gate.usage)
+    async with closing(ask_for_answer(answer)) as batches:
+        async for events in batches:
+            if merged := [out for event in events for out in merger.feed(event)]:
+                yield merged
+
+
+MAX_CONTEXT = 8192
+"""Tokens; what a model can take beyond that costs memory that a laptop may not have."""
+
+
+class EmbeddedServer:
+    """Serves one model file; loaded when it is first needed, gone with the process."""
+
+    def __init__(self, path: Path, context: int = 0) -> None:
+        self._path = path
+        self._context = min(context or MAX_CONTEXT, MAX_CONTEXT)
+        self._lock = asyncio.Lock()
+        self._server: Any = None
+        self.api_key = secrets.token_urlsafe()
+        self.base_url = ""
+
+    async def start(self) -> None:
+        """Loads the model, which takes seconds. Raises CallerError without xllamacpp, ModelFileError if it cannot."""
+        async with self._lock:
+            if self._server is None:
+                self._server = await asyncio.to_thread(self._load)
+                self.base_url = f"{self._server.listening_address}/v1"
+
+    def _load(self) -> Any:
+        require_extra("local")
+        import xllamacpp  # noqa: PLC0415  # 100 MB of native code, for those who use it
+
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(self._path)
+        settings.n_ctx = self._context
+        settings.n_parallel = 1
+        # Those that this process may use: a thread for each of the machine's would have them wait for each other.
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = processors
+        settings.use_jinja = True
+        settings.verbosity = -1
+        settings.warmup = False
+        settings.ui = False
+        settings.hostnames = ["127.0.0.1"]
+        settings.port = 0
+        settings.api_keys = [self.api_key]
+        try:
+            return xllamacpp.Server(settings)
+        except RuntimeError as error:
+            raise ModelFileError(f"llama.cpp cannot load it: {error}", path=str(self._path)) from None
+
 
 # Loaded models, for as long as the process lives.
 _servers: dict[Path, EmbeddedServer] = {}

@@ -32,7 +32,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.wires.common.sealed_reasoning import seal, unseal
+from callboard.wires.common.contents import seal, unseal
 from callboard.wires.responses import decode_request, encode_request, read_request
 
 PICTURE = PictureContent(data=b"png")

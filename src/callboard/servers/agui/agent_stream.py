@@ -40,7 +40,7 @@ from callboard.jobs.entries import Item
 from callboard.servers.agui.conversation import AguiThread
 from callboard.servers.agui.events import custom_event, encode_part, make_event
 from callboard.servers.agui.reply_stream import AguiEvents, Kind, ReplyStream
-from callboard.wires.common.sealed_reasoning import seal
+from callboard.wires.common.contents import seal
 
 _ROLES: Final = {UserCanister: "user", SupervisorCanister: "system", DocumentCanister: "user"}
 _KINDS: Final[Mapping[type, Kind]] = {

@@ -28,7 +28,7 @@ from callboard.core import (
 from callboard.errors import CallerError
 from callboard.servers.agui.events import decode_part
 from callboard.tools import Ensemble, Invoker
-from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.common.contents import unseal
 
 CLIENT_ENSEMBLE: Final = "client"
 """The ensemble of the tools that the client runs itself."""

@@ -23,7 +23,7 @@ from callboard.core import (
     TextualContent,
     UserCanister,
 )
-from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.common.contents import unseal
 from callboard.wires.gemini.content import FOLLOWING, decode_media, decode_result, signature_from_client
 from callboard.wires.gemini.schema import ContentShape, FunctionCall, FunctionResponse, Instruction, Part
 

@@ -28,8 +28,8 @@ from callboard.core import (
     Why,
 )
 from callboard.text.sse import Payload
+from callboard.wires.common.contents import seal_for_client
 from callboard.wires.common.reply_stream import BROKEN_OFF, last_attempt
-from callboard.wires.common.sealed_reasoning import seal_for_client
 from callboard.wires.gemini.content import signature_to_client, split_signature
 from callboard.wires.gemini.errors import encode_error
 

@@ -19,8 +19,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
-from callboard.wires.common.contents import content_kind, decode_base64, encode_base64
-from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.common.contents import content_kind, decode_base64, encode_base64, unseal
 from callboard.wires.messages.schema import (
     REDACTED,
     WIRE,

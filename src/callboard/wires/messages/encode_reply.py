@@ -35,8 +35,8 @@ from callboard.core import (
 )
 from callboard.text.sse import Payload
 from callboard.text.string_builder import StringBuilder
+from callboard.wires.common.contents import seal_for_client
 from callboard.wires.common.reply_stream import BROKEN_OFF, ending, last_attempt, vendor_field
-from callboard.wires.common.sealed_reasoning import seal_for_client
 from callboard.wires.common.tool_calls import arguments_object, parse_arguments
 from callboard.wires.messages.errors import error_body
 from callboard.wires.messages.schema import REDACTED

@@ -19,8 +19,15 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
-from callboard.wires.common.contents import SCHEME, content_kind, decode_data_url, encode_data_url, is_audio
-from callboard.wires.common.sealed_reasoning import seal, unseal
+from callboard.wires.common.contents import (
+    SCHEME,
+    content_kind,
+    decode_data_url,
+    encode_data_url,
+    is_audio,
+    seal,
+    unseal,
+)
 from callboard.wires.responses.schema import (
     FilePart,
     ImagePart,

@@ -23,8 +23,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, read_shape
-from callboard.wires.common.contents import ITEM
-from callboard.wires.common.sealed_reasoning import unseal
+from callboard.wires.common.contents import ITEM, unseal
 from callboard.wires.common.tool_calls import parse_arguments
 from callboard.wires.responses.content import decode_content, read_summary
 from callboard.wires.responses.schema import (

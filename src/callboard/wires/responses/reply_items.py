@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 
 from callboard.core import InvocationEnded, InvocationStarted, ToolDeclaration
 from callboard.text.string_builder import StringBuilder
+from callboard.wires.common.contents import seal
 from callboard.wires.common.custom_tools import CustomInput
-from callboard.wires.common.sealed_reasoning import seal
 from callboard.wires.common.tool_calls import ended_arguments
 
 Step: TypeAlias = tuple[str, dict[str, Any]]

@@ -12,8 +12,8 @@ from tests.tables import table
 from callboard.core import ReasoningContent, ReasoningPiece, ReplyEnded, ReplyStarted, TextPiece, identify_in_turn, pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
+from callboard.wires.common.contents import seal, seal_for_client, unseal
 from callboard.wires.common.reply_stream import DecodeContext
-from callboard.wires.common.sealed_reasoning import seal, seal_for_client, unseal
 from callboard.wires.field_mapping import mark_signatures, translate_request
 
 THEIRS = "org/their-own"
