@@ -347,6 +347,8 @@ PAGE = " ".join((Path(__file__).parents[2] / "docs" / "mcp.md").read_text("utf-8
 
 
 def test_figures_of_the_page():
-    assert f"larger than {sanitize.SCHEMA_BYTES // 1024} KB or has more than {sanitize.MAX_PROPERTIES} properties" in PAGE
+    assert (
+        f"larger than {sanitize.SCHEMA_BYTES // 1024} KB or has more than {sanitize.MAX_PROPERTIES} properties" in PAGE
+    )
     assert f"the newest {result_store.MAX_KEPT} results" in PAGE
     assert all(f"`{name}`" in PAGE for name in settings.PASSED_VARIABLES)

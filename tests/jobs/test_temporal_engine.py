@@ -2,11 +2,12 @@
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from tests.jobs import test_engine
 from tests.jobs.fleet import open_fleet
-from tests.jobs.test_engine import Runner, enqueue, in_loop, make_job, serve, until
+from tests.jobs.test_engine import PATIENCE, Runner, enqueue, in_loop, make_job, serve, until
 from tests.jobs.test_kill import kill_workers
 
 from callboard.configuration.jobs import QueueSettings, TemporalSettings
@@ -70,6 +71,19 @@ async def test_a_segment_is_signalled_again_if_the_server_forgot_it(engine, temp
 
 
 @in_loop
+async def test_a_signal_that_comes_once_more_runs_nothing(engine):
+    runner = Runner()
+    await enqueue(engine, make_job("a"))
+    async with serve(engine, runner) as worker:
+        await worker.run(until_idle=0.2)
+        row = SimpleNamespace(job="a", segment=1, queue="callboard", kind="test", directory="", priority=0)
+        assert await engine._signal(row) == ""
+        async with asyncio.timeout(PATIENCE):
+            await engine._client.get_workflow_handle("callboard-a").result()
+    assert runner.begun == ["a-1"]
+
+
+@in_loop
 async def test_a_queue_that_is_limited_starts_no_more_than_its_limit(engine):
     runner = Runner()
     await enqueue(engine, *[make_job(f"{number}", queue="slow") for number in range(9)])
@@ -77,6 +91,12 @@ async def test_a_queue_that_is_limited_starts_no_more_than_its_limit(engine):
         await until(lambda: runner.begun)
         await asyncio.sleep(1)
     assert len(runner.begun) <= 4
+
+
+async def until_listed(client, query):
+    async with asyncio.timeout(PATIENCE):
+        while (await client.count_workflows(query)).count != 1:  # noqa: ASYNC110  # what is waited for is on a server
+            await asyncio.sleep(0.05)
 
 
 @in_loop
@@ -93,11 +113,11 @@ async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
         client = await temporal_engine.connect(TemporalSettings(address=temporal.address))
         query = "CallboardAgent = 'crew.py:clerk' AND CallboardState = '{}' AND ExecutionStatus = '{}'"
         waiting, completed = query.format("waiting", "Running"), query.format("completed", "Completed")
-        assert (await client.count_workflows(waiting)).count == 1
+        await until_listed(client, waiting)
         await store.request_cancel(job.id)
         await store.resume(job.id)
         await worker.run(until_idle=0.2)
-        assert (await client.count_workflows(completed)).count == 1
+        await until_listed(client, completed)
 
 
 @in_loop

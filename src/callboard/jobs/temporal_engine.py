@@ -175,7 +175,8 @@ class TemporalEngine(Engine):
         await self.stop_taking()
         if self._lease is None:
             return
-        await asyncio.wait(self._workers, timeout=END_SECONDS)
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=END_SECONDS)
         await asyncio.to_thread(self._lease.close)
         self._lease = None
         free = partial(hand_segments_back, executor=self.executor)
@@ -220,18 +221,20 @@ class TemporalEngine(Engine):
         async with self._places:
             if self._is_closed:
                 raise asyncio.CancelledError
-            if not await self.database.run(partial(self._claim, job, segment)):
-                raise _refuse("another worker has it, or another job of its partition runs")
+            is_claimed = await self.database.run(partial(self._claim, job, segment))
             if self._is_closed:
                 raise asyncio.CancelledError
-            self._running.add((job, segment))
-            try:
-                return await self._run_claimed(job, segment)
-            finally:
-                self._running.discard((job, segment))
-                self._bell.set()
+            if is_claimed:
+                self._running.add((job, segment))
+                try:
+                    await self._run_claimed(job, segment)
+                finally:
+                    self._running.discard((job, segment))
+                    self._bell.set()
+        state = sa.select(jobs.c.state).where(jobs.c.id == job)
+        return await self.database.read(lambda connection: connection.scalar(state)) or ""
 
-    async def _run_claimed(self, job: str, segment: int) -> str:
+    async def _run_claimed(self, job: str, segment: int) -> None:
         mine = (*is_segment(job, segment), segments.c.executor == self.executor)
         try:
             await self._run_segment(job, segment)
@@ -240,16 +243,14 @@ class TemporalEngine(Engine):
             _log.log(level, "segment %d of job %s begins again later: %s", segment, job, error)
             await self.database.run(lambda connection: connection.execute(self._wait(WAITING_SECONDS).where(*mine)))
             raise _refuse(str(error), timedelta(seconds=engine.PAUSE_SECONDS)) from None
-
-        def remove(connection: Connection) -> str:
-            connection.execute(sa.delete(segments).where(*mine))
-            return connection.scalar(sa.select(jobs.c.state).where(jobs.c.id == job)) or ""
-
-        return await self.database.run(remove)
+        await self.database.run(lambda connection: connection.execute(sa.delete(segments).where(*mine)))
 
     def _claim(self, job: str, segment: int, connection: Connection) -> bool:
-        """Take the lease of a segment; whether this process has it now."""
+        """Take the lease of a segment; False if the segment has ended, or never was due. Raises ApplicationError."""
         lock_claims(connection)
+        its = is_segment(job, segment)
+        if connection.execute(sa.select(segments.c.job).where(*its)).first() is None:
+            return False
         due, busy = segments.c, segments.alias().c
         is_left = (due.executor == self.executor) & ((job, segment) not in self._running)
         is_free = due.executor.is_(None) | (due.lease_until < self._now) | is_left
@@ -257,8 +258,9 @@ class TemporalEngine(Engine):
         same = (busy.queue == due.queue) & (busy.partition == due.partition)
         is_alone = (due.partition == "") | ~sa.exists().where(same, runs)
         held = {"executor": self.executor, "lease_until": self._now + int(lease.LEASE_SECONDS * 1000)}
-        statement = sa.update(segments).where(*is_segment(job, segment), is_free, is_alone).values(held)
-        return connection.execute(statement).rowcount == 1
+        if connection.execute(sa.update(segments).where(*its, is_free, is_alone).values(held)).rowcount != 1:
+            raise _refuse("another worker has it, or another job of its partition runs")
+        return True
 
     async def _sweep_always(self) -> None:
         while not self._is_closed:
@@ -345,10 +347,10 @@ async def connect(settings: TemporalSettings) -> Client:
         client = await Client.connect(**options, connect_timeout=CONNECT_TIMEOUT)
         question = DescribeNamespaceRequest(namespace=client.namespace)
         await client.workflow_service.describe_namespace(question, timeout=CONNECT_TIMEOUT)
-    except (RuntimeError, RPCError, ValueError) as error:
+    except (RuntimeError, RPCError) as error:
+        problem = str(error) if isinstance(error, RPCError) else "it does not answer"
         hint = 'start it, correct [jobs.temporal] in your callboard.toml, or say engine = "embedded" there'
-        message = f"the Temporal server cannot be used: {str(error).partition(chr(10))[0]}"
-        raise CallerError(message, path=place, hint=hint) from None
+        raise CallerError(f"the Temporal server cannot be used: {problem}", path=place, hint=hint) from None
     return client
 
 
