@@ -1,6 +1,8 @@
 """What all tests share."""
 
+import asyncio
 import gc
+import inspect
 import os
 import shutil
 import signal
@@ -24,8 +26,8 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 # A deadline is wall-clock time, which says more of the machine than of the code. CI asks the same of every commit:
-# its examples are those of the test, not of chance; elsewhere each run tries others. `make soak` tries twenty times as many.
-EXAMPLES = 1000 if "SOAK_RUNS" in os.environ else 50
+# its examples are those of the test, not of chance; elsewhere each run tries others. `make soak` tries forty times as many.
+EXAMPLES = 1000 if "SOAK_RUNS" in os.environ else 25
 settings.register_profile("callboard", deadline=None, derandomize="CI" in os.environ, max_examples=EXAMPLES)
 settings.load_profile("callboard")
 
@@ -219,6 +221,16 @@ def pytest_terminal_summary(terminalreporter):
             f"sandbox probes blocked: {'; '.join(tried) or 'none'}"
             + (f"; not to be had here: {', '.join(absent)}" if absent else "")
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test that is a coroutine in an event loop of its own, which ends what the test left, and for two minutes at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or hasattr(pyfuncitem.obj, "hypothesis"):
+        return None
+    fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**fixtures), 120))
+    return True
 
 
 @pytest.fixture(scope="session")

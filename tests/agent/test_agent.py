@@ -255,21 +255,18 @@ def test_what_a_caller_gets_wrong_is_told_at_once(arguments, options, message):
     assert message in str(caught.value)
 
 
-def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream():
+async def test_a_providers_failure_is_raised_by_run_and_is_the_end_of_a_stream():
     failed = ReplyFailed("provider", "overloaded", "too many requests", "{}")
 
-    async def scenario():
-        agent = Agent(ScriptedModel([[TextPiece("Hel"), failed], [failed]]), [multiply])
-        with pytest.raises(ProviderError) as caught:
-            await agent.run("Hi")
-        assert (str(caught.value), caught.value.code, caught.value.excerpt) == ("too many requests", "overloaded", "{}")
-        run = agent.stream("Hi")
-        events = [event async for event in run]
-        assert events[-2:] == [failed, RunEnded("failed", "")]
-        assert (run.result.state, run.result.why) == ("failed", "too many requests")
-        assert (run.failure.code, run.failure.party) == ("overloaded", "provider")
-
-    asyncio.run(scenario())
+    agent = Agent(ScriptedModel([[TextPiece("Hel"), failed], [failed]]), [multiply])
+    with pytest.raises(ProviderError) as caught:
+        await agent.run("Hi")
+    assert (str(caught.value), caught.value.code, caught.value.excerpt) == ("too many requests", "overloaded", "{}")
+    run = agent.stream("Hi")
+    events = [event async for event in run]
+    assert events[-2:] == [failed, RunEnded("failed", "")]
+    assert (run.result.state, run.result.why) == ("failed", "too many requests")
+    assert (run.failure.code, run.failure.party) == ("overloaded", "provider")
 
 
 # Over HTTP, in each mode.
@@ -319,13 +316,10 @@ def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
 
 
 @table(("mode", "calling", "answer"), MODES, ids=IDS)
-def test_where_each_mode_declares_its_tools(mode, calling, answer):
-    async def scenario():
-        async with FakeBackend([calling, answer]) as backend:
-            await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
-        return [asked.body for asked in backend.requests]
-
-    first, second = asyncio.run(scenario())
+async def test_where_each_mode_declares_its_tools(mode, calling, answer):
+    async with FakeBackend([calling, answer]) as backend:
+        await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
+    first, second = [asked.body for asked in backend.requests]
     assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
     prompted = first["messages"][0]
     assert (prompted["role"] == "system" and "Multiply two whole numbers." in prompted["content"]) == (mode != "native")
@@ -346,13 +340,10 @@ def test_parsed_hands_arguments_over_as_they_are():
     assert asyncio.run(scenario("parsed")) == "48213" * 9177
 
 
-def test_a_scratchpad_is_reasoning():
-    async def scenario():
-        replies = ['{"action": {"scratchpad": "I know it."}}', '{"action": {"answer": "It is 42."}}']
-        async with FakeBackend(replies) as backend:
-            return await Agent("fake-model", [multiply], base_url=backend.url, mode="structured").run("6 times 7?")
-
-    result = asyncio.run(scenario())
+async def test_a_scratchpad_is_reasoning():
+    replies = ['{"action": {"scratchpad": "I know it."}}', '{"action": {"answer": "It is 42."}}']
+    async with FakeBackend(replies) as backend:
+        result = await Agent("fake-model", [multiply], base_url=backend.url, mode="structured").run("6 times 7?")
     assert (result.output, result.rounds) == ("It is 42.", 2)
     assert result.canisters[1].content[0].text == "I know it."
 
@@ -369,29 +360,26 @@ def test_a_leaked_call_is_told_like_any_other():
 
 
 @table("how", ["cancel", "break"])
-def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
-    async def scenario():
-        async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
-            run = Agent("fake-model", [multiply], base_url=backend.url).stream("Hi")
-            said = asyncio.Event()
+async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
+    async with FakeBackend([Silence(after=[ReplyStarted(), TextPiece("Hel")])]) as backend:
+        run = Agent("fake-model", [multiply], base_url=backend.url).stream("Hi")
+        said = asyncio.Event()
 
-            async def follow():
-                async with run:
-                    async for event in run:
-                        if isinstance(event, TextPiece):
-                            said.set()
-                            if how == "break":
-                                break
+        async def follow():
+            async with run:
+                async for event in run:
+                    if isinstance(event, TextPiece):
+                        said.set()
+                        if how == "break":
+                            break
 
-            following = asyncio.create_task(follow())
-            await said.wait()
-            if how == "cancel":
-                following.cancel()
-            await backend.disconnected.wait()
-            await asyncio.wait([following])
-        return run.result
-
-    result = asyncio.run(scenario())
+        following = asyncio.create_task(follow())
+        await said.wait()
+        if how == "cancel":
+            following.cancel()
+        await backend.disconnected.wait()
+        await asyncio.wait([following])
+    result = run.result
     assert (result.state, result.text, result.why) == ("cancelled", "Hel", "cancelled")
     assert result.canisters == (UserCanister("Hi"), AssistantCanister("Hel"))
 
@@ -472,7 +460,7 @@ def test_a_tool_that_an_ensemble_gets_later_is_there_for_the_next_run():
     assert agent.registry is agent.registry is not before
 
 
-def test_what_is_printed_of_agents_runs_and_results_is_short():
+async def test_what_is_printed_of_agents_runs_and_results_is_short():
     tools = [Tool(get_weather, name=f"tool_{number}") for number in range(7)]
     agent = Agent(ScriptedModel(["It is fine. " * 100]), tools)
     assert repr(agent) == "<Agent scripted: tool_0, tool_1, tool_2, tool_3, tool_4, 2 more>"
@@ -480,10 +468,7 @@ def test_what_is_printed_of_agents_runs_and_results_is_short():
     run = agent.stream("How is it?")
     assert repr(run) == "<Run of scripted: not begun>"
 
-    async def follow():
-        async for _ in run:
-            assert repr(run) in {"<Run of scripted: under way>", "<Run of scripted: completed>"}
-
-    asyncio.run(follow())
+    async for _ in run:
+        assert repr(run) in {"<Run of scripted: under way>", "<Run of scripted: completed>"}
     assert repr(run) == "<Run of scripted: completed>"
     assert repr(run.result) == "<RunResult completed: 'It is fine. ... It is fine. ', rounds=1, canisters=2>"

@@ -184,15 +184,11 @@ def test_an_agent_that_gives_no_answer_is_an_error_of_the_tool():
 # Time and money.
 
 
-def test_seconds_end_a_reply_that_never_comes():
-    async def scenario():
-        async with FakeBackend([Silence()]) as backend:
-            result = await Agent("m", base_url=backend.url, limits=Limits(seconds=1)).run("?")
-            if backend.requests:  # else the time was over before
-                await backend.disconnected.wait()
-            return result
-
-    result = asyncio.run(scenario())
+async def test_seconds_end_a_reply_that_never_comes():
+    async with FakeBackend([Silence()]) as backend:
+        result = await Agent("m", base_url=backend.url, limits=Limits(seconds=1)).run("?")
+        if backend.requests:  # else the time was over before
+            await backend.disconnected.wait()
     assert (result.state, result.why) == ("incomplete", "1 seconds are over")
 
 
@@ -368,18 +364,13 @@ def test_a_failure_in_the_middle_stays_one_and_so_does_the_last():
         Agent(FallbackModel([first, last])).run_sync("?")
 
 
-def test_converse_gives_the_canisters_that_follow():
-    async def scenario():
-        async with FakeBackend(["The weather is fine."]) as backend:
-            backend_model = access_model(
-                "gpt-4o", base_url=backend.url, headers={"x-team": "a"}, extra_body={"user": "u"}
-            )
-            said = [UserCanister("Weather?")]
-            canisters = await backend_model.converse(said, ensembles=[Ensemble("io", [multiply])])
-            await backend_model.aclose()
-            return canisters, backend.requests[-1]
-
-    canisters, request = asyncio.run(scenario())
+async def test_converse_gives_the_canisters_that_follow():
+    async with FakeBackend(["The weather is fine."]) as backend:
+        backend_model = access_model("gpt-4o", base_url=backend.url, headers={"x-team": "a"}, extra_body={"user": "u"})
+        said = [UserCanister("Weather?")]
+        canisters = await backend_model.converse(said, ensembles=[Ensemble("io", [multiply])])
+        await backend_model.aclose()
+        request = backend.requests[-1]
     assert [each.text for each in canisters] == ["The weather is fine."]
     assert request.headers["x-team"] == "a"
     assert request.body["user"] == "u"

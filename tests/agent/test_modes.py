@@ -51,13 +51,10 @@ def search(query: str) -> str:
 @table("streams", [True, False], ids=["streamed", "whole"])
 @table("name", MODELS)
 @table("mode", REPLIES)
-def test_every_mode_on_every_model(mode, name, streams):
-    async def scenario():
-        async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-            agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"supports_streaming": streams})
-            return await agent.run("Search for Python docs"), backend.requests
-
-    result, requests = asyncio.run(scenario())
+async def test_every_mode_on_every_model(mode, name, streams):
+    async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
+        agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"supports_streaming": streams})
+        result, requests = await agent.run("Search for Python docs"), backend.requests
     assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
     (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
     (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
@@ -69,27 +66,21 @@ def test_every_mode_on_every_model(mode, name, streams):
 
 
 @table("name", ["gpt-4o-mini", "llama-3-70b", "local-model"])
-def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
-    async def scenario():
-        async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
-            profile = {"watch": "auto"}
-            return await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
-
-    result = asyncio.run(scenario())
+async def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
+    async with FakeBackend([FENCED, "There."], chunk_size=3) as backend:
+        profile = {"watch": "auto"}
+        result = await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
     assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
 
 
 @table("streams", [True, False], ids=["streamed", "whole"])
 @table("wire", WIRES)
 @table("mode", REPLIES)
-def test_every_mode_on_every_wire(mode, wire, streams):
-    async def scenario():
-        async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-            profile = {"supports_streaming": streams, "wire": wire}
-            agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile)
-            return await agent.run("Search for Python docs")
-
-    result = asyncio.run(scenario())
+async def test_every_mode_on_every_wire(mode, wire, streams):
+    async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
+        profile = {"supports_streaming": streams, "wire": wire}
+        agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile)
+        result = await agent.run("Search for Python docs")
     assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
     (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
     (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
@@ -117,7 +108,7 @@ THOUGHTS = dict.fromkeys(REPLIES, THOUGHT) | {"structured": '{"action": {"scratc
 
 @table("wire", WIRES)
 @table("mode", REPLIES)
-def test_no_request_ends_with_what_the_model_said(mode, wire):
+async def test_no_request_ends_with_what_the_model_said(mode, wire):
     """Behind a thought, a call, a refused finish and another thought, kept or not by the wire."""
     calling, answer = REPLIES[mode]
     thought = THOUGHTS[mode]
@@ -127,14 +118,11 @@ def test_no_request_ends_with_what_the_model_said(mode, wire):
         refused.append("Not yet.")
         return "Not yet." if len(refused) == 1 else ""
 
-    async def scenario():
-        async with FakeBackend([thought, calling, thought, thought, answer, thought, answer]) as backend:
-            profile = {"wire": wire, "merge_system_messages": True, "reasoning_field": ""}
-            options = {"base_url": backend.url, "mode": mode, "profile": profile, "output_validator": check}
-            agent = Agent("some-model", [search], **options)
-            return await agent.run("Search for Python docs"), [each.body for each in backend.requests]
-
-    result, bodies = asyncio.run(scenario())
+    async with FakeBackend([thought, calling, thought, thought, answer, thought, answer]) as backend:
+        profile = {"wire": wire, "merge_system_messages": True, "reasoning_field": ""}
+        options = {"base_url": backend.url, "mode": mode, "profile": profile, "output_validator": check}
+        agent = Agent("some-model", [search], **options)
+        result, bodies = await agent.run("Search for Python docs"), [each.body for each in backend.requests]
     assert (result.state, result.output, len(bodies)) == ("completed", "They are at docs.python.org.", 7)
     for body in bodies:
         assert LAST[wire](body) in THEIRS[wire], body

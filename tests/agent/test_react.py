@@ -257,17 +257,14 @@ def test_the_mode_decides_how_it_is_asked(model, mode, declared):
 
 
 @pytest.mark.parametrize(("model", "constrained"), [("gpt-4o-mini", True), ("local-model", False)])
-def test_the_environment_says_where_and_with_which_key(model, constrained, monkeypatch):
-    async def scenario():
-        async with FakeBackend(['{"answer": "5"}' if constrained else "5"]) as backend:
-            monkeypatch.setenv("OPENAI_BASE_URL", backend.url)
-            monkeypatch.setenv("OPENAI_API_KEY", "secret")
-            assert await ReactAgent([add], model).run("What is 2 and 3?") == "5"
-            assert backend.requests[0].headers["authorization"] == "Bearer secret"
-            assert backend.requests[0].body["temperature"] == 0.7
-            assert ("response_format" in backend.requests[0].body) is constrained
-
-    asyncio.run(scenario())
+async def test_the_environment_says_where_and_with_which_key(model, constrained, monkeypatch):
+    async with FakeBackend(['{"answer": "5"}' if constrained else "5"]) as backend:
+        monkeypatch.setenv("OPENAI_BASE_URL", backend.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "secret")
+        assert await ReactAgent([add], model).run("What is 2 and 3?") == "5"
+        assert backend.requests[0].headers["authorization"] == "Bearer secret"
+        assert backend.requests[0].body["temperature"] == 0.7
+        assert ("response_format" in backend.requests[0].body) is constrained
 
 
 def test_runs_at_once_do_not_close_each_other():

@@ -273,19 +273,16 @@ def test_a_reply_that_fails_inside_a_call():
     assert result.canisters[-1].error == ToolError("cancelled", "the reply failed before the call could run")
 
 
-def test_a_model_whose_reply_has_no_end():
+async def test_a_model_whose_reply_has_no_end():
     class Mute:
         name = "mute"
 
         async def batches(self, _):
             yield [TextPiece("Hel")]
 
-    async def scenario():
-        run = Agent(Mute()).stream("Hi")
-        events = [event async for event in run]
-        assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
-
-    asyncio.run(scenario())
+    run = Agent(Mute()).stream("Hi")
+    events = [event async for event in run]
+    assert events[-2:] == [ReplyFailed("provider", "cut", "the reply has no end"), RunEnded("failed", "Hel")]
 
 
 def test_a_model_may_be_any_async_iterator():
@@ -387,15 +384,12 @@ def test_an_abandoned_thread_is_told_of():
     assert result.state == "completed"
 
 
-def test_a_run_goes_once():
-    async def scenario():
-        run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
-        events = [event async for event in run]
-        with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
-            aiter(run)
-        assert run.result.output == events[-1].output == "Hello."
-
-    asyncio.run(scenario())
+async def test_a_run_goes_once():
+    run = Agent(ScriptedModel(["Hello.", "Again."])).stream("Hi")
+    events = [event async for event in run]
+    with pytest.raises(CallerError, match=r"^a run goes only once; make another with Agent.stream$"):
+        aiter(run)
+    assert run.result.output == events[-1].output == "Hello."
 
 
 # Approvals.
@@ -506,68 +500,62 @@ def test_leaving_after_any_event(leave_after):
     assert [each.invocation_id for each in results(result.canisters)] == ended
 
 
-def test_leaving_without_a_word_cancels_too():
+async def test_leaving_without_a_word_cancels_too():
     ended = []
 
-    async def scenario():
-        started, over = asyncio.Event(), asyncio.Event()
+    started, over = asyncio.Event(), asyncio.Event()
 
-        @tool
-        async def wait() -> None:
-            """Wait for ever."""
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
-                over.set()
+    @tool
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+            over.set()
 
-        run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
-        async for event in run:
-            if isinstance(event, ResultReady):
-                await started.wait()
-                break
-        await over.wait()
-        while not run.ended:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
-            await asyncio.sleep(0)
-        return run.result
-
-    result = asyncio.run(scenario())
+    run = Agent(ScriptedModel([[SIX, Call("wait")]]), [multiply, wait]).stream("Go.")
+    async for event in run:
+        if isinstance(event, ResultReady):
+            await started.wait()
+            break
+    await over.wait()
+    while not run.ended:  # noqa: ASYNC110 - the event loop closes what a `for` leaves, a step later
+        await asyncio.sleep(0)
+    result = run.result
     assert ended == [True]
     assert result.state == "cancelled"
     assert [each.text for each in results(result.canisters)] == ["6", "Error: the run was cancelled"]
 
 
-def test_cancelling_the_task_cancels_the_tools():
+async def test_cancelling_the_task_cancels_the_tools():
     ended = []
 
-    async def scenario():
-        started = asyncio.Event()
+    started = asyncio.Event()
 
-        @tool
-        async def wait() -> None:
-            """Wait for ever."""
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
+    @tool
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
 
-        agent = Agent(ScriptedModel([[Call("wait"), SIX]]), [multiply, wait])
-        run = agent.stream("Go.")
+    agent = Agent(ScriptedModel([[Call("wait"), SIX]]), [multiply, wait])
+    run = agent.stream("Go.")
 
-        async def follow():
-            async for _ in run:
-                pass
+    async def follow():
+        async for _ in run:
+            pass
 
-        task = asyncio.create_task(follow())
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return run.result
-
-    result = asyncio.run(scenario())
+    task = asyncio.create_task(follow())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = run.result
     assert ended == [True]
     assert (result.state, result.why) == ("cancelled", "cancelled")
     assert_paired(result.canisters)

@@ -107,12 +107,9 @@ def test_an_exception_of_the_caller_leaves_the_run():
     assert run.result.state == "cancelled"
 
 
-def test_where_an_event_loop_runs_it_is_refused():
-    async def scenario():
-        with pytest.raises(CallerError, match="async for event in agent"):
-            Agent(ScriptedModel([])).stream_sync("?")
-
-    asyncio.run(scenario())
+async def test_where_an_event_loop_runs_it_is_refused():
+    with pytest.raises(CallerError, match="async for event in agent"):
+        Agent(ScriptedModel([])).stream_sync("?")
 
 
 def test_a_run_goes_only_once():

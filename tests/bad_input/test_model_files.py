@@ -82,7 +82,7 @@ def test_a_file_that_is_no_model(spawn, tmp_path, content):
         pytest.param(RIGHT[:9], len(RIGHT), "", id="half a file"),
     ],
 )
-def test_a_pull_of_the_wrong_file(see, models, monkeypatch, sent, length, refused):  # noqa: PLR0917 - three are fixtures
+async def test_a_pull_of_the_wrong_file(see, models, monkeypatch, sent, length, refused):  # noqa: PLR0917 - three are fixtures
     monkeypatch.setattr("callboard.cli.models.shipped_catalogue", lambda: TINY)
 
     async def serve(reader, writer):
@@ -91,12 +91,9 @@ def test_a_pull_of_the_wrong_file(see, models, monkeypatch, sent, length, refuse
         await writer.drain()
         writer.close()
 
-    async def scenario():
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            return await asyncio.to_thread(see, "models", "pull", "tiny")
-
-    seen = asyncio.run(asyncio.wait_for(scenario(), 30))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        seen = await asyncio.to_thread(see, "models", "pull", "tiny")
     assert (seen.code, seen.out) == (1, "")
     assert seen.lines[-1].startswith("callboard: tiny: no source gave the file (")
     assert seen.lines[-1].endswith("); try `callboard models pull tiny` again, it goes on where it stopped")

@@ -23,48 +23,44 @@ LOCAL = "local:qwen2.5-coder-0.5b"
 SLEEP = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}))
 
 
-def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
+async def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     """What is not the protocol goes to standard error, and the model's request ends with the turn."""
     place = tmp_path / "project"
     place.mkdir()
     (place / "calc.py").write_text("a - b\n")
     editor = Editor()
 
-    async def scenario():
-        replies = [reply_with(EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
-        async with FakeBackend(replies) as backend:
-            arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--no-sandbox")
-            arguments = (*arguments, "--base-url", backend.url)
-            streams = {
-                "env": {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-                "cwd": place,
-                "transport_kwargs": {"stderr": asyncio.subprocess.PIPE},
-            }
-            async with spawn_agent_process(editor, *COMMAND, *arguments, **streams) as (agent, process):
-                lines = []
-                agent._conn.add_observer(lambda event: lines.append(event.message))
-                started = await agent.initialize(protocol_version=1)
-                assert (started.protocol_version, started.agent_info.name) == (1, "callboard")
-                assert started.agent_capabilities.load_session
-                session = (await agent.new_session(cwd=str(place))).session_id
-                answer = await agent.prompt(session_id=session, prompt=[text_block("mend it")])
-                assert answer.stop_reason == "end_turn"
-                turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("tell a story")]))
-                await editor.until(lambda: editor.text.endswith("Once upon"))
-                await agent.cancel(session_id=session)
-                assert (await turn).stop_reason == "cancelled"
-                await asyncio.wait_for(backend.disconnected.wait(), 60)
-                await agent.set_session_mode(session_id=session, mode_id="full")
-                turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("sleep")]))
-                while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
-                    await asyncio.sleep(0.01)
-                process.terminate()
-                assert await asyncio.wait_for(process.wait(), 60) == 0
-                turn.cancel()
-                assert "no telemetry is sent" in (await process.stderr.read()).decode()
-                return lines
-
-    lines = asyncio.run(scenario())
+    replies = [reply_with(EDIT), "Done.", Silence([ReplyStarted(), TextPiece("Once upon")]), SLEEP]
+    async with FakeBackend(replies) as backend:
+        arguments = ("chat", "--acp", "--model", "fake-model", "--mode", "native", "--no-sandbox")
+        arguments = (*arguments, "--base-url", backend.url)
+        streams = {
+            "env": {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "cwd": place,
+            "transport_kwargs": {"stderr": asyncio.subprocess.PIPE},
+        }
+        async with spawn_agent_process(editor, *COMMAND, *arguments, **streams) as (agent, process):
+            lines = []
+            agent._conn.add_observer(lambda event: lines.append(event.message))
+            started = await agent.initialize(protocol_version=1)
+            assert (started.protocol_version, started.agent_info.name) == (1, "callboard")
+            assert started.agent_capabilities.load_session
+            session = (await agent.new_session(cwd=str(place))).session_id
+            answer = await agent.prompt(session_id=session, prompt=[text_block("mend it")])
+            assert answer.stop_reason == "end_turn"
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("tell a story")]))
+            await editor.until(lambda: editor.text.endswith("Once upon"))
+            await agent.cancel(session_id=session)
+            assert (await turn).stop_reason == "cancelled"
+            await asyncio.wait_for(backend.disconnected.wait(), 60)
+            await agent.set_session_mode(session_id=session, mode_id="full")
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=[text_block("sleep")]))
+            while not (place / "pid").exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            process.terminate()
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+            turn.cancel()
+            assert "no telemetry is sent" in (await process.stderr.read()).decode()
     assert all(each["jsonrpc"] == "2.0" for each in lines)
     assert caplog.records == []  # the client's library logs a line that it cannot read
     assert (place / "calc.py").read_text() == "a + b\n"

@@ -120,31 +120,28 @@ async def terminal(place, replies, *arguments, plain=False):
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_conversation_at_a_terminal(place, plain):
-    async def scenario():
-        replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
-        async with terminal(place, replies, plain=plain) as shown:
-            await shown.sees("access: edit", "edit>")
-            shown.types("mend add\r" if not plain else "mend add\n")
-            await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("y\r")
-            await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
-            assert "a + b" in (place / "calc.py").read_text()
-            shown.types("/undo\r")
-            await shown.sees("taken back: calc.py", "edit>")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("what now?\r")
-            await shown.sees("I see.", "edit>")
-            said = shown.backend.requests[-1].body["messages"][-1]["content"]
-            assert "took your changes back" in said
-            assert "calc.py" in said
-            assert said.endswith("what now?")
-            shown.types("/quit\r")
-            await shown.sees("--resume")
-            assert await shown.ends() == 0
-
-    asyncio.run(scenario())
+async def test_a_conversation_at_a_terminal(place, plain):
+    replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
+    async with terminal(place, replies, plain=plain) as shown:
+        await shown.sees("access: edit", "edit>")
+        shown.types("mend add\r" if not plain else "mend add\n")
+        await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("y\r")
+        await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
+        assert "a + b" in (place / "calc.py").read_text()
+        shown.types("/undo\r")
+        await shown.sees("taken back: calc.py", "edit>")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("what now?\r")
+        await shown.sees("I see.", "edit>")
+        said = shown.backend.requests[-1].body["messages"][-1]["content"]
+        assert "took your changes back" in said
+        assert "calc.py" in said
+        assert said.endswith("what now?")
+        shown.types("/quit\r")
+        await shown.sees("--resume")
+        assert await shown.ends() == 0
     (job,) = JobStore().all()
     assert (job.type, job.state, job.description, job.output.files) == ("chat", "completed", "mend add", ())
     history = jobs_directory().parent / "chat-history"
@@ -155,79 +152,70 @@ def test_a_conversation_at_a_terminal(place, plain):
 
 
 @pytest.mark.parametrize(("plain", "how"), [(False, "cancelled"), (True, "hung up")])
-def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
-    async def scenario():
-        async with terminal(place, [], plain=plain) as shown:
-            await shown.sees("edit>")
-            (job,) = JobStore().all()
-            assert (job.state, job.reason) == ("waiting", "for the user")
-            if how == "cancelled":
-                assert (await JobStore().cancel(job.id)).state == "cancelled"
-            else:
-                shown.hang_up()
-            assert await shown.ends() == 130
-
-    asyncio.run(scenario())
+async def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
+    async with terminal(place, [], plain=plain) as shown:
+        await shown.sees("edit>")
+        (job,) = JobStore().all()
+        assert (job.state, job.reason) == ("waiting", "for the user")
+        if how == "cancelled":
+            assert (await JobStore().cancel(job.id)).state == "cancelled"
+        else:
+            shown.hang_up()
+        assert await shown.ends() == 130
     assert JobStore().all() == []  # for nothing was said
 
 
-def test_keys_and_signals(place):
+async def test_keys_and_signals(place):
     pid = place / "pid"
     sleep = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}), "Sleeping.")
 
-    async def scenario():
-        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
-        async with terminal(place, replies, "--no-sandbox") as shown:
-            await shown.sees("edit>")
-            shown.types("one\x1b\rtwo\\\rthree\r")
-            await shown.sees("Two lines.", "edit>")
-            assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
-            shown.types("never sent\x03")
-            await shown.sees("ctrl-C again", "edit>")
-            shown.types("tell a story\r")
-            await shown.sees("Once upon")
-            shown.types("\x03")
-            await shown.backend.disconnected.wait()
-            await shown.sees("stopped", "edit>")
-            shown.types("mend add\r")
-            await shown.sees("[y]es")
-            shown.types("\x03")
-            await shown.sees("stopped", "edit>")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("still here?\r")
-            await shown.sees("Here.", "edit>")
-            shown.types("/mode full\r")
-            await shown.sees("nothing is asked", "full>")
-            shown.types("sleep\r")
-            await shown.sees("Sleeping.")
-            while not pid.exists():  # noqa: ASYNC110  # a file of another process
-                await asyncio.sleep(0.01)
-            # The terminal goes.
-            shown.process.send_signal(signal.SIGHUP)
-            assert await shown.ends() == 130
-
-    asyncio.run(scenario())
+    replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
+    async with terminal(place, replies, "--no-sandbox") as shown:
+        await shown.sees("edit>")
+        shown.types("one\x1b\rtwo\\\rthree\r")
+        await shown.sees("Two lines.", "edit>")
+        assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
+        shown.types("never sent\x03")
+        await shown.sees("ctrl-C again", "edit>")
+        shown.types("tell a story\r")
+        await shown.sees("Once upon")
+        shown.types("\x03")
+        await shown.backend.disconnected.wait()
+        await shown.sees("stopped", "edit>")
+        shown.types("mend add\r")
+        await shown.sees("[y]es")
+        shown.types("\x03")
+        await shown.sees("stopped", "edit>")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("still here?\r")
+        await shown.sees("Here.", "edit>")
+        shown.types("/mode full\r")
+        await shown.sees("nothing is asked", "full>")
+        shown.types("sleep\r")
+        await shown.sees("Sleeping.")
+        while not pid.exists():  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(0.01)
+        # The terminal goes.
+        shown.process.send_signal(signal.SIGHUP)
+        assert await shown.ends() == 130
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     (job,) = JobStore().all()
     assert (job.state, job.output.files) == ("cancelled", ("pid",))
 
 
-def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
-    async def scenario():
-        async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
-                cwd=place,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            shown = await process.communicate(b"mend add\n/nonsense\nhello")
-            return process.returncode, *[each.decode() for each in shown]
-
-    code, out, err = asyncio.run(scenario())
+async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
+    async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
+            cwd=place,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        shown = await process.communicate(b"mend add\n/nonsense\nhello")
+        code, out, err = process.returncode, *[each.decode() for each in shown]
     assert (code, out) == (0, "A pity.\nHello.\n")
     assert "nobody is here to ask: denied" in err
     assert (place / "calc.py").read_text() == CODE

@@ -333,13 +333,10 @@ def test_a_mistake_in_the_file_is_told_before_anything_is_asked(examine, file):
 
 
 @pytest.mark.usefixtures("file")
-def test_a_password_in_the_url_is_not_shown():
-    async def scenario():
-        async with FakeBackend(only_in_prompt) as backend:
-            url = backend.url.replace("http://", "http://ann:secret-word@")
-            return await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--backend", url, "--dialect", "hermes"])
-
-    result = asyncio.run(scenario())
+async def test_a_password_in_the_url_is_not_shown():
+    async with FakeBackend(only_in_prompt) as backend:
+        url = backend.url.replace("http://", "http://ann:secret-word@")
+        result = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--backend", url, "--dialect", "hermes"])
     assert "callboard serve --backend http://127.0.0.1:" in result.stdout
     assert "secret" not in result.output
 

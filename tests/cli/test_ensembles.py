@@ -158,22 +158,19 @@ def test_modules_are_found_here_only_where_they_are_named(invoke, greeter, tmp_p
     assert sys.path == [*path, str(tmp_path)]
 
 
-def test_ctrl_c_disconnects(callboard, greeter, tmp_path):
-    async def scenario():
-        async with FakeBackend([call("wait")]) as backend:
-            child = await asyncio.create_subprocess_exec(
-                *callboard.command,
-                *("run", "--ensembles", greeter, "--model", "fake-model", "--base-url", backend.url, "Go."),
-                cwd=tmp_path,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            said = await child.stderr.readuntil(b"waiting\n")
-            child.send_signal(signal.SIGINT)
-            _, err = await child.communicate()
-        return child.returncode, (said + err).decode().splitlines()
-
-    code, told = asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_ctrl_c_disconnects(callboard, greeter, tmp_path):
+    async with FakeBackend([call("wait")]) as backend:
+        child = await asyncio.create_subprocess_exec(
+            *callboard.command,
+            *("run", "--ensembles", greeter, "--model", "fake-model", "--base-url", backend.url, "Go."),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said = await child.stderr.readuntil(b"waiting\n")
+        child.send_signal(signal.SIGINT)
+        _, err = await child.communicate()
+    code, told = child.returncode, (said + err).decode().splitlines()
     assert (code, told) == (130, ["connected", "-> wait()", "waiting", "disconnected", told[-1]])
     kept = re.fullmatch(r"cancelled; the transcript is kept in (.*)", told[-1])[1]
     assert Transcript(Path(kept)).read()[-1].text == "Error: the run was cancelled"

@@ -99,17 +99,13 @@ def test_a_first_look(measure):
     assert "8/8 native: 6 solved" in result.stderr
 
 
-def test_what_was_asked_is_not_asked_again(tasks):
-    async def scenario():
-        async with FakeBackend(model) as backend:
-            given = ["eval", "fake-model", "--suite", tasks, "--variants", "native", "--base-url", backend.url]
-            results = [
-                await asyncio.to_thread(CliRunner().invoke, app, [*given, "--count", count])
-                for count in ("4", "8", "8")
-            ]
-            return results, questions(backend)
-
-    (_, second, third), asked = asyncio.run(scenario())
+async def test_what_was_asked_is_not_asked_again(tasks):
+    async with FakeBackend(model) as backend:
+        given = ["eval", "fake-model", "--suite", tasks, "--variants", "native", "--base-url", backend.url]
+        results = [
+            await asyncio.to_thread(CliRunner().invoke, app, [*given, "--count", count]) for count in ("4", "8", "8")
+        ]
+        (_, second, third), asked = results, questions(backend)
     assert len(asked) == 8
     assert "8 of 8 tasks" in second.stderr
     assert "4 of them known already" in second.stderr

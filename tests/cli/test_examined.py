@@ -76,19 +76,16 @@ def test_another_version_is_told_with_what_asks_again():
     assert served == lines
 
 
-def test_a_gateway_asks_a_backend_once_for_all_of_its_models():
-    async def scenario():
-        async with FakeBackend([], pages=OLD) as backend:
-            profile = examined_profile(backend.url, "another")
-            asked_before = len(backend.requests)
-            transport = Transport(retries=0)
-            lines = []
-            profiles = {"one": profile, "two": profile}
-            await compare_backend(BackendSettings(url=backend.url), profiles, transport, lines.append)
-            await transport.aclose()
-            return [each.path for each in backend.requests[asked_before:]], lines
-
-    paths, lines = asyncio.run(scenario())
+async def test_a_gateway_asks_a_backend_once_for_all_of_its_models():
+    async with FakeBackend([], pages=OLD) as backend:
+        profile = examined_profile(backend.url, "another")
+        asked_before = len(backend.requests)
+        transport = Transport(retries=0)
+        lines = []
+        profiles = {"one": profile, "two": profile}
+        await compare_backend(BackendSettings(url=backend.url), profiles, transport, lines.append)
+        await transport.aclose()
+        paths = [each.path for each in backend.requests[asked_before:]]
     assert len(lines) == 2
     assert len(paths) == len(set(paths))
 
@@ -145,15 +142,12 @@ def file(tmp_path, monkeypatch):
     return tmp_path / "callboard/callboard.toml"
 
 
-def test_run_says_it(file):
+async def test_run_says_it(file):
     write_profile(file, "fake-model", {}, examined=Examination(url="http://elsewhere/v1"))
 
-    async def scenario():
-        async with FakeBackend(["Hello."]) as backend:
-            given = ["run", "Hi", "--model", "fake-model", "--base-url", backend.url]
-            return await asyncio.to_thread(CliRunner().invoke, app, given)
-
-    result = asyncio.run(scenario())
+    async with FakeBackend(["Hello."]) as backend:
+        given = ["run", "Hi", "--model", "fake-model", "--base-url", backend.url]
+        result = await asyncio.to_thread(CliRunner().invoke, app, given)
     assert (result.exit_code, result.stdout.strip()) == (0, "Hello.")
     assert "found out of http://elsewhere/v1" in result.stderr
 

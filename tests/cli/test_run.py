@@ -249,33 +249,30 @@ def wait() -> None:
 
 
 @pytest.mark.parametrize("while_", ["it answers", "a tool runs"])
-def test_ctrl_c_cancels_and_keeps_the_transcript(callboard, tmp_path, while_):
+async def test_ctrl_c_cancels_and_keeps_the_transcript(callboard, tmp_path, while_):
     (tmp_path / "waiting.py").write_text(WAITING)
     replies, sign = {
         "it answers": ([Silence(after=[ReplyStarted(), TextPiece("Hel")])], b"Hel"),
         "a tool runs": (['```json\n{"name": "wait", "arguments": {}}\n```'], b"waiting\n"),
     }[while_]
 
-    async def scenario():
-        async with FakeBackend(replies) as backend:
-            options = ("--tools", str(tmp_path / "waiting.py"), "--model", "fake-model", "--base-url", backend.url)
-            child = await asyncio.create_subprocess_exec(
-                *callboard.command,
-                "run",
-                *options,
-                "Go.",
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            stream = child.stdout if while_ == "it answers" else child.stderr  # where a tool's own words go
-            await stream.readuntil(sign)
-            child.send_signal(signal.SIGINT)
-            out, err = await child.communicate()
-            if while_ == "it answers":
-                await backend.disconnected.wait()
-        return child.returncode, out, err.decode()
-
-    code, out, err = asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with FakeBackend(replies) as backend:
+        options = ("--tools", str(tmp_path / "waiting.py"), "--model", "fake-model", "--base-url", backend.url)
+        child = await asyncio.create_subprocess_exec(
+            *callboard.command,
+            "run",
+            *options,
+            "Go.",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        stream = child.stdout if while_ == "it answers" else child.stderr  # where a tool's own words go
+        await stream.readuntil(sign)
+        child.send_signal(signal.SIGINT)
+        out, err = await child.communicate()
+        if while_ == "it answers":
+            await backend.disconnected.wait()
+    code, err = child.returncode, err.decode()
     assert (code, out.strip()) == (130, b"")
     path = re.fullmatch(r"cancelled; the transcript is kept in (.*)", err.splitlines()[-1])[1]
     assert "Traceback" not in err

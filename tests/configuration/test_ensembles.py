@@ -157,15 +157,12 @@ def test_the_seeds_inline_ensemble(call, tmp_path, monkeypatch):
     asyncio.run(disconnect_ensembles([io]))
 
 
-def test_ensembles_are_connected_in_their_order_and_disconnected_in_the_other(wires):
-    async def scenario():
-        ensembles = await prepare_ensembles(three())
-        assert [each.name for each in ensembles] == ["a", "b", "c"]
-        assert wires.did == ["connect a", "connect b", "connect c"]
-        wires.did.clear()
-        await disconnect_ensembles(ensembles)
-
-    asyncio.run(scenario())
+async def test_ensembles_are_connected_in_their_order_and_disconnected_in_the_other(wires):
+    ensembles = await prepare_ensembles(three())
+    assert [each.name for each in ensembles] == ["a", "b", "c"]
+    assert wires.did == ["connect a", "connect b", "connect c"]
+    wires.did.clear()
+    await disconnect_ensembles(ensembles)
     assert wires.did == ["disconnect c", "disconnect b", "disconnect a"]
 
 

@@ -141,7 +141,7 @@ def test_a_case_is_the_same_at_these_chunk_sizes(case):
         assert read(case, [each] * (len(case["text"]) // each)) == whole, each
 
 
-@settings(max_examples=300)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.sampled_from(ALL), st.lists(st.integers(1, 40), max_size=60))
 def test_a_case_is_the_same_however_it_is_cut(case, sizes):
     assert read(case, sizes) == read(case)

@@ -221,7 +221,7 @@ PIECES = [
 PIECES += ["<think>", "</think>", "```", "`"]
 
 
-@settings(max_examples=400)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.lists(st.sampled_from(PIECES), max_size=8), st.lists(st.integers(1, 30), max_size=40), st.booleans())
 def test_the_words_around_a_call_mean_the_same_however_they_are_cut(pieces, sizes, stopped):
     text, why = "".join(pieces), "stop" if stopped else "length"

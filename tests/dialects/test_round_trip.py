@@ -81,7 +81,7 @@ calls = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(st.sampled_from(sorted(DIALECTS)), st.lists(calls, min_size=1, max_size=2), st.data())
 def test_what_is_spelled_is_read_as_what_it_was(name, invocations, data):
     tools = None

@@ -294,16 +294,11 @@ def test_tasks_run_side_by_side(tmp_path):
     assert peak == 3
 
 
-def test_over_http_a_call_comes_back():
+async def test_over_http_a_call_comes_back():
     from callboard.providers import open_model
 
-    async def scenario():
-        async with FakeBackend(
-            ['<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>']
-        ) as backend:
-            model = open_model("fake-model", base_url=backend.url, mode="validated", profile={"dialect": "hermes"})
-            async with aclosing(model):
-                return await attempt_task(model, task())
-
-    (only,) = asyncio.run(scenario())
+    async with FakeBackend(['<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>']) as backend:
+        model = open_model("fake-model", base_url=backend.url, mode="validated", profile={"dialect": "hermes"})
+        async with aclosing(model):
+            (only,) = await attempt_task(model, task())
     assert only.calls[0].arguments == {"city": "Rome"}

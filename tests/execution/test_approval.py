@@ -236,24 +236,21 @@ def test_where_nobody_can_be_asked_the_answer_is_no():
     assert Note("alert", "delete was denied: nobody can be asked") in events
 
 
-def test_a_question_that_is_cancelled_ends_the_run():
+async def test_a_question_that_is_cancelled_ends_the_run():
     target = Delete()
 
-    async def scenario():
-        asked = asyncio.Event()
+    asked = asyncio.Event()
 
-        async def approve(_invocation, _why):
-            asked.set()
-            await asyncio.Event().wait()
+    async def approve(_invocation, _why):
+        asked.set()
+        await asyncio.Event().wait()
 
-        agent = Agent(ScriptedModel([Call("delete", {"path": "a"})]), [target.tool], approve=approve)
-        task = asyncio.create_task(agent.run("?"))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    agent = Agent(ScriptedModel([Call("delete", {"path": "a"})]), [target.tool], approve=approve)
+    task = asyncio.create_task(agent.run("?"))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert target.deleted == []
 
 
@@ -275,30 +272,27 @@ def test_an_approval_that_changes_the_call_passes_no_rule(returned):
 
 
 @table("answer", ["allow", True, Allow(), Allow({"path": "b"})])
-def test_an_answer_after_the_wait_was_cancelled_allows_nothing(answer):
+async def test_an_answer_after_the_wait_was_cancelled_allows_nothing(answer):
     target = Delete()
 
-    async def scenario():
-        asked = asyncio.Event()
+    asked = asyncio.Event()
 
-        async def approve(_invocation, _why):
-            asked.set()
-            with suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-            return answer
+    async def approve(_invocation, _why):
+        asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return answer
 
-        for work in (
-            Agent(ScriptedModel([CALL]), [target.tool], approve=approve).run("?"),
-            execute_invoker(target.invoker, {"path": "a"}, approve=approve),
-        ):
-            asked.clear()
-            task = asyncio.create_task(work)
-            await asked.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(scenario())
+    for work in (
+        Agent(ScriptedModel([CALL]), [target.tool], approve=approve).run("?"),
+        execute_invoker(target.invoker, {"path": "a"}, approve=approve),
+    ):
+        asked.clear()
+        task = asyncio.create_task(work)
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert target.deleted == []
 
 

@@ -291,27 +291,24 @@ def test_what_succeeds_the_second_time_is_a_result():
     assert len(calls) == 2
 
 
-def test_cancelling_the_task_cancels_the_tool():
+async def test_cancelling_the_task_cancels_the_tool():
     ended = []
 
-    async def scenario():
-        started = asyncio.Event()
+    started = asyncio.Event()
 
-        async def wait() -> None:
-            """Wait for ever."""
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
 
-        task = asyncio.create_task(execute_invoker(in_ensemble(wait), {}, on_error="feedback"))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    task = asyncio.create_task(execute_invoker(in_ensemble(wait), {}, on_error="feedback"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ended == [True]
 
 
@@ -355,32 +352,26 @@ def test_an_async_tool_that_swallows_its_cancellation_is_left_with_a_note():
     assert told == ["stay did not end when it was cancelled after 0.01 s; it was left"]
 
 
-def test_a_run_goes_on_after_a_tool_that_swallows_its_cancellation():
-    async def scenario():
-        ends = asyncio.Event()
-        stay = tool(timeout=0.01)(swallowing(ends))
-        run = Agent(ScriptedModel([Call("stay"), "It did not end."]), [stay]).stream("?")
-        events = [event async for event in run]
-        ends.set()
-        return events, run.result
-
-    events, result = asyncio.run(scenario())
+async def test_a_run_goes_on_after_a_tool_that_swallows_its_cancellation():
+    ends = asyncio.Event()
+    stay = tool(timeout=0.01)(swallowing(ends))
+    run = Agent(ScriptedModel([Call("stay"), "It did not end."]), [stay]).stream("?")
+    events = [event async for event in run]
+    ends.set()
+    result = run.result
     assert Note("alert", "stay did not end when it was cancelled after 0.01 s; it was left") in events
     assert (result.state, result.output) == ("completed", "It did not end.")
 
 
-def test_an_execution_that_is_cancelled_does_not_wait_for_such_a_tool():
-    async def scenario():
-        ends = asyncio.Event()
-        task = asyncio.create_task(run_invoker(in_ensemble(swallowing(ends)), {}, grace=0.01))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        ends.set()
-
-    asyncio.run(scenario())
+async def test_an_execution_that_is_cancelled_does_not_wait_for_such_a_tool():
+    ends = asyncio.Event()
+    task = asyncio.create_task(run_invoker(in_ensemble(swallowing(ends)), {}, grace=0.01))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    ends.set()
 
 
 def test_a_tool_that_cleans_up_when_it_is_cancelled_is_waited_for():
@@ -410,7 +401,7 @@ def test_a_tool_cannot_end_the_run_with_an_odd_exception(error, is_async):
     assert result.canisters[2].error.message.startswith(f"RuntimeError: {type(error).__name__}")
 
 
-def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
+async def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
     threads = ThreadPool(1)
     monkeypatch.setattr("callboard.execution.execute._threads", threads)
     ends = threading.Event()
@@ -418,16 +409,13 @@ def test_a_blocking_tool_that_found_no_thread_is_told_apart(monkeypatch):
     def stuck() -> None:
         ends.wait()
 
-    async def scenario():
-        told = []
-        results = [
-            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
-            await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
-        ]
-        ends.set()
-        return [each.error.message for each in results], told
-
-    messages, told = asyncio.run(scenario())
+    told = []
+    results = [
+        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+        await run_invoker(in_ensemble(stuck), {}, timeout=0.05, tell=told.append),
+    ]
+    ends.set()
+    messages = [each.error.message for each in results]
     assert messages == [
         "Tool execution timed out. It had 0.05 s.",
         "Tool execution timed out. No thread was free within 0.05 s: tools that did not return hold all 1.",

@@ -73,25 +73,21 @@ def test_a_result_is_given_while_others_still_run():
 
 
 @table("limit", [1, 2, 5])
-def test_so_many_run_at_once_and_no_more(limit):
-    async def scenario():
-        running, peak, full = [], [], asyncio.Event()
+async def test_so_many_run_at_once_and_no_more(limit):
+    running, peak, full = [], [], asyncio.Event()
 
-        async def work(number: int) -> None:
-            """Work until as many are running as may."""
-            running.append(number)
-            peak.append(len(running))
-            if len(running) == limit:
-                full.set()
-            await full.wait()
-            await asyncio.sleep(0)  # whoever could begin now has begun
-            running.remove(number)
+    async def work(number: int) -> None:
+        """Work until as many are running as may."""
+        running.append(number)
+        peak.append(len(running))
+        if len(running) == limit:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0)  # whoever could begin now has begun
+        running.remove(number)
 
-        group = ParallelExecutor(local(work), limit=limit)
-        await run(group, *(call("work", f"call_{number}", number=number) for number in range(10)))
-        return peak
-
-    peak = asyncio.run(scenario())
+    group = ParallelExecutor(local(work), limit=limit)
+    await run(group, *(call("work", f"call_{number}", number=number) for number in range(10)))
     assert (max(peak), len(peak)) == (limit, 10)
 
 
@@ -155,29 +151,26 @@ def test_failures_are_results_among_others():
     assert given[4] == ResultCanister(invocation_id="fine", content="good")
 
 
-def test_failing_fast_ends_the_others():
+async def test_failing_fast_ends_the_others():
     ended = []
 
-    async def scenario():
-        started = asyncio.Event()
+    started = asyncio.Event()
 
-        async def wait() -> None:
-            """Wait for ever."""
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
 
-        async def bad() -> None:
-            """Fail when the other runs."""
-            await started.wait()
-            raise ValueError("no luck")
+    async def bad() -> None:
+        """Fail when the other runs."""
+        await started.wait()
+        raise ValueError("no luck")
 
-        with pytest.raises(ToolExecutionFailure, match="Tool 'bad' failed: ValueError: no luck"):
-            await run(ParallelExecutor(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
-
-    asyncio.run(scenario())
+    with pytest.raises(ToolExecutionFailure, match="Tool 'bad' failed: ValueError: no luck"):
+        await run(ParallelExecutor(local(wait, bad), on_error="fail_fast"), call("bad"), call("wait"))
     assert ended == [True]
 
 
@@ -198,38 +191,35 @@ def test_an_abandoned_thread_is_told_of_before_its_result():
 
 
 @table("how", ["cancel", "close"])
-def test_ending_it_early_cancels_what_runs(how):
+async def test_ending_it_early_cancels_what_runs(how):
     ended = []
 
-    async def scenario():
-        started = asyncio.Event()
+    started = asyncio.Event()
 
-        async def quick() -> str:
-            """Be quick."""
-            return "quick"
+    async def quick() -> str:
+        """Be quick."""
+        return "quick"
 
-        async def wait() -> None:
-            """Wait for ever."""
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
+    async def wait() -> None:
+        """Wait for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
 
-        group = ParallelExecutor(local(quick, wait))
-        if how == "cancel":
-            task = asyncio.create_task(run(group, call("wait")))
+    group = ParallelExecutor(local(quick, wait))
+    if how == "cancel":
+        task = asyncio.create_task(run(group, call("wait")))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        async with aclosing(group.run([call("quick"), call("wait")])) as events:
+            assert (await anext(events)).canister.text == "quick"
             await started.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        else:
-            async with aclosing(group.run([call("quick"), call("wait")])) as events:
-                assert (await anext(events)).canister.text == "quick"
-                await started.wait()
-        assert ended == [True]
-
-    asyncio.run(scenario())
+    assert ended == [True]
 
 
 def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import os
 
 import pytest
@@ -51,16 +50,13 @@ def test_the_oldest_go_first(tmp_path, monkeypatch):
     assert {path.stem for path in tmp_path.iterdir()} == {*names[1:]}
 
 
-def test_a_model_reads_on(tmp_path):
+async def test_a_model_reads_on(tmp_path):
     results = KeptResults(tmp_path)
     [invoker] = results.ensemble().invokers.values()
     identifier = results.keep("0123456789")
     calls = [{"identifier": identifier, "offset": 8}, {"identifier": "none"}, {"identifier": identifier, "limit": 0}]
 
-    async def scenario():
-        return [await execute_invoker(invoker, call, on_error="feedback") for call in calls]
-
-    read, missing, wrong = asyncio.run(scenario())
+    read, missing, wrong = [await execute_invoker(invoker, call, on_error="feedback") for call in calls]
     assert read.text == "[bytes 8 to 10 of 10]\n89"
     assert (missing.error.category, wrong.error.category) == ("not_found", "validation")
 

@@ -35,105 +35,81 @@ def fail(error):
     raise error
 
 
-def test_what_is_returned_and_what_is_raised():
-    async def scenario():
-        threads = ThreadPool()
-        assert await threads.run(lambda: 6 * 7) == 42
-        with pytest.raises(LookupError, match="not there"):
-            await threads.run(lambda: fail(LookupError("not there")))
-
-    asyncio.run(scenario())
+async def test_what_is_returned_and_what_is_raised():
+    threads = ThreadPool()
+    assert await threads.run(lambda: 6 * 7) == 42
+    with pytest.raises(LookupError, match="not there"):
+        await threads.run(lambda: fail(LookupError("not there")))
 
 
 @table("error", [StopIteration("no"), SystemExit("no"), KeyboardInterrupt("no")])
-def test_what_would_end_more_than_the_work(error):
-    async def scenario():
-        with pytest.raises(RuntimeError, match=f"^{type(error).__name__}: no$"):
-            await ThreadPool().run(lambda: fail(error))
-
-    asyncio.run(scenario())
+async def test_what_would_end_more_than_the_work(error):
+    with pytest.raises(RuntimeError, match=f"^{type(error).__name__}: no$"):
+        await ThreadPool().run(lambda: fail(error))
 
 
-def test_work_runs_in_a_thread_of_its_own_that_is_used_again():
-    async def scenario():
-        threads = ThreadPool()
-        first = await threads.run(threading.current_thread)
-        assert first is not threading.current_thread()
-        assert (first.name, first.daemon) == ("callboard-1", True)
-        assert await threads.run(threading.current_thread) is first
-
-    asyncio.run(scenario())
+async def test_work_runs_in_a_thread_of_its_own_that_is_used_again():
+    threads = ThreadPool()
+    first = await threads.run(threading.current_thread)
+    assert first is not threading.current_thread()
+    assert (first.name, first.daemon) == ("callboard-1", True)
+    assert await threads.run(threading.current_thread) is first
 
 
-def test_work_sees_its_callers_context():
-    async def scenario():
-        WHO.set("ada")
-        assert await ThreadPool().run(WHO.get) == "ada"
-
-    asyncio.run(scenario())
+async def test_work_sees_its_callers_context():
+    WHO.set("ada")
+    assert await ThreadPool().run(WHO.get) == "ada"
 
 
-def test_works_at_once_have_threads_of_their_own():
-    async def scenario():
-        threads, barrier = ThreadPool(2), threading.Barrier(2)
-        # Both pass the barrier only if both are running.
-        await asyncio.gather(threads.run(barrier.wait), threads.run(barrier.wait))
-
-    asyncio.run(scenario())
+async def test_works_at_once_have_threads_of_their_own():
+    threads, barrier = ThreadPool(2), threading.Barrier(2)
+    # Both pass the barrier only if both are running.
+    await asyncio.gather(threads.run(barrier.wait), threads.run(barrier.wait))
 
 
-def test_beyond_the_limit_work_waits(release):
-    async def scenario():
-        threads, done = ThreadPool(1), []
-
-        def slow():
-            release.wait()
-            done.append("slow")
-
-        first = start(threads, slow)
-        second = start(threads, lambda: done.append("quick"))
-        while threading.active_count() < before + 1:  # noqa: ASYNC110 - a thread's start sets no event
-            await asyncio.sleep(0)
-        release.set()
-        await asyncio.gather(first, second)
-        assert done == ["slow", "quick"]
-        assert threading.active_count() == before + 1
-
+async def test_beyond_the_limit_work_waits(release):
     before = threading.active_count()
-    asyncio.run(scenario())
+    threads, done = ThreadPool(1), []
 
+    def slow():
+        release.wait()
+        done.append("slow")
 
-def test_a_thread_that_does_not_come_back_takes_no_other_work(release):
-    async def scenario():
-        threads, started = ThreadPool(2), threading.Event()
-
-        def stuck():
-            started.set()
-            release.wait()
-
-        waiting = start(threads, stuck)
-        await asyncio.to_thread(started.wait)
-        waiting.cancel()
-        names = {(await threads.run(threading.current_thread)).name for _ in range(5)}
-        assert names == {"callboard-2"}
-
-    asyncio.run(scenario())
-
-
-def test_what_is_cancelled_before_it_began_never_begins(release):
-    async def scenario():
-        threads, did = ThreadPool(1), []
-        stuck = start(threads, release.wait)
-        cancelled = start(threads, lambda: did.append("cancelled"))
+    first = start(threads, slow)
+    second = start(threads, lambda: done.append("quick"))
+    while threading.active_count() < before + 1:  # noqa: ASYNC110 - a thread's start sets no event
         await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.gather(cancelled, return_exceptions=True)
-        release.set()
-        await stuck
-        await threads.run(lambda: did.append("after"))
-        assert did == ["after"]
+    release.set()
+    await asyncio.gather(first, second)
+    assert done == ["slow", "quick"]
+    assert threading.active_count() == before + 1
 
-    asyncio.run(scenario())
+
+async def test_a_thread_that_does_not_come_back_takes_no_other_work(release):
+    threads, started = ThreadPool(2), threading.Event()
+
+    def stuck():
+        started.set()
+        release.wait()
+
+    waiting = start(threads, stuck)
+    await asyncio.to_thread(started.wait)
+    waiting.cancel()
+    names = {(await threads.run(threading.current_thread)).name for _ in range(5)}
+    assert names == {"callboard-2"}
+
+
+async def test_what_is_cancelled_before_it_began_never_begins(release):
+    threads, did = ThreadPool(1), []
+    stuck = start(threads, release.wait)
+    cancelled = start(threads, lambda: did.append("cancelled"))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    release.set()
+    await stuck
+    await threads.run(lambda: did.append("after"))
+    assert did == ["after"]
 
 
 def test_a_thread_may_outlive_the_event_loop_that_asked_it(release):

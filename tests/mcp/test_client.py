@@ -825,13 +825,10 @@ asyncio.run(main())
     assert all(gone(pid) for pid in pids)
 
 
-def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
+async def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
     stage = Stage(tmp_path)
 
-    async def scene():
-        await stage.client("--child").start()
-
-    asyncio.run(scene())
+    await stage.client("--child").start()
     assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
 
 

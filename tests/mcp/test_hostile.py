@@ -77,19 +77,16 @@ def daemon(tmp_path):
 
 
 @linux
-def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
+async def test_what_a_server_started_ends_with_it_whatever_session_it_makes(daemon):
     command, journal = daemon
 
-    async def scene():
-        client = McpClient(ServerSettings(name="s", command=command))
-        await client.start()
-        pids = daemons(journal)
-        assert len(pids) == 2
-        assert not any(gone_now(pid) for pid in pids)
-        await client.aclose()
-        assert all(gone(pid) for pid in pids)
-
-    asyncio.run(scene())
+    client = McpClient(ServerSettings(name="s", command=command))
+    await client.start()
+    pids = daemons(journal)
+    assert len(pids) == 2
+    assert not any(gone_now(pid) for pid in pids)
+    await client.aclose()
+    assert all(gone(pid) for pid in pids)
 
 
 def gone_now(pid):
@@ -121,20 +118,17 @@ def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
 
 @linux
 @pytest.mark.parametrize(("how", "says"), [("9", "status -9"), ("15", "status -15"), ("", "status 7")])
-def test_how_a_server_ended_is_told(how, says):
+async def test_how_a_server_ended_is_told(how, says):
     end = f"os.kill(os.getpid(), {how})" if how else "sys.exit(7)"
 
-    async def scene():
-        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
-        with pytest.raises(ServerFailure, match=says):
-            await client.start()
-        await client.aclose()
-
-    asyncio.run(scene())
+    client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", f"import os, sys; {end}")))
+    with pytest.raises(ServerFailure, match=says):
+        await client.start()
+    await client.aclose()
 
 
 @linux
-def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
+async def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
     from callboard.mcp import server_process
 
     monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
@@ -149,41 +143,35 @@ def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
         signal.pause()
     """
 
-    async def scene():
-        lines = []
-        up = asyncio.Event()
-        made = await server_process.ServerProcess.start(
-            (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
-        )
-        await up.wait()
-        await made.stop()
-        assert made.status == 0
-
-    asyncio.run(scene())
+    lines = []
+    up = asyncio.Event()
+    made = await server_process.ServerProcess.start(
+        (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
+    )
+    await up.wait()
+    await made.stop()
+    assert made.status == 0
     assert heard.read_text() == "asked"
 
 
 @linux
-def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
+async def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
     from callboard.mcp import server_process
 
     monkeypatch.setenv("SECRET", "hunter2")
 
-    async def scene():
-        said = bytearray()
-        over = asyncio.Event()
-        made = await server_process.ServerProcess.start(
-            ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
-        )
-        await over.wait()
-        await made.stop()
-        assert bytes(said) == b"A=b\n"
-
-    asyncio.run(scene())
+    said = bytearray()
+    over = asyncio.Event()
+    made = await server_process.ServerProcess.start(
+        ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
+    )
+    await over.wait()
+    await made.stop()
+    assert bytes(said) == b"A=b\n"
 
 
 @pytest.mark.parametrize("command", ["nowhere", "./nowhere", "/", "bin/tool"])
-def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monkeypatch, command):
+async def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monkeypatch, command):
     (tmp_path / "bin").mkdir()
     for name in ("tool", "nowhere"):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
@@ -193,39 +181,29 @@ def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path, monk
     if command == "bin/tool":
         command = "tool"
 
-    async def scene():
-        client = McpClient(ServerSettings(name="s", command=(command,)))
-        with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
-            await client.start()
-        await client.aclose()
-
-    asyncio.run(scene())
+    client = McpClient(ServerSettings(name="s", command=(command,)))
+    with pytest.raises((ServerFailure, CallerError), match="cannot be started"):
+        await client.start()
+    await client.aclose()
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_failed_connect_leaves_no_task():
+async def test_a_failed_connect_leaves_no_task():
     """Also where nobody closes the client."""
-
-    async def scene():
-        for command in ((sys.executable, "-c", ""), ("/nowhere",)):
-            client = McpClient(ServerSettings(name="s", command=command))
-            with pytest.raises((ServerFailure, CallerError)):
-                await client.start()
-            async with asyncio.timeout(PATIENCE):
-                while len(asyncio.all_tasks()) > 1:
-                    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-
-    asyncio.run(scene())
-
-
-def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
-    async def scene():
-        client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
-        with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
+    for command in ((sys.executable, "-c", ""), ("/nowhere",)):
+        client = McpClient(ServerSettings(name="s", command=command))
+        with pytest.raises((ServerFailure, CallerError)):
             await client.start()
-        await client.aclose()
+        async with asyncio.timeout(PATIENCE):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
 
-    asyncio.run(scene())
+
+async def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
+    client = McpClient(ServerSettings(name="s", command=(sys.executable, "-c", FLOOD), connect_timeout=PATIENCE))
+    with pytest.raises(ServerFailure, match="it sent more than 10000 messages before it was connected"):
+        await client.start()
+    await client.aclose()
 
 
 @pytest.fixture

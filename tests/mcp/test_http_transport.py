@@ -163,23 +163,20 @@ class BreakingNetwork(httpcore2.AsyncNetworkBackend):
 
 
 @table(("breaks", "connections"), [("head", 2), ("body", 2), ("nothing", 1)])
-def test_a_call_is_sent_again_where_the_connection_was_closed_before_it_was_written(breaks, connections):
+async def test_a_call_is_sent_again_where_the_connection_was_closed_before_it_was_written(breaks, connections):
     network, lost, state = BreakingNetwork(breaks), [], SendState()
     body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}'
 
-    async def scenario():
-        transport = httpx2.AsyncHTTPTransport()
-        transport._pool = httpcore2.AsyncConnectionPool(network_backend=network)
-        SEND_STATE.set(state)
-        async with httpx2.AsyncClient(transport=transport) as client:
-            http = HttpClient(client, lost.append)
-            for _ in range(2):
-                response = await http.send(http.build_request("POST", "http://server/mcp", content=body), stream=True)
-                await response.aread()
-                await response.aclose()
-            return response.status_code
-
-    status = asyncio.run(scenario())
+    transport = httpx2.AsyncHTTPTransport()
+    transport._pool = httpcore2.AsyncConnectionPool(network_backend=network)
+    SEND_STATE.set(state)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        http = HttpClient(client, lost.append)
+        for _ in range(2):
+            response = await http.send(http.build_request("POST", "http://server/mcp", content=body), stream=True)
+            await response.aread()
+            await response.aclose()
+        status = response.status_code
     assert network.connections == connections
     assert state.sent
     if breaks == "nothing":  # the answer's end comes in place of an answer: the server may have the call

@@ -109,15 +109,12 @@ def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
     assert connected(settings(journal), ProtocolCache(tmp_path / "eras")) == "2025-11-25"
 
 
-def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
+async def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    async def scene():
-        for _ in range(2):
-            async with McpEnsemble(settings(journal, "--ends-at-discover")):
-                pass
-
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    for _ in range(2):
+        async with McpEnsemble(settings(journal, "--ends-at-discover")):
+            pass
     assert count(journal, "server/discover") == 1
 
 

@@ -41,7 +41,7 @@ def test_one_of_the_bound_is_whole():
     assert LineSplitter(most=4).feed(b"1234\n") == [b"1234"]
 
 
-def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch):
+async def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch):
     start = ServerProcess.start
     mishaps = []
 
@@ -58,15 +58,12 @@ def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monkeypatch
         await over.wait()
         return child
 
-    async def scene():
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: mishaps.append(context))
-        link = McpClient(ServerSettings(name="s", command=("/bin/false",)))
-        with pytest.raises(ServerFailure, match="ended with status 1"):
-            await link.start()
-        await link.aclose()
-
     monkeypatch.setattr(ServerProcess, "start", late)
-    asyncio.run(asyncio.wait_for(scene(), 30))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: mishaps.append(context))
+    link = McpClient(ServerSettings(name="s", command=("/bin/false",)))
+    with pytest.raises(ServerFailure, match="ended with status 1"):
+        await link.start()
+    await link.aclose()
     assert mishaps == []
 
 

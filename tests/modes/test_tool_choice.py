@@ -191,7 +191,7 @@ def replies(draw):
     return [*events, draw(st.sampled_from([*ends, ReplyFailed("provider", "cut", "x")]))]
 
 
-@settings(max_examples=500)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(
     events=replies(),
     wanted=st.sampled_from(["auto", "required", NamedTool("a")]),

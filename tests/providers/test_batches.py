@@ -204,15 +204,12 @@ def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
     assert [type(batches[-1][-1]) for batches in given] == [ReplyFailed, ReplyEnded]
 
 
-def test_each_attempt_is_heard():
-    async def scenario():
-        async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
-            request = replace(ASKING, tool_choice="required")
-            async for _ in model.batches(request, observer=Listener(lambda response: heard.append(response.status))):
-                pass
-
+async def test_each_attempt_is_heard():
     heard = []
-    asyncio.run(scenario())
+    async with FakeBackend([NO, YES]) as backend, model_at(backend.url, "chat", "validated") as model:
+        request = replace(ASKING, tool_choice="required")
+        async for _ in model.batches(request, observer=Listener(lambda response: heard.append(response.status))):
+            pass
     assert heard == [200, 200]
 
 
@@ -229,20 +226,17 @@ class Loaded:
         self.started += 1
 
 
-def test_a_local_model_is_started_once_and_asked_as_any_other():
-    async def scenario():
-        async with FakeBackend([NO, YES, "Hello"]) as backend:
-            server.base_url = backend.url
-            resolution = resolve("local:some")
-            decided = make_plan(resolution, "validated")
-            model = HttpModel(resolution, decided, Transport(), server=server)
-            first = [batch async for batch in model.batches(replace(ASKING, tool_choice="required"))]
-            second = [event async for event in reply_events(model, ASKING)]
-            await model.aclose()
-            return first, second, backend.requests
-
+async def test_a_local_model_is_started_once_and_asked_as_any_other():
     server = Loaded()
-    first, second, requests = asyncio.run(scenario())
+    async with FakeBackend([NO, YES, "Hello"]) as backend:
+        server.base_url = backend.url
+        resolution = resolve("local:some")
+        decided = make_plan(resolution, "validated")
+        model = HttpModel(resolution, decided, Transport(), server=server)
+        first = [batch async for batch in model.batches(replace(ASKING, tool_choice="required"))]
+        second = [event async for event in reply_events(model, ASKING)]
+        await model.aclose()
+        requests = backend.requests
     assert server.started == 1
     assert called(flat(first)) == [(0, "search")]
     assert text_of(second) == "Hello"

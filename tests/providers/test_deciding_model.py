@@ -123,7 +123,7 @@ def test_a_question_in_structured_mode_is_not_held_to_the_form_of_a_call():
     assert ["response_format" in request.body for request in requests] == [True, False, False]
 
 
-def test_closing_a_reply_without_a_gate_closes_its_connection():
+async def test_closing_a_reply_without_a_gate_closes_its_connection():
     """Of a request without tools, of which nothing is judged."""
     closed = []
 
@@ -137,15 +137,12 @@ def test_closing_a_reply_without_a_gate_closes_its_connection():
     class SpiedDecidingModel(DecidingModel, Spied):
         pass
 
-    async def scenario():
-        resolution = resolve("some-model", {"gate": "grounding"})
-        model = SpiedDecidingModel(resolution, make_plan(resolution), Transport(), base_url="http://127.0.0.1:9/v1")
-        reply = model.batches(Request("m", [UserCanister("Hi")]))
-        await anext(reply)
-        await reply.aclose()
-        assert len(closed) == 1
-
-    asyncio.run(scenario())
+    resolution = resolve("some-model", {"gate": "grounding"})
+    model = SpiedDecidingModel(resolution, make_plan(resolution), Transport(), base_url="http://127.0.0.1:9/v1")
+    reply = model.batches(Request("m", [UserCanister("Hi")]))
+    await anext(reply)
+    await reply.aclose()
+    assert len(closed) == 1
 
 
 class PluggedModel(ScriptedModel):

@@ -205,36 +205,30 @@ def test_a_stream_that_breaks_off_inside_a_call(calling):
     assert not any(isinstance(event, InvocationEnded) for event in events)
 
 
-def test_a_server_that_says_nothing():
+async def test_a_server_that_says_nothing():
     async def mute(_, writer):
         await over.wait()
         writer.close()
 
-    async def scenario():
-        server = await asyncio.start_server(mute, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, model_at(f"http://127.0.0.1:{port}/v1", idle_timeout=0.05) as model:
-            events = await events_of(model)
-            over.set()
-        return events
-
     over = asyncio.Event()
-    (failed,) = asyncio.run(scenario())
+    server = await asyncio.start_server(mute, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, model_at(f"http://127.0.0.1:{port}/v1", idle_timeout=0.05) as model:
+        events = await events_of(model)
+        over.set()
+    (failed,) = events
     assert (failed.party, failed.code) == ("provider", "timeout")
     assert "no answer within 0.05 s" in failed.message
 
 
-def test_a_server_that_is_not_there():
+async def test_a_server_that_is_not_there():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/"
 
-    async def scenario():
-        async with model_at(url, sleep=naps) as model:
-            return await events_of(model)
-
     naps = Naps()
-    (failed,) = asyncio.run(scenario())
+    async with model_at(url, sleep=naps) as model:
+        (failed,) = await events_of(model)
     assert (failed.party, failed.code) == ("provider", "unreachable")
     assert failed.message == f"{url}chat/completions: cannot connect: Connection refused; is the server running?"
     assert len(naps) == 3
@@ -260,22 +254,18 @@ def test_streams_of_every_kind_end_once(chunks, last, chunk_size):
     assert (events[-1].code if isinstance(last, str) else events[-1]) == last
 
 
-def test_a_stream_cut_anywhere_ends_once():
+async def test_a_stream_cut_anywhere_ends_once():
     """Cleanly, as by a proxy that gives up: never half a call, never an exception."""
-
-    async def scenario():
-        frames = await stream_of(CALL)
-        cuts = range(0, len(frames), 5)
-        replies = [Raw([frames[:end]]) for end in cuts]
-        async with FakeBackend(replies) as backend, model_at(backend.url, mode="native") as model:
-            for _ in cuts:
-                events = await events_of(model)
-                assert_ends_once(events)
-                for event in events:
-                    if isinstance(event, InvocationEnded):
-                        assert event.arguments == {"query": "x"}
-
-    asyncio.run(scenario())
+    frames = await stream_of(CALL)
+    cuts = range(0, len(frames), 5)
+    replies = [Raw([frames[:end]]) for end in cuts]
+    async with FakeBackend(replies) as backend, model_at(backend.url, mode="native") as model:
+        for _ in cuts:
+            events = await events_of(model)
+            assert_ends_once(events)
+            for event in events:
+                if isinstance(event, InvocationEnded):
+                    assert event.arguments == {"query": "x"}
 
 
 async def stream_of(reply):
@@ -289,18 +279,15 @@ async def stream_of(reply):
     return data
 
 
-def test_leaving_a_reply_closes_its_connection():
-    async def scenario():
-        async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
-            async with aclosing(reply_events(model, ASKING)) as events:
-                async for event in events:
-                    if isinstance(event, TextPiece):
-                        break
-            await backend.disconnected.wait()
-            # The model is as good as before.
-            assert text_of(await events_of(model)) == "again"
-
-    asyncio.run(scenario())
+async def test_leaving_a_reply_closes_its_connection():
+    async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
+        async with aclosing(reply_events(model, ASKING)) as events:
+            async for event in events:
+                if isinstance(event, TextPiece):
+                    break
+        await backend.disconnected.wait()
+        # The model is as good as before.
+        assert text_of(await events_of(model)) == "again"
 
 
 def test_what_cannot_be_sent_is_told():
@@ -381,15 +368,12 @@ def test_a_base_url_that_is_more_than_one_is_refused(url, wire, said):
 
 
 @table("ending", ["", "/v1", "/v1/"])
-def test_the_version_in_a_base_url_is_not_said_twice(ending):
-    async def scenario():
-        async with FakeBackend(["Hi."]) as backend:
-            url = backend.url.removesuffix("/v1") + ending
-            async with aclosing(open_model("m", base_url=url, profile={"wire": "messages"})) as model:
-                events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
-            return events, backend.requests[0].path
-
-    events, path = asyncio.run(scenario())
+async def test_the_version_in_a_base_url_is_not_said_twice(ending):
+    async with FakeBackend(["Hi."]) as backend:
+        url = backend.url.removesuffix("/v1") + ending
+        async with aclosing(open_model("m", base_url=url, profile={"wire": "messages"})) as model:
+            events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
+        path = backend.requests[0].path
     assert (type(events[-1]), path) == (ReplyEnded, "/v1/messages")
 
 

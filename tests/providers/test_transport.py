@@ -107,102 +107,81 @@ def refused_url():
         pytest.param([Html(502), Html(502), "hi"], [0.5, 1.0], 200, id="a gateway's page"),
     ],
 )
-def test_what_is_asked_again_and_when(replies, naps, status):
-    async def scenario():
-        async with FakeBackend(replies) as backend, transport_of() as (transport, slept):
-            async with transport.post(chat(backend), headers={}, body=WHOLE) as answer:
-                assert answer.status == status
-            assert slept == naps
-            backend.assert_complete()
-
-    asyncio.run(scenario())
+async def test_what_is_asked_again_and_when(replies, naps, status):
+    async with FakeBackend(replies) as backend, transport_of() as (transport, slept):
+        async with transport.post(chat(backend), headers={}, body=WHOLE) as answer:
+            assert answer.status == status
+        assert slept == naps
+        backend.assert_complete()
 
 
-def test_somebody_is_told_of_retries():
+async def test_somebody_is_told_of_retries():
     told = []
 
-    async def scenario():
-        async with FakeBackend([Cut(), StatusReply(503), "hi"]) as backend, transport_of() as (transport, _):
-            body = await ask(transport, chat(backend), on_retry=lambda *report: told.append(report))
-            assert json.loads(body)["choices"][0]["message"]["content"] == "hi"
-
-    asyncio.run(scenario())
+    async with FakeBackend([Cut(), StatusReply(503), "hi"]) as backend, transport_of() as (transport, _):
+        body = await ask(transport, chat(backend), on_retry=lambda *report: told.append(report))
+        assert json.loads(body)["choices"][0]["message"]["content"] == "hi"
     assert told == [
         (1, "the connection was closed without an answer", 0.5),
         (2, "the server answered 503", 1.0),
     ]
 
 
-def test_nothing_is_asked_again_after_the_answer_began():
-    async def scenario():
-        async with FakeBackend([Cut(after=HELLO), "hi"]) as backend, transport_of() as (transport, naps):
-            came = []
-            with pytest.raises(ProviderError) as caught:
-                await ask(transport, chat(backend), STREAM, seen=came)
-            assert caught.value.code == "cut"
-            assert caught.value.path == chat(backend)
-            assert b"Hello" in b"".join(came)
-            assert naps == []
-            assert len(backend.requests) == 1
-
-    asyncio.run(scenario())
+async def test_nothing_is_asked_again_after_the_answer_began():
+    async with FakeBackend([Cut(after=HELLO), "hi"]) as backend, transport_of() as (transport, naps):
+        came = []
+        with pytest.raises(ProviderError) as caught:
+            await ask(transport, chat(backend), STREAM, seen=came)
+        assert caught.value.code == "cut"
+        assert caught.value.path == chat(backend)
+        assert b"Hello" in b"".join(came)
+        assert naps == []
+        assert len(backend.requests) == 1
 
 
-def test_a_server_that_is_not_there():
+async def test_a_server_that_is_not_there():
     url = refused_url()
 
-    async def scenario():
-        async with transport_of() as (transport, naps):
-            with pytest.raises(ProviderError) as caught:
-                await ask(transport, url)
-            assert naps == [0.5, 1.0, 2.0]
-            return caught.value
-
-    error = asyncio.run(scenario())
+    async with transport_of() as (transport, naps):
+        with pytest.raises(ProviderError) as caught:
+            await ask(transport, url)
+        assert naps == [0.5, 1.0, 2.0]
+        error = caught.value
     assert error.code == "unreachable"
     assert str(error) == f"{url}: cannot connect: Connection refused; is the server running?"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux: other systems accept connections beyond the backlog")
-def test_a_server_that_does_not_accept():
-    async def scenario():
-        with ExitStack() as sockets, socket.create_server(("127.0.0.1", 0), backlog=0) as busy:
-            for _ in range(3):
-                waiting = sockets.enter_context(socket.socket())
-                waiting.setblocking(False)
-                waiting.connect_ex(busy.getsockname())
-            async with transport_of(connect_timeout=0.05, retries=1) as (transport, naps):
-                with pytest.raises(ProviderError, match=r"no connection within 0\.05 s") as caught:
-                    await ask(transport, f"http://127.0.0.1:{busy.getsockname()[1]}/v1")
-                assert caught.value.code == "timeout"
-                assert naps == [0.5]
-
-    asyncio.run(scenario())
+async def test_a_server_that_does_not_accept():
+    with ExitStack() as sockets, socket.create_server(("127.0.0.1", 0), backlog=0) as busy:
+        for _ in range(3):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(busy.getsockname())
+        async with transport_of(connect_timeout=0.05, retries=1) as (transport, naps):
+            with pytest.raises(ProviderError, match=r"no connection within 0\.05 s") as caught:
+                await ask(transport, f"http://127.0.0.1:{busy.getsockname()[1]}/v1")
+            assert caught.value.code == "timeout"
+            assert naps == [0.5]
 
 
-def test_tls_with_a_server_that_has_none_is_not_tried_again():
-    async def scenario():
-        async with FakeBackend([]) as backend, transport_of() as (transport, naps):
-            with pytest.raises(ProviderError, match="TLS failed; does the server speak https") as caught:
-                await ask(transport, chat(backend).replace("http:", "https:"))
-            assert caught.value.code == "unreachable"
-            assert naps == []
-
-    asyncio.run(scenario())
+async def test_tls_with_a_server_that_has_none_is_not_tried_again():
+    async with FakeBackend([]) as backend, transport_of() as (transport, naps):
+        with pytest.raises(ProviderError, match="TLS failed; does the server speak https") as caught:
+            await ask(transport, chat(backend).replace("http:", "https:"))
+        assert caught.value.code == "unreachable"
+        assert naps == []
 
 
-def test_what_is_not_http():
+async def test_what_is_not_http():
     async def answer(writer):
         writer.write(b"SSH-2.0-OpenSSH_9.9\r\n\r\n")
 
-    async def scenario():
-        async with raw_server(answer) as (url, _), transport_of() as (transport, naps):
-            with pytest.raises(ProviderError) as caught:
-                await ask(transport, url, b"")
-            assert caught.value.code == "malformed"
-            assert naps == []
-
-    asyncio.run(scenario())
+    async with raw_server(answer) as (url, _), transport_of() as (transport, naps):
+        with pytest.raises(ProviderError) as caught:
+            await ask(transport, url, b"")
+        assert caught.value.code == "malformed"
+        assert naps == []
 
 
 async def leave_by_cancelling(transport, url, body):
@@ -244,32 +223,26 @@ async def leave_without_reading(transport, url, body):
 
 
 @table("leave", [leave_by_cancelling, leave_by_closing_a_generator, leave_by_an_exception, leave_without_reading])
-def test_leaving_an_answer_reaches_the_server(leave):
-    async def scenario():
-        async with FakeBackend([Silence(after=HELLO)]) as backend, transport_of() as (transport, _):
-            await leave(transport, chat(backend), STREAM)
-            await backend.disconnected.wait()
-
-    asyncio.run(scenario())
+async def test_leaving_an_answer_reaches_the_server(leave):
+    async with FakeBackend([Silence(after=HELLO)]) as backend, transport_of() as (transport, _):
+        await leave(transport, chat(backend), STREAM)
+        await backend.disconnected.wait()
 
 
-def test_cancelling_before_an_answer_reaches_the_server():
+async def test_cancelling_before_an_answer_reaches_the_server():
     asked = asyncio.Event()
 
     def silence(_body):
         asked.set()
         return Silence()
 
-    async def scenario():
-        async with FakeBackend(silence) as backend, transport_of() as (transport, _):
-            task = asyncio.create_task(ask(transport, chat(backend)))
-            await asked.wait()
-            task.cancel()
-            await backend.disconnected.wait()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(scenario())
+    async with FakeBackend(silence) as backend, transport_of() as (transport, _):
+        task = asyncio.create_task(ask(transport, chat(backend)))
+        await asked.wait()
+        task.cancel()
+        await backend.disconnected.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def test_a_connection_is_kept_after_a_whole_answer_and_only_then():
@@ -346,64 +319,52 @@ async def forgetful_server(end, answers=100):
 
 @table("end", [close_at_once, close_when_asked])
 @table("body", [WHOLE, b"a" * 3_000_000], ids=["small", "large"])
-def test_a_kept_connection_that_the_server_closes_is_no_failure(end, body):
+async def test_a_kept_connection_that_the_server_closes_is_no_failure(end, body):
     told = []
 
-    async def scenario():
-        async with forgetful_server(end) as (url, connections), transport_of(retries=0) as (transport, naps):
+    async with forgetful_server(end) as (url, connections), transport_of(retries=0) as (transport, naps):
+        for _ in range(3):
+            assert await ask(transport, url, body, on_retry=lambda *report: told.append(report)) == b"hello"
+        assert len(connections) == 3
+        assert naps == told == []
+
+
+async def test_any_number_of_kept_connections_may_be_closed():
+    async with (
+        forgetful_server(close_when_asked) as (url, connections),
+        transport_of(retries=0) as (transport, naps),
+    ):
+        async with AsyncExitStack() as at_once:
             for _ in range(3):
-                assert await ask(transport, url, body, on_retry=lambda *report: told.append(report)) == b"hello"
-            assert len(connections) == 3
-            assert naps == told == []
-
-    asyncio.run(scenario())
-
-
-def test_any_number_of_kept_connections_may_be_closed():
-    async def scenario():
-        async with (
-            forgetful_server(close_when_asked) as (url, connections),
-            transport_of(retries=0) as (transport, naps),
-        ):
-            async with AsyncExitStack() as at_once:
-                for _ in range(3):
-                    answer = await at_once.enter_async_context(transport.post(url, headers={}, body=WHOLE))
-                    at_once.push_async_callback(answer.read, 5)
-            assert await ask(transport, url) == b"hello"
-            await asyncio.sleep(0)
-            assert connections == ["asked again"] * 3 + ["answered"]
-            assert naps == []
-
-    asyncio.run(scenario())
+                answer = await at_once.enter_async_context(transport.post(url, headers={}, body=WHOLE))
+                at_once.push_async_callback(answer.read, 5)
+        assert await ask(transport, url) == b"hello"
+        await asyncio.sleep(0)
+        assert connections == ["asked again"] * 3 + ["answered"]
+        assert naps == []
 
 
 @table("method", ["GET", "POST"])
-def test_a_new_connection_that_the_server_closes_is_a_failure(method):
-    async def scenario():
-        async with (
-            forgetful_server(close_when_asked, answers=1) as (url, _),
-            transport_of(retries=2) as (transport, naps),
-        ):
-            assert await ask(transport, url) == b"hello"
-            with pytest.raises(ProviderError, match="the connection was closed without an answer") as caught:
-                async with (
-                    transport.get(url, headers={}) if method == "GET" else transport.post(url, headers={}, body=WHOLE)
-                ):
-                    pass
-            assert caught.value.code == "unreachable"
-            assert naps == [0.5, 1.0]
-
-    asyncio.run(scenario())
+async def test_a_new_connection_that_the_server_closes_is_a_failure(method):
+    async with (
+        forgetful_server(close_when_asked, answers=1) as (url, _),
+        transport_of(retries=2) as (transport, naps),
+    ):
+        assert await ask(transport, url) == b"hello"
+        with pytest.raises(ProviderError, match="the connection was closed without an answer") as caught:
+            async with (
+                transport.get(url, headers={}) if method == "GET" else transport.post(url, headers={}, body=WHOLE)
+            ):
+                pass
+        assert caught.value.code == "unreachable"
+        assert naps == [0.5, 1.0]
 
 
-def test_an_answer_that_began_on_a_kept_connection_is_a_failure():
-    async def scenario():
-        async with forgetful_server(close_in_the_head) as (url, connections), transport_of() as (transport, naps):
-            assert await ask(transport, url) == await ask(transport, url) == b"hello"
-            assert naps == [0.5]
-            assert len(connections) == 2
-
-    asyncio.run(scenario())
+async def test_an_answer_that_began_on_a_kept_connection_is_a_failure():
+    async with forgetful_server(close_in_the_head) as (url, connections), transport_of() as (transport, naps):
+        assert await ask(transport, url) == await ask(transport, url) == b"hello"
+        assert naps == [0.5]
+        assert len(connections) == 2
 
 
 @table(
@@ -413,22 +374,19 @@ def test_an_answer_that_began_on_a_kept_connection_is_a_failure():
         (WHOLE, Silence(), "no answer within 0.05 s"),
     ],
 )
-def test_a_silence_ends(body, reply, message):
-    async def scenario():
-        async with (
-            FakeBackend([reply]) as backend,
-            transport_of(idle_timeout=0.05) as (transport, naps),
-        ):
-            with pytest.raises(ProviderError, match=message) as caught:
-                await ask(transport, chat(backend), body)
-            assert caught.value.code == "timeout"
-            assert naps == []
-            await backend.disconnected.wait()
-
-    asyncio.run(scenario())
+async def test_a_silence_ends(body, reply, message):
+    async with (
+        FakeBackend([reply]) as backend,
+        transport_of(idle_timeout=0.05) as (transport, naps),
+    ):
+        with pytest.raises(ProviderError, match=message) as caught:
+            await ask(transport, chat(backend), body)
+        assert caught.value.code == "timeout"
+        assert naps == []
+        await backend.disconnected.wait()
 
 
-def test_a_malformed_chunk_does_not_hang():
+async def test_a_malformed_chunk_does_not_hang():
     heard = asyncio.Event()
 
     class Seen(list):
@@ -441,88 +399,70 @@ def test_a_malformed_chunk_does_not_hang():
         await heard.wait()
         writer.write(b"no size\r\n")
 
-    async def scenario():
-        async with raw_server(answer) as (url, _), transport_of(idle_timeout=0.05) as (transport, _):
-            with pytest.raises(ProviderError) as caught:
-                await ask(transport, url, b"", seen=Seen())
-            assert caught.value.code in {"timeout", "cut"}
-
-    asyncio.run(scenario())
+    async with raw_server(answer) as (url, _), transport_of(idle_timeout=0.05) as (transport, _):
+        with pytest.raises(ProviderError) as caught:
+            await ask(transport, url, b"", seen=Seen())
+        assert caught.value.code in {"timeout", "cut"}
 
 
-def test_an_answer_says_what_it_is():
-    async def scenario():
-        async with FakeBackend([Html(), "hi"]) as backend, transport_of() as (transport, _):
-            async with transport.post(chat(backend), headers={}, body=WHOLE) as page:
-                assert (page.status, page.content_type) == (200, "text/html")
-                assert page.headers["CONTENT-TYPE"] == "text/html; charset=utf-8"
-                assert (await page.read(1000)).startswith(b"<!doctype html>")
-            async with transport.post(chat(backend), headers={}, body=STREAM) as stream:
-                assert stream.content_type == "text/event-stream"
-                assert (await stream.read(100_000)).endswith(b"data: [DONE]\n\n")
-            async with transport.get(f"{backend.url}/models", headers={}) as models:
-                assert models.content_type == "application/json"
-
-    asyncio.run(scenario())
+async def test_an_answer_says_what_it_is():
+    async with FakeBackend([Html(), "hi"]) as backend, transport_of() as (transport, _):
+        async with transport.post(chat(backend), headers={}, body=WHOLE) as page:
+            assert (page.status, page.content_type) == (200, "text/html")
+            assert page.headers["CONTENT-TYPE"] == "text/html; charset=utf-8"
+            assert (await page.read(1000)).startswith(b"<!doctype html>")
+        async with transport.post(chat(backend), headers={}, body=STREAM) as stream:
+            assert stream.content_type == "text/event-stream"
+            assert (await stream.read(100_000)).endswith(b"data: [DONE]\n\n")
+        async with transport.get(f"{backend.url}/models", headers={}) as models:
+            assert models.content_type == "application/json"
 
 
-def test_an_answer_is_decompressed_and_bounded():
+async def test_an_answer_is_decompressed_and_bounded():
     large = StatusReply(200, gzip.compress(b"a" * 1_000_000), {"Content-Encoding": "gzip"})
 
-    async def scenario():
-        async with FakeBackend([large, large]) as backend, transport_of() as (transport, _):
+    async with FakeBackend([large, large]) as backend, transport_of() as (transport, _):
+        async with transport.post(chat(backend), headers={}, body=WHOLE) as answer:
+            assert await answer.read(1_000_000) == b"a" * 1_000_000
+        with pytest.raises(ProviderError, match="more than 999999 bytes") as caught:
             async with transport.post(chat(backend), headers={}, body=WHOLE) as answer:
-                assert await answer.read(1_000_000) == b"a" * 1_000_000
-            with pytest.raises(ProviderError, match="more than 999999 bytes") as caught:
-                async with transport.post(chat(backend), headers={}, body=WHOLE) as answer:
-                    await answer.read(999_999)
-            assert caught.value.code == "too_large"
-            assert caught.value.excerpt == "a" * 500
-
-    asyncio.run(scenario())
+                await answer.read(999_999)
+        assert caught.value.code == "too_large"
+        assert caught.value.excerpt == "a" * 500
 
 
-def test_a_large_request_arrives_whole_also_the_second_time():
+async def test_a_large_request_arrives_whole_also_the_second_time():
     body = json.dumps({"picture": "a" * 3_000_000}).encode()
 
-    async def scenario():
-        async with FakeBackend([StatusReply(503), "seen"]) as backend, transport_of() as (transport, _):
-            await ask(transport, chat(backend), body)
-            assert [len(asked.body["picture"]) for asked in backend.requests] == [3_000_000] * 2
-
-    asyncio.run(scenario())
+    async with FakeBackend([StatusReply(503), "seen"]) as backend, transport_of() as (transport, _):
+        await ask(transport, chat(backend), body)
+        assert [len(asked.body["picture"]) for asked in backend.requests] == [3_000_000] * 2
 
 
-def test_netrc_is_not_read(tmp_path, monkeypatch):
+async def test_netrc_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password netrc-secret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
 
-    async def scenario():
-        async with FakeBackend(["hi", "hi"]) as backend, transport_of() as (transport, _):
-            for headers in ({"Authorization": "Bearer key"}, {"x-api-key": "key"}):
-                await ask(transport, chat(backend), headers=headers)
-            assert [asked.headers.get("Authorization") for asked in backend.requests] == ["Bearer key", None]
-
-    asyncio.run(scenario())
+    async with FakeBackend(["hi", "hi"]) as backend, transport_of() as (transport, _):
+        for headers in ({"Authorization": "Bearer key"}, {"x-api-key": "key"}):
+            await ask(transport, chat(backend), headers=headers)
+        assert [asked.headers.get("Authorization") for asked in backend.requests] == ["Bearer key", None]
 
 
 @pytest.mark.parametrize("scheme", ["http://", ""])
-def test_the_environments_proxy_is_asked_but_not_for_loopback(monkeypatch, scheme):
-    async def scenario():
-        async with (
-            FakeBackend(["by proxy"]) as proxy,
-            FakeBackend(["direct"]) as backend,
-            transport_of() as (transport, _),
-        ):
-            address = proxy.url.removeprefix("http://").removesuffix("/v1")
-            monkeypatch.setenv("http_proxy", f"{scheme}{address}")
-            assert b"by proxy" in await ask(transport, "http://model.invalid/v1/chat/completions")
-            assert proxy.requests[0].headers["Host"] == "model.invalid"
-            assert b"direct" in await ask(transport, chat(backend))
-
+async def test_the_environments_proxy_is_asked_but_not_for_loopback(monkeypatch, scheme):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    asyncio.run(scenario())
+    async with (
+        FakeBackend(["by proxy"]) as proxy,
+        FakeBackend(["direct"]) as backend,
+        transport_of() as (transport, _),
+    ):
+        address = proxy.url.removeprefix("http://").removesuffix("/v1")
+        monkeypatch.setenv("http_proxy", f"{scheme}{address}")
+        assert b"by proxy" in await ask(transport, "http://model.invalid/v1/chat/completions")
+        assert proxy.requests[0].headers["Host"] == "model.invalid"
+        assert b"direct" in await ask(transport, chat(backend))
 
 
 def test_a_proxy_that_cannot_be_used_is_named(monkeypatch):
@@ -562,16 +502,13 @@ PASSWORD = {"Authorization": "Bearer secret", "x-api-key": "secret"}
         pytest.param(lambda url: url.replace("http:", "https:") + "?key=secret", PASSWORD, id="no TLS"),
     ],
 )
-def test_no_secret_is_in_an_error_or_a_log(change, headers, caplog):
+async def test_no_secret_is_in_an_error_or_a_log(change, headers, caplog):
     caplog.set_level(logging.DEBUG)
 
-    async def scenario():
-        async with FakeBackend([Cut(after=HELLO)]) as backend, transport_of() as (transport, _):
-            with pytest.raises((CallerError, ProviderError)) as caught:
-                await ask(transport, change(chat(backend)), STREAM, headers)
-            return caught.value
-
-    error = asyncio.run(scenario())
+    async with FakeBackend([Cut(after=HELLO)]) as backend, transport_of() as (transport, _):
+        with pytest.raises((CallerError, ProviderError)) as caught:
+            await ask(transport, change(chat(backend)), STREAM, headers)
+        error = caught.value
     told = [str(error), repr(error), repr(vars(error)), "".join(traceback.format_exception_only(error)), caplog.text]
     causes = [line for line in traceback.format_exception(error) if not line.startswith("  File")]
     assert "secret" not in "".join([*told, *causes])
@@ -591,11 +528,8 @@ def test_a_transport_outlives_an_event_loop():
     gc.collect()  # the connections of the loops that are gone, while their warnings are ignored
 
 
-def test_a_closed_transport_opens_again():
-    async def scenario():
-        async with FakeBackend(["hi", "hi"]) as backend, transport_of() as (transport, _):
-            for _ in range(2):
-                await ask(transport, chat(backend))
-                await transport.aclose()
-
-    asyncio.run(scenario())
+async def test_a_closed_transport_opens_again():
+    async with FakeBackend(["hi", "hi"]) as backend, transport_of() as (transport, _):
+        for _ in range(2):
+            await ask(transport, chat(backend))
+            await transport.aclose()

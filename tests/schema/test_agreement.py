@@ -70,7 +70,7 @@ def error_text(validator, arguments):
     return "fits"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples, deadline=None)
 @given(
     st.dictionaries(st.sampled_from([*FITTING, "other"]), VALUES, max_size=4),
     st.sets(st.sampled_from(list(FITTING)), max_size=1),

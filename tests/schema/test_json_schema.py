@@ -205,7 +205,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples, deadline=None)
 @given(JUNK)
 def test_junk_is_a_validator_or_a_schema_error(schema):
     try:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from tests.servers.gateway.conftest import behind, serve_gateway
+from tests.threads.test_held import Restartable, connected
 
 from callboard import Agent
 from callboard.servers.gateway.settings import Permissions
 from callboard.testing import FakeBackend
 
 TESTS = Path(__file__).resolve().parents[1]
-_SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
-_SPEC = spec_from_file_location("held", TESTS / "threads/test_held.py")
-HELD = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(HELD)
 SAID = [
     {"role": "system", "content": "You write code. Agents: Plan."},
     {"role": "user", "content": "What does it do?"},
@@ -28,7 +23,7 @@ SAID = [
 ]
 
 
-class Shuffled(HELD.Restartable):
+class Shuffled(Restartable):
     """A server that lists its tools in another order after each start, with the keys of their schemas in another order.
 
     `waits_for` is set when it may list its tools, `listed` when it has.
@@ -61,20 +56,17 @@ def declared(backend):
     return [json.dumps(asked.body["tools"]) for asked in backend.requests if asked.method == "POST"]
 
 
-def test_oh_my_pi_890_a_server_that_restarts_between_two_runs_changes_no_byte_of_the_tools():
+async def test_oh_my_pi_890_a_server_that_restarts_between_two_runs_changes_no_byte_of_the_tools():
     server = Shuffled(["pay", "look", "ask"], "Bank")
 
-    async def scenario():
-        async with HELD.connected(server) as ensemble, FakeBackend(["Hi.", "Hi.", "Hi."]) as backend:
-            agent = Agent("m", ensembles=[ensemble], base_url=backend.url, mode="native")
-            for _ in range(3):
-                await agent.run("Hi.")
-                await server.restart()
-                await ensemble.disconnect()
-                await ensemble.connect()
-            return declared(backend)
-
-    before, *after = asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with connected(server) as ensemble, FakeBackend(["Hi.", "Hi.", "Hi."]) as backend:
+        agent = Agent("m", ensembles=[ensemble], base_url=backend.url, mode="native")
+        for _ in range(3):
+            await agent.run("Hi.")
+            await server.restart()
+            await ensemble.disconnect()
+            await ensemble.connect()
+        before, *after = declared(backend)
     assert after == [before, before]
 
 
@@ -91,8 +83,8 @@ def test_librefang_3765_a_gateways_tools_stand_in_the_order_of_its_files_whichev
         try:
             async with (
                 FakeBackend(["Hi.", "Hi."]) as backend,
-                GATEWAY._serving(
-                    GATEWAY.behind(backend), ensembles=(str(tmp_path),), permissions=Permissions(allow=("*",))
+                serve_gateway(
+                    behind(backend), ensembles=(str(tmp_path),), permissions=Permissions(allow=("*",))
                 ) as served,
             ):
                 for _ in range(2):

@@ -9,21 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece
 from callboard.testing import FakeBackend
 
 TESTS = Path(__file__).resolve().parents[1]
-_SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
 ENDS = {"response.completed", "response.incomplete", "response.failed"}
 USER = {"role": "user", "content": "Go."}
 
@@ -34,7 +31,7 @@ def through(replies, *requests, strict=(), front="responses", **facts):
     async def scenario():
         async with (
             FakeBackend(replies, strict=strict) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, **facts)) as served,
+            serve_gateway(behind(backend, **facts)) as served,
         ):
             answers = [await served.post(front, {"model": "some-model", **body}) for body in requests]
             return answers, [asked.body for asked in backend.requests if asked.method == "POST"]
@@ -303,7 +300,7 @@ def test_sglang_38690_a_compaction_is_replayed_twice(by, wire):
         replies = [f"Summary {number}." if number % 2 else "Done." for number in range(1, 5)]
         async with (
             FakeBackend(replies, strict=strict) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, wire=wire)) as served,
+            serve_gateway(behind(backend, wire=wire)) as served,
         ):
             items = [USER, *calls]
             for _ in range(2):
@@ -346,7 +343,7 @@ def test_openclaw_28377_two_compactions_in_a_row_are_paired_for_any_history_and_
     async def scenario():
         async with (
             FakeBackend(lambda body: "Summary.", strict=("openai",)) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend)) as served,
+            serve_gateway(behind(backend)) as served,
         ):
             said = items
             for path in data.draw(st.permutations(["/responses/compact", "responses"])):

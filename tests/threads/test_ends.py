@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from itertools import product
-from pathlib import Path
 
 import pytest
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard import Agent, Limits, tool
@@ -25,10 +24,6 @@ from callboard.core import (
 from callboard.testing import FakeBackend, Raw, StatusReply
 from callboard.text.sse import SSEEncoder
 from callboard.wires import WIRES
-
-_SPEC = importlib.util.spec_from_file_location("gateways", Path(__file__).parents[1] / "servers/gateway/conftest.py")
-_GATEWAY = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_GATEWAY)
 
 FRONTS = ("responses", "chat", "messages")
 BACKS = ("chat", "responses", "messages", "gemini")
@@ -73,7 +68,7 @@ def through(replies, asks, wire="chat", compat_events=False, **facts):
     async def scenario():
         async with (
             FakeBackend(replies) as backend,
-            _GATEWAY._serving(_GATEWAY.behind(backend, wire=wire, **facts), compat_events=compat_events) as served,
+            serve_gateway(behind(backend, wire=wire, **facts), compat_events=compat_events) as served,
         ):
             served.gateway.backends[0].breaker._threshold = 100  # faults are what these backends are here for
             answers = [await served.post(front, ASKING[front] | more) for front, more in asks]
@@ -463,7 +458,7 @@ def test_a_character_that_two_frames_were_cut_through_is_whole(back):
 
 def test_a_request_with_half_a_character_is_answered():
     async def scenario():
-        async with FakeBackend(["Hello"]) as backend, _GATEWAY._serving(_GATEWAY.behind(backend)) as served:
+        async with FakeBackend(["Hello"]) as backend, serve_gateway(behind(backend)) as served:
             answer = await served.post("responses", rb'{"model": "m", "input": "cut \ud83d"}')
             (asked,) = [each.body for each in backend.requests if each.method == "POST"]
             return answer.status, asked["messages"][-1]["content"]

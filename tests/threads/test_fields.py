@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard.testing import FakeBackend, Raw
 
-_SPEC = spec_from_file_location("gateway_fixtures", Path(__file__).resolve().parents[1] / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 OTHER = {"type": "object", "properties": {"town": {"type": "string"}}}
 
@@ -24,7 +20,7 @@ def asked(front, *bodies, replies="Hello.", **facts):
     async def scenario():
         async with (
             FakeBackend([replies] * len(bodies) if isinstance(replies, str) else replies) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, **facts)) as served,
+            serve_gateway(behind(backend, **facts)) as served,
         ):
             answers = [await served.post(front, body) for body in bodies]
             return answers, [each.body for each in backend.requests if each.method == "POST"]

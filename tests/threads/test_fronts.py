@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-from pathlib import Path
 
 import pytest
+from tests.servers.gateway.conftest import serve_gateway
 from tests.tables import table
 
 from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
 from callboard.testing import FakeBackend
 
-_SPEC = importlib.util.spec_from_file_location("gateways", Path(__file__).parents[1] / "servers/gateway/conftest.py")
-_GATEWAY = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_GATEWAY)
 MESSAGES = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -23,7 +19,7 @@ def served(use, replies=("Hello",), **facts):
 
     async def scenario():
         models = facts.pop("models", ("m",))
-        async with FakeBackend(list(replies), models=models) as backend, _GATEWAY._serving(backend, **facts) as gateway:
+        async with FakeBackend(list(replies), models=models) as backend, serve_gateway(backend, **facts) as gateway:
             return await use(gateway), [each.body for each in backend.requests if each.method == "POST"]
 
     return asyncio.run(scenario())

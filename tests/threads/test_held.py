@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard import Agent, Limits, tool
@@ -20,9 +20,6 @@ from callboard.providers import open_model
 from callboard.testing import Call, FakeBackend, Raw, ScriptedModel
 
 TESTS = Path(__file__).resolve().parents[1]
-_SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
 CODEX = {path.stem: json.loads(path.read_text("utf-8")) for path in (TESTS / "vectors/clients").glob("codex-*.json")}
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION = {"name": "get_weather", "parameters": PARAMETERS}
@@ -35,7 +32,7 @@ def through(replies, front, body, *, strict=(), **facts):
     async def scenario():
         async with (
             FakeBackend(replies, strict=strict) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, **facts)) as served,
+            serve_gateway(behind(backend, **facts)) as served,
         ):
             answer = await served.post(front, body)
             return answer, [asked.body for asked in backend.requests if asked.method == "POST"]
@@ -211,16 +208,13 @@ def get_weather(city: str) -> str:
     return f"rain in {city}"
 
 
-def test_exo_1757_a_call_that_cannot_be_read_is_told_to_the_model():
+async def test_exo_1757_a_call_that_cannot_be_read_is_told_to_the_model():
     broken = '<tool_call>\n{"name": "get_weather", "arguments": {"city": Oslo\n</tool_call>'
 
-    async def scenario():
-        async with FakeBackend([broken, HERMES, "Rain."]) as backend:
-            result = await Agent("Qwen/Qwen3-32B", [get_weather], base_url=backend.url, mode="validated").run("Oslo?")
-            backend.assert_complete()
-            return result, json.dumps(backend.requests[1].body["messages"][-1])
-
-    result, told = asyncio.run(scenario())
+    async with FakeBackend([broken, HERMES, "Rain."]) as backend:
+        result = await Agent("Qwen/Qwen3-32B", [get_weather], base_url=backend.url, mode="validated").run("Oslo?")
+        backend.assert_complete()
+        told = json.dumps(backend.requests[1].body["messages"][-1])
     assert result.output == "Rain."
     assert "Error" in told
     assert "arguments" in told
@@ -355,35 +349,28 @@ async def connected(server):
 
 
 @ERAS
-def test_qwen_code_9944_the_tools_of_an_http_server_that_restarted_between_calls_still_work(era):
+async def test_qwen_code_9944_the_tools_of_an_http_server_that_restarted_between_calls_still_work(era):
     server = Restartable(era)
 
-    async def scenario():
-        async with connected(server) as ensemble:
-            model = ScriptedModel([Call("pay"), "Paid.", Call("pay"), "Paid again."])
-            agent = Agent(model, ensembles=[ensemble])
-            first = await agent.run("Pay.")
-            await server.restart()
-            second = await agent.run("Pay again.")
-            return first, second, model
-
-    first, second, model = asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with connected(server) as ensemble:
+        model = ScriptedModel([Call("pay"), "Paid.", Call("pay"), "Paid again."])
+        agent = Agent(model, ensembles=[ensemble])
+        first = await agent.run("Pay.")
+        await server.restart()
+        second = await agent.run("Pay again.")
     assert (first.output, second.output) == ("Paid.", "Paid again.")
     assert server.calls == ["pay", "pay"]
     assert model.requests[-1].canisters[-1].text == "done 2"
 
 
 @ERAS
-def test_agent_native_5547_an_ambiguous_call_is_never_replayed_and_the_model_is_told(era):
+async def test_agent_native_5547_an_ambiguous_call_is_never_replayed_and_the_model_is_told(era):
     server = Restartable(era)
     server.cut = True
 
-    async def scenario():
-        async with connected(server) as ensemble:
-            model = ScriptedModel([Call("pay"), Call("look"), "I looked."])
-            return await Agent(model, ensembles=[ensemble]).run("Pay."), model
-
-    result, model = asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with connected(server) as ensemble:
+        model = ScriptedModel([Call("pay"), Call("look"), "I looked."])
+        result = await Agent(model, ensembles=[ensemble]).run("Pay.")
     assert result.output == "I looked."
     assert server.calls == ["pay", "look"]
     assert "may have run" in model.requests[1].canisters[-1].text
@@ -395,25 +382,21 @@ def declared(bodies):
 
 
 @ERAS
-def test_oh_my_pi_890_a_server_that_restarts_within_a_run_does_not_change_the_tools_of_the_requests(era):
+async def test_oh_my_pi_890_a_server_that_restarts_within_a_run_does_not_change_the_tools_of_the_requests(era):
     """A byte that moves in the tools costs the whole prompt cache."""
     server = Restartable(era)
 
-    async def scenario():
-        async with connected(server) as ensemble:
+    async with connected(server) as ensemble:
 
-            @tool
-            async def restart() -> str:
-                server.names = ["look", "new", "pay"]
-                await server.restart()
-                return "restarted"
+        @tool
+        async def restart() -> str:
+            server.names = ["look", "new", "pay"]
+            await server.restart()
+            return "restarted"
 
-            script = iter([Call("restart"), Call("pay"), Call("look"), "Done."])
-            model = ScriptedModel([lambda _: next(script)] * 4)
-            result = await Agent(model, [restart], ensembles=[ensemble]).run("Go.")
-            return result, model
-
-    result, model = asyncio.run(asyncio.wait_for(scenario(), 60))
+        script = iter([Call("restart"), Call("pay"), Call("look"), "Done."])
+        model = ScriptedModel([lambda _: next(script)] * 4)
+        result = await Agent(model, [restart], ensembles=[ensemble]).run("Go.")
     assert result.output == "Done."
     assert server.calls == ["pay", "look"]
     tools = [request.tools for request in model.requests]
@@ -477,17 +460,17 @@ def test_sglang_33633_any_effort_ends_its_stream(wire, effort):
 @pytest.mark.parametrize(
     ("effort", "nearest"), [("xhigh", "high"), ("minimal", "low"), ("max", "max"), ("none", "none")]
 )
-def test_ollama_17252_an_effort_that_ollama_does_not_know_is_asked_for_as_the_nearest_one(effort, nearest, monkeypatch):
-    async def scenario():
-        async with FakeBackend(["Rain."], strict="ollama") as backend:
-            monkeypatch.setenv("OLLAMA_BASE_URL", backend.url)
-            request = Request("qwen3", [UserCanister("Oslo?")], controls=Controls(effort=effort))
-            model = open_model("ollama:qwen3")
-            events = [event async for event in reply_events(model, request)]
-            await model.aclose()
-            return events, backend.requests[-1]
+async def test_ollama_17252_an_effort_that_ollama_does_not_know_is_asked_for_as_the_nearest_one(
+    effort, nearest, monkeypatch
+):
 
-    events, asked = asyncio.run(scenario())
+    async with FakeBackend(["Rain."], strict="ollama") as backend:
+        monkeypatch.setenv("OLLAMA_BASE_URL", backend.url)
+        request = Request("qwen3", [UserCanister("Oslo?")], controls=Controls(effort=effort))
+        model = open_model("ollama:qwen3")
+        events = [event async for event in reply_events(model, request)]
+        await model.aclose()
+        asked = backend.requests[-1]
     assert isinstance(events[-1], ReplyEnded), events
     assert (asked.refused_by, asked.body["reasoning_effort"]) == ("", nearest)
 

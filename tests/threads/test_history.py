@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 from hashlib import sha256
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise, product
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard import Agent, tool
@@ -34,9 +34,6 @@ from callboard.testing.strict import ServerRule
 from callboard.wires import WIRES
 
 TESTS = Path(__file__).resolve().parents[1]
-_SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
 CODEX = {
     path.stem: json.loads(path.read_text("utf-8")) for path in sorted((TESTS / "vectors/clients").glob("codex-*.json"))
 }
@@ -50,8 +47,8 @@ def through(replies, *requests, strict=(), settings=None, headers=None, **facts)
 
     async def scenario():
         async with FakeBackend(replies, strict=strict) as backend:
-            given = GATEWAY.behind(backend, **facts)
-            async with GATEWAY._serving(given, **(settings or {})) as served:
+            given = behind(backend, **facts)
+            async with serve_gateway(given, **(settings or {})) as served:
                 answers = []
                 for front, body in requests:
                     answers.append(await served.post(front, body(answers) if callable(body) else body, headers))
@@ -195,19 +192,16 @@ def called(raw):
 
 @table("server", ["vllm", "llama.cpp"])
 @table("raw", BROKEN)
-def test_vllm_47761_a_run_goes_on_behind_arguments_that_are_no_object(raw, server):
+async def test_vllm_47761_a_run_goes_on_behind_arguments_that_are_no_object(raw, server):
     @tool
     def read(path: str) -> str:
         """Read a file."""
         return path
 
-    async def scenario():
-        async with FakeBackend([called(raw), "Sorry."], strict=server) as backend:
-            agent = Agent("m", tools=[read], base_url=backend.url, profile={"uses_tools": True})
-            result = await agent.run("Read it.")
-            return result, backend.requests[1].body["messages"]
-
-    result, messages = asyncio.run(scenario())
+    async with FakeBackend([called(raw), "Sorry."], strict=server) as backend:
+        agent = Agent("m", tools=[read], base_url=backend.url, profile={"uses_tools": True})
+        result = await agent.run("Read it.")
+        messages = backend.requests[1].body["messages"]
     assert (result.state, result.output) == ("completed", "Sorry.")
     (call,) = messages[-2]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"raw": raw}
@@ -729,7 +723,7 @@ def test_what_one_owner_s_model_thought_is_sent_for_no_other():
 
     async def scenario():
         async with FakeBackend([signed(0), "Done.", "Done."]) as backend:
-            async with GATEWAY._serving(GATEWAY.behind(backend, wire="gemini"), keys=keys) as served:
+            async with serve_gateway(behind(backend, wire="gemini"), keys=keys) as served:
                 answer = await served.post("chat", first, {"authorization": "Bearer one"})
                 for key in ("two", "one"):
                     await served.post("chat", again([answer]), {"authorization": f"Bearer {key}"})

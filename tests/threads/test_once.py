@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import html
-import importlib.util
 import json
-from pathlib import Path
 
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard import Agent, Ensemble, tool
@@ -31,10 +30,6 @@ from callboard.dialects.table import THINK
 from callboard.execution import InvocationsProcessor
 from callboard.modes import Sources, Watcher
 from callboard.testing import FakeBackend, Raw
-
-_SPEC = importlib.util.spec_from_file_location("gateways", Path(__file__).parents[1] / "servers/gateway/conftest.py")
-_GATEWAY = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_GATEWAY)
 
 NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"]}
 BODIES = {
@@ -105,8 +100,8 @@ def served(front, said, *, stream):
 
     async def scenario():
         async with FakeBackend([said]) as backend:
-            settings = _GATEWAY.behind(backend, profile=PROFILE)
-            async with _GATEWAY._serving(settings) as gateway:
+            settings = behind(backend, profile=PROFILE)
+            async with serve_gateway(settings) as gateway:
                 return await gateway.post(front, {"model": "m", "stream": stream, **BODIES[front]})
 
     return asyncio.run(scenario())
@@ -341,14 +336,11 @@ def test_a_quoted_call_that_is_run_by_hand_is_asked_about_as_well(answer):
 
 
 @table("item", [{"type": "web_search_call", "id": "ws_1", "status": "completed"}, {"type": "new_call"}])
-def test_an_item_that_only_its_own_server_knows_is_named_and_leaves_no_empty_message(item):
+async def test_an_item_that_only_its_own_server_knows_is_named_and_leaves_no_empty_message(item):
     said = [{"role": "user", "content": "Hi"}, item, {"role": "user", "content": "Go on."}]
 
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, _GATEWAY._serving(backend) as gateway:
-            return await gateway.post("responses", {"model": "m", "input": said}), backend.requests[-1].body
-
-    answer, asked = asyncio.run(scenario())
+    async with FakeBackend(["Hello"]) as backend, serve_gateway(backend) as gateway:
+        answer, asked = await gateway.post("responses", {"model": "m", "input": said}), backend.requests[-1].body
     assert answer.headers["x-callboard-dropped"] == f"item {item['type']}"
     assert [each["role"] for each in asked["messages"]] == ["user", "user"]
 
@@ -362,12 +354,9 @@ def test_an_item_that_only_its_own_server_knows_is_named_and_leaves_no_empty_mes
         ("messages", {"messages": [], "max_tokens": 9}),
     ],
 )
-def test_a_request_that_says_nothing_is_refused_with_words(front, body):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, _GATEWAY._serving(backend) as gateway:
-            return await gateway.post(front, {"model": "m", **body}), backend.requests
-
-    answer, asked = asyncio.run(scenario())
+async def test_a_request_that_says_nothing_is_refused_with_words(front, body):
+    async with FakeBackend(["Hello"]) as backend, serve_gateway(backend) as gateway:
+        answer, asked = await gateway.post(front, {"model": "m", **body}), backend.requests
     assert answer.status == 400
     assert "nothing is said to the model" in answer.body["error"]["message"]
     assert not [each for each in asked if each.method == "POST"]

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
+from tests.testing.test_strict import CASES
 
 from callboard.testing import TEMPLATES, FakeBackend
 
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def loaded(path):
-    specification = spec_from_file_location(path.stem, path)
-    module = module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-GATEWAY = loaded(TESTS / "servers/gateway/conftest.py")
-CASES = loaded(TESTS / "testing/test_strict.py").CASES
 ROWS = re.findall(
     r"^\| `(\S+)` \| `(\S+)` \|(?:[^|]*\|){3} (.*) \|$",
     (TESTS.parent / "docs/servers.md").read_text("utf-8"),
@@ -48,7 +40,7 @@ async def sent(name, body):
     wire = "gemini" if "contents" in body else "chat"
     async with (
         FakeBackend(["Hello."] * 3, strict=("vllm", name) if name in TEMPLATES else name) as backend,
-        GATEWAY._serving(GATEWAY.behind(backend, wire=wire)) as served,
+        serve_gateway(behind(backend, wire=wire)) as served,
     ):
         if wire == "chat":
             answer = await served.post("chat", body | {"model": model})

@@ -51,19 +51,16 @@ def replies(*calls):
     return [*events, "Done."]
 
 
-def test_azure_mcp_372_three_hundred_tools_are_searched_for_where_the_endpoint_takes_128():
-    async def scenario():
-        script = replies(("search_tools", {"query": "flights number 77"}), ("flights_77", {"city": "Oslo"}))
-        async with FakeBackend(script, strict="openai") as backend:
-            agent = Agent("openai:gpt-5", [remember], ensembles=servers(), base_url=backend.url)
-            result = await agent.run("Book flight 77.")
-            again = FakeBackend(["Yes."], strict="openai")
-            async with again:
-                later = Agent("openai:gpt-5", [remember], ensembles=servers(), base_url=again.url)
-                await later.run("Did it work?", history=[*result.canisters])
-            return result, declared(backend), declared(again)
-
-    result, (first, second, third), (resumed,) = asyncio.run(scenario())
+async def test_azure_mcp_372_three_hundred_tools_are_searched_for_where_the_endpoint_takes_128():
+    script = replies(("search_tools", {"query": "flights number 77"}), ("flights_77", {"city": "Oslo"}))
+    async with FakeBackend(script, strict="openai") as backend:
+        agent = Agent("openai:gpt-5", [remember], ensembles=servers(), base_url=backend.url)
+        result = await agent.run("Book flight 77.")
+        again = FakeBackend(["Yes."], strict="openai")
+        async with again:
+            later = Agent("openai:gpt-5", [remember], ensembles=servers(), base_url=again.url)
+            await later.run("Did it work?", history=[*result.canisters])
+        (first, second, third), (resumed,) = declared(backend), declared(again)
     assert result.state == "completed"
     assert "booked {'city': 'Oslo'}" in [each.text for each in result.canisters]
     assert first == ["remember", "search_tools"]

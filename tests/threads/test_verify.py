@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
 from callboard.core import (
@@ -22,9 +22,6 @@ from callboard.core import (
 from callboard.testing import FakeBackend, StatusReply
 
 TESTS = Path(__file__).resolve().parents[1]
-_SPEC = spec_from_file_location("gateway_fixtures", TESTS / "servers/gateway/conftest.py")
-GATEWAY = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(GATEWAY)
 
 
 def through(replies, *requests, strict=(), **facts):
@@ -33,7 +30,7 @@ def through(replies, *requests, strict=(), **facts):
     async def scenario():
         async with (
             FakeBackend(replies, strict=strict) as backend,
-            GATEWAY._serving(GATEWAY.behind(backend, **facts)) as served,
+            serve_gateway(behind(backend, **facts)) as served,
         ):
             answers = [await served.post(front, body) for front, body in requests]
             return answers, [asked for asked in backend.requests if asked.method == "POST"]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from tests.tables import table
 
@@ -29,23 +27,20 @@ class Connection:
         self.did.append("disconnect")
 
 
-def test_the_seeds_ensemble():
+async def test_the_seeds_ensemble():
     read_file, write_file, list_directory = map(invoker, ("read_file", "write_file", "list_directory"))
 
-    async def scenario():
-        # Seed 000, example 2.
-        io_ensemble = Ensemble(
-            name="io",
-            invokers={"read_file": read_file, "write_file": write_file, "list_directory": list_directory},
-            configuration={"timeout": 30},
-            connection=None,
-        )
-        await io_ensemble.connect()
-        assert io_ensemble.access_invoker("read_file") is read_file
-        await io_ensemble.disconnect()
-        return io_ensemble
-
-    io = asyncio.run(scenario())
+    # Seed 000, example 2.
+    io_ensemble = Ensemble(
+        name="io",
+        invokers={"read_file": read_file, "write_file": write_file, "list_directory": list_directory},
+        configuration={"timeout": 30},
+        connection=None,
+    )
+    await io_ensemble.connect()
+    assert io_ensemble.access_invoker("read_file") is read_file
+    await io_ensemble.disconnect()
+    io = io_ensemble
     assert [*io.invokers] == ["read_file", "write_file", "list_directory"]
     assert io.configuration == {"timeout": 30}
     assert all(each.ensemble is io for each in io.invokers.values())
@@ -123,16 +118,13 @@ def test_nothing_is_changed_from_outside():
         io.configuration["timeout"] = 1
 
 
-def test_the_connection_lives_as_long_as_the_ensemble():
+async def test_the_connection_lives_as_long_as_the_ensemble():
     connection = Connection()
     io = Ensemble("io", connection=connection)
 
-    async def scenario():
-        await io.connect()
-        assert connection.did == ["connect"]
-        await io.disconnect()
-
-    asyncio.run(scenario())
+    await io.connect()
+    assert connection.did == ["connect"]
+    await io.disconnect()
     assert connection.did == ["connect", "disconnect"]
 
 
@@ -199,7 +191,7 @@ def test_a_tool_that_is_in_no_list_is_refused():
         Ensemble("io", tool(bar))
 
 
-def test_a_connection_may_have_plain_methods():
+async def test_a_connection_may_have_plain_methods():
     happened = []
 
     class Connection:
@@ -209,12 +201,9 @@ def test_a_connection_may_have_plain_methods():
         def disconnect(self) -> None:
             happened.append("disconnected")
 
-    async def scenario():
-        ensemble = Ensemble("io", connection=Connection())
-        await ensemble.connect()
-        await ensemble.disconnect()
-
-    asyncio.run(scenario())
+    ensemble = Ensemble("io", connection=Connection())
+    await ensemble.connect()
+    await ensemble.disconnect()
     assert happened == ["connected", "disconnected"]
 
 

@@ -69,7 +69,7 @@ WRAPPERS = [
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS)
-def test_what_every_wrapper_keeps(io, wrap):
+async def test_what_every_wrapper_keeps(io, wrap):
     before = dict(io.invokers)
     wrapped = wrap(io)
     assert (wrapped.name, wrapped.configuration, wrapped.connection) == (io.name, io.configuration, io.connection)
@@ -79,15 +79,12 @@ def test_what_every_wrapper_keeps(io, wrap):
     assert dict(io.invokers) == before
     assert all(each.ensemble is io and not each.approval for each in io.invokers.values())
 
-    async def life():
-        await wrapped.connect()
-        await wrapped.disconnect()
-
-    asyncio.run(life())
+    await wrapped.connect()
+    await wrapped.disconnect()
     assert io.connection.did == ["connect", "disconnect"]
 
 
-def test_connecting_is_the_wrapped_ensembles_own():
+async def test_connecting_is_the_wrapped_ensembles_own():
     did = []
 
     class Own(Ensemble):
@@ -97,12 +94,9 @@ def test_connecting_is_the_wrapped_ensembles_own():
         async def disconnect(self):
             did.append("disconnect")
 
-    async def life():
-        wrapped = cached(prefixed(Own("own"), "x_"))
-        await wrapped.connect()
-        await wrapped.disconnect()
-
-    asyncio.run(life())
+    wrapped = cached(prefixed(Own("own"), "x_"))
+    await wrapped.connect()
+    await wrapped.disconnect()
     assert did == ["connect", "disconnect"]
 
 

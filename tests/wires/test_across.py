@@ -141,7 +141,7 @@ def test_past_arguments_are_objects_whatever_the_model_wrote(name, written):
 
 
 @pytest.mark.parametrize(("there", "back"), [pair for pair in product(WIRES, WIRES) if pair[0] != pair[1]])
-@settings(max_examples=40)  # of each pair
+@settings(max_examples=settings.default.max_examples // 2)  # of each pair
 @given(request=requests())
 def test_a_request_goes_over_two_wires_unchanged(there, back, request):
     once = over(there, request)

@@ -565,7 +565,7 @@ PATHS = {wire: sorted({path for path, _ in leaves(ASKED[wire], wire)}) for wire 
 
 
 @pytest.mark.parametrize(("front", "back"), list(product(WIRES, [*WIRES, "plugged-in"])))
-@settings(max_examples=30)  # of each pair
+@settings(max_examples=settings.default.max_examples // 2)  # of each pair
 @given(data=st.data())
 def test_whatever_stands_there(front, back, data):
     extra = {}

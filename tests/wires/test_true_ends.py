@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
@@ -89,7 +89,6 @@ def unfinished(events):
     return bool(open_calls)
 
 
-@settings(max_examples=60)
 @given(REPLIES)
 def test_blocks_of_messages_stand_in_a_row_and_are_closed_once(events):
     place, kind = 0, ""
@@ -141,7 +140,6 @@ def reason(wire, frames):
 
 
 @pytest.mark.parametrize("wire", list(WHOLE))
-@settings(max_examples=60)
 @given(REPLIES)
 def test_nothing_cut_is_told_as_whole(wire, events):
     told = reason(wire, sent(wire, events))
@@ -195,7 +193,6 @@ def test_a_warning_stands_beside_the_client_s_own_metadata():
     assert body["metadata"] == {"a": "b", "callboard_incomplete": "x" * 512}
 
 
-@settings(max_examples=60)
 @given(REPLIES)
 def test_a_whole_reply_of_gemini_ends_as_its_stream_does(events):
     body = WIRES["gemini"].encode_response(events, identifier="r", model="m", created=0)
@@ -219,7 +216,6 @@ def test_a_call_that_began_and_did_not_end_is_named_on_gemini():
     )
 
 
-@settings(max_examples=60)
 @given(REPLIES)
 def test_no_item_is_incomplete_in_a_completed_response(events):
     *_, last = sent("responses", events)

@@ -106,25 +106,22 @@ def test_where_there_is_no_sandbox(tmp_path):
     assert "--no-sandbox" in message
 
 
-def test_it_tells_that_it_runs(tmp_path, monkeypatch):
+async def test_it_tells_that_it_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(run_command, "EVERY", 0.01)
     heard = []
 
-    async def running():
-        workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
-        await workspace.connect()
-        try:
-            await run_command.run_command(
-                workspace,
-                ["/bin/sh", "-c", "while [ ! -e heard ]; do :; done"],
-                seconds=60,
-                progress=lambda *told: (heard.append(told), (tmp_path / "heard").touch() if len(heard) > 3 else None),
-                label="waiting",
-            )
-        finally:
-            await workspace.disconnect()
-
-    asyncio.run(running())
+    workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
+    await workspace.connect()
+    try:
+        await run_command.run_command(
+            workspace,
+            ["/bin/sh", "-c", "while [ ! -e heard ]; do :; done"],
+            seconds=60,
+            progress=lambda *told: (heard.append(told), (tmp_path / "heard").touch() if len(heard) > 3 else None),
+            label="waiting",
+        )
+    finally:
+        await workspace.disconnect()
     assert heard[0] == (0.0, 60, "waiting")
     assert heard[3][0] > heard[1][0]
 
@@ -133,20 +130,17 @@ def _text(path):
     return path.read_text() if path.exists() else ""
 
 
-def test_cancelling_ends_the_command(tmp_path):
-    async def running():
-        workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
-        ensemble = Ensemble("coding", [bash], {}, workspace)
-        await ensemble.connect()
-        task = asyncio.create_task(execute_one(ensemble, {"command": "mkfifo fifo; echo $$ > pid; read -r _ < fifo"}))
-        while not task.done() and not _text(tmp_path / "pid").endswith("\n"):  # noqa: ASYNC110  # for another process
-            await asyncio.sleep(0.01)
-        assert task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await ensemble.disconnect()
-
-    asyncio.run(running())
+async def test_cancelling_ends_the_command(tmp_path):
+    workspace = Workspace(tmp_path, sandbox=await find_sandbox(unconfined=True))
+    ensemble = Ensemble("coding", [bash], {}, workspace)
+    await ensemble.connect()
+    task = asyncio.create_task(execute_one(ensemble, {"command": "mkfifo fifo; echo $$ > pid; read -r _ < fifo"}))
+    while not task.done() and not _text(tmp_path / "pid").endswith("\n"):  # noqa: ASYNC110  # for another process
+        await asyncio.sleep(0.01)
+    assert task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await ensemble.disconnect()
     with suppress(ProcessLookupError):
         while True:
             os.kill(int((tmp_path / "pid").read_text()), signal.SIG_DFL)

@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_made_is_named(world, catalogue_of, tmp_path)
         bring(catalogue_of(world.hub("tiny.gguf")))
 
 
-def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
+async def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
     catalogue = catalogue_of(world.hub("tiny.gguf"))
     world.pause[world.hub_path("tiny.gguf")] = 1000
     told = []
@@ -179,13 +179,10 @@ def test_of_two_pulls_at_once_one_waits(world, catalogue_of, model):
         told.append(event)
         world.go_on.set()
 
-    async def both():
-        return await asyncio.gather(
-            pull("tiny", catalogue=catalogue),
-            pull("tiny", catalogue=catalogue, progress=second),
-        )
-
-    first_path, second_path = asyncio.run(both())
+    first_path, second_path = await asyncio.gather(
+        pull("tiny", catalogue=catalogue),
+        pull("tiny", catalogue=catalogue, progress=second),
+    )
     assert first_path == second_path
     assert first_path.read_bytes() == model
     assert told == [Waiting()]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
 
 import pytest
 from tests.servers.gateway.conftest import Served, behind
-from tests.servers.gateway.conftest import _serving as serving
+from tests.servers.gateway.conftest import serve_gateway as serving
 
 from callboard.cli.kept_tests import keep_reply
 from callboard.core import ReplyEnded, TextPiece, Usage
@@ -81,16 +80,13 @@ def links(page):
     return re.findall(r'href="/board(/requests/[0-9a-f]+-\d+)"', page)
 
 
-def test_the_list_and_the_backends(on_gateway):
-    async def scenario():
-        replies = ["Hello", StatusReply(429), f"No {HOSTILE}"]
-        async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
-            for model in ("gpt-5", "gpt-5", "qwen"):
-                await served.post("chat", {**ASK, "model": model})
-            pages = [await visitor.get(f"/requests{query}") for query in ("", "?end=failed", "?model=qwen", "?end=x")]
-            return pages, await visitor.get(links(pages[2])[0])
-
-    (every, failed, qwen, none), one = asyncio.run(scenario())
+async def test_the_list_and_the_backends(on_gateway):
+    replies = ["Hello", StatusReply(429), f"No {HOSTILE}"]
+    async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
+        for model in ("gpt-5", "gpt-5", "qwen"):
+            await served.post("chat", {**ASK, "model": model})
+        pages = [await visitor.get(f"/requests{query}") for query in ("", "?end=failed", "?model=qwen", "?end=x")]
+        (every, failed, qwen, none), one = pages, await visitor.get(links(pages[2])[0])
     assert len(links(every)) == 3
     assert len(links(failed)) == len(links(qwen)) == 1
     assert "There are no such requests" in none
@@ -98,32 +94,30 @@ def test_the_list_and_the_backends(on_gateway):
     assert "What the client got" in one
 
 
-def test_pages_of_the_list_by_cursor(on_gateway):
-    async def scenario():
-        async with FakeBackend(lambda _: "Hello") as backend, on_gateway(backend) as (served, visitor):
-            for _ in range(60):
-                await served.post("chat", {**ASK, "stream": False})
-            first = await visitor.get("/requests?model=gpt-5")
-            older = re.search(r'rel="next" href="/board(/requests\?[^"]+)"', first)[1].replace("&amp;", "&")
-            return links(first), links(await visitor.get(older))
-
-    first, second = asyncio.run(scenario())
+async def test_pages_of_the_list_by_cursor(on_gateway):
+    async with FakeBackend(lambda _: "Hello") as backend, on_gateway(backend) as (served, visitor):
+        for _ in range(60):
+            await served.post("chat", {**ASK, "stream": False})
+        first = await visitor.get("/requests?model=gpt-5")
+        older = re.search(r'rel="next" href="/board(/requests\?[^"]+)"', first)[1].replace("&amp;", "&")
+        first, second = links(first), links(await visitor.get(older))
     assert (len(first), len(second)) == (50, 10)
     assert not set(first) & set(second)
 
 
-def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
-    async def scenario():
-        async with (
-            FakeBackend([f"{HOSTILE} {CALL}"]) as backend,
-            on_gateway(behind(backend, profile={"watch": ""})) as (served, visitor),
-        ):
-            await served.post("chat", {**ASK, "tools": TOOLS})
-            path = links(await visitor.get("/requests"))[0]
-            wrong = await served.get(f"/board{path}?dialect=nothing", **visitor.headers)
-            return await visitor.get(path), await visitor.get(f"{path}?dialect=hermes"), wrong, len(backend.requests)
-
-    plain, replayed, wrong, asked = asyncio.run(scenario())
+async def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
+    async with (
+        FakeBackend([f"{HOSTILE} {CALL}"]) as backend,
+        on_gateway(behind(backend, profile={"watch": ""})) as (served, visitor),
+    ):
+        await served.post("chat", {**ASK, "tools": TOOLS})
+        path = links(await visitor.get("/requests"))[0]
+        wrong = await served.get(f"/board{path}?dialect=nothing", **visitor.headers)
+        plain, replayed, asked = (
+            await visitor.get(path),
+            await visitor.get(f"{path}?dialect=hermes"),
+            len(backend.requests),
+        )
     assert "text is not watched for calls" in plain
     assert "invocation_started" not in plain
     assert "What hermes would have read" in replayed
@@ -133,40 +127,34 @@ def test_one_request_and_what_another_dialect_would_have_read(on_gateway):
     assert asked == 2  # its models, and the one request: a replay asks nobody
 
 
-def test_what_is_asked_again_counts_in_the_budget_of_all(on_gateway):
-    async def scenario():
-        price = Prices(input=1e6, output=1e6)
-        usage = [TextPiece("Yes."), Usage(1, 1), ReplyEnded("stop")]
-        async with (
-            FakeBackend([usage, usage]) as backend,
-            on_gateway(backend, prices={"gpt-5": price}, budget_per_day=3.0) as (served, visitor),
-        ):
-            await served.post("chat", ASK)
-            path = links(await visitor.get("/requests"))[0]
-            first, again, _ = await visitor.post(f"{path}/again")
-            await visitor.get(f"{again}/live")  # which ends with the reply
-            second, _, text = await visitor.post(f"{path}/again")
-            client = await served.post("chat", ASK)
-            return first, second, text, client.status
-
-    first, second, text, client = asyncio.run(scenario())
+async def test_what_is_asked_again_counts_in_the_budget_of_all(on_gateway):
+    price = Prices(input=1e6, output=1e6)
+    usage = [TextPiece("Yes."), Usage(1, 1), ReplyEnded("stop")]
+    async with (
+        FakeBackend([usage, usage]) as backend,
+        on_gateway(backend, prices={"gpt-5": price}, budget_per_day=3.0) as (served, visitor),
+    ):
+        await served.post("chat", ASK)
+        path = links(await visitor.get("/requests"))[0]
+        first, again, _ = await visitor.post(f"{path}/again")
+        await visitor.get(f"{again}/live")  # which ends with the reply
+        second, _, text = await visitor.post(f"{path}/again")
+        client = await served.post("chat", ASK)
+        client = client.status
     assert (first, second, client) == (303, 409, 429)
     assert "the budget of all keys for this day is spent: $4 of $3" in text
 
 
-def test_ask_again_in_another_mode(on_gateway):
-    async def scenario():
-        replies = ["I cannot.", f"Let me see. {CALL}"]
-        async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
-            await served.post("chat", {**ASK, "tools": TOOLS})
-            path = links(await visitor.get("/requests"))[0]
-            status, again, _ = await visitor.post(f"{path}/again", mode="validated", dialect="hermes")
-            assert "event: reload" in await visitor.get(f"{again}/live")  # which ends with the reply
-            page = await visitor.get(again)
-            posted = [each.body for each in backend.requests if each.method == "POST"]
-            return status, page, await visitor.get(path), again, posted
-
-    status, page, before, again, (first, second) = asyncio.run(scenario())
+async def test_ask_again_in_another_mode(on_gateway):
+    replies = ["I cannot.", f"Let me see. {CALL}"]
+    async with FakeBackend(replies) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", {**ASK, "tools": TOOLS})
+        path = links(await visitor.get("/requests"))[0]
+        status, again, _ = await visitor.post(f"{path}/again", mode="validated", dialect="hermes")
+        assert "event: reload" in await visitor.get(f"{again}/live")  # which ends with the reply
+        page = await visitor.get(again)
+        posted = [each.body for each in backend.requests if each.method == "POST"]
+        before, (first, second) = await visitor.get(path), posted
     assert status == 303
     assert "Side by side" in page
     assert "mode validated, dialect hermes" in page
@@ -186,57 +174,45 @@ def test_ask_again_in_another_mode(on_gateway):
         ({"backend": "wrong"}, "does not serve"),
     ],
 )
-def test_what_cannot_be_asked_again_is_said(on_gateway, fields, why):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
-            await served.post("chat", ASK)
-            path = links(await visitor.get("/requests"))[0]
-            outcome = await visitor.post(f"{path}/again", **fields)
-            return outcome, len([each for each in backend.requests if each.method == "POST"])
-
-    (status, _, text), asked = asyncio.run(scenario())
+async def test_what_cannot_be_asked_again_is_said(on_gateway, fields, why):
+    async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", ASK)
+        path = links(await visitor.get("/requests"))[0]
+        outcome = await visitor.post(f"{path}/again", **fields)
+        (status, _, text), asked = outcome, len([each for each in backend.requests if each.method == "POST"])
     assert (status, asked) == (409, 1)
     assert why in text
 
 
-def test_a_clients_key_is_not_there_to_ask_again_with(on_gateway):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
-            await served.post("chat", ASK, {"authorization": "Bearer sk-client-0123456789abcdef"})
-            path = links(await visitor.get("/requests"))[0]
-            return await visitor.post(f"{path}/again"), await visitor.get(path)
-
-    (status, _, text), page = asyncio.run(scenario())
+async def test_a_clients_key_is_not_there_to_ask_again_with(on_gateway):
+    async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", ASK, {"authorization": "Bearer sk-client-0123456789abcdef"})
+        path = links(await visitor.get("/requests"))[0]
+        (status, _, text), page = await visitor.post(f"{path}/again"), await visitor.get(path)
     assert status == 409
     assert "those are not kept" in text
     assert "sk-client" not in page + text
 
 
-def test_forms_of_other_sessions_do_nothing(on_gateway):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
-            await served.post("chat", ASK)
-            path = links(await visitor.get("/requests"))[0]
-            statuses = [(await visitor.post(f"{path}/{each}", token="x"))[0] for each in ("again", "keep")]
-            answer = await served.get(f"/board{path}", accept="text/html")
-            return statuses, len([each for each in backend.requests if each.method == "POST"]), answer.text
-
-    statuses, asked, page = asyncio.run(scenario())
+async def test_forms_of_other_sessions_do_nothing(on_gateway):
+    async with FakeBackend(["Hello"]) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", ASK)
+        path = links(await visitor.get("/requests"))[0]
+        statuses = [(await visitor.post(f"{path}/{each}", token="x"))[0] for each in ("again", "keep")]
+        answer = await served.get(f"/board{path}", accept="text/html")
+        asked, page = len([each for each in backend.requests if each.method == "POST"]), answer.text
     assert statuses == [403, 403]
     assert asked == 1
     assert "gpt-5" not in page  # whoever is not logged in
 
 
-def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
+async def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
-    async def scenario():
-        async with FakeBackend([CALL]) as backend, on_gateway(backend) as (served, visitor):
-            await served.post("chat", {**ASK, "tools": TOOLS})
-            path = links(await visitor.get("/requests"))[0]
-            return await visitor.post(f"{path}/keep"), await visitor.post(f"{path}/keep")
-
-    (status, _, page), (second, _, text) = asyncio.run(scenario())
+    async with FakeBackend([CALL]) as backend, on_gateway(backend) as (served, visitor):
+        await served.post("chat", {**ASK, "tools": TOOLS})
+        path = links(await visitor.get("/requests"))[0]
+        (status, _, page), (second, _, text) = await visitor.post(f"{path}/keep"), await visitor.post(f"{path}/keep")
     assert status == 200
     [task] = load_file(recorded_path())
     assert task.identifier in page
@@ -249,28 +225,22 @@ def test_keep_as_a_test(on_gateway, monkeypatch, tmp_path):
     assert "there already" in text
 
 
-def test_the_list_follows_what_happens(on_gateway):
-    async def scenario():
-        async with FakeBackend(lambda _: "Hello") as backend, on_gateway(backend) as (served, visitor):
-            url = f"{served.root}/board/requests/live"
-            async with served.client.get(url, headers=visitor.headers) as stream:
+async def test_the_list_follows_what_happens(on_gateway):
+    async with FakeBackend(lambda _: "Hello") as backend, on_gateway(backend) as (served, visitor):
+        url = f"{served.root}/board/requests/live"
+        async with served.client.get(url, headers=visitor.headers) as stream:
+            before = await stream.content.readuntil(b"\n\n")
+            while b"event" not in before:
                 before = await stream.content.readuntil(b"\n\n")
-                while b"event" not in before:
-                    before = await stream.content.readuntil(b"\n\n")
-                await served.post("chat", ASK)
-                return before, await stream.content.readuntil(b"\n\n")
-
-    before, after = asyncio.run(scenario())
+            await served.post("chat", ASK)
+            after = await stream.content.readuntil(b"\n\n")
     assert b"There are no such requests" in before
     assert b"/board/requests/" in after
     assert b"gpt-5" in after
 
 
-def test_a_request_that_is_not_there(on_gateway):
-    async def scenario():
-        async with FakeBackend([[TextPiece("x"), ReplyEnded("stop")]]) as backend, on_gateway(backend) as (_, visitor):
-            return await visitor._served.get("/board/requests/abc-1", **visitor.headers)
-
-    answer = asyncio.run(scenario())
+async def test_a_request_that_is_not_there(on_gateway):
+    async with FakeBackend([[TextPiece("x"), ReplyEnded("stop")]]) as backend, on_gateway(backend) as (_, visitor):
+        answer = await visitor._served.get("/board/requests/abc-1", **visitor.headers)
     assert answer.status == 404
     assert "not in the log" in answer.text

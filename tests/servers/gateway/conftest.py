@@ -221,7 +221,7 @@ def behind(backend, **settings):
 
 
 @asynccontextmanager
-async def _serving(*given, extend=None, http="auto", **settings):
+async def serve_gateway(*given, extend=None, http="auto", **settings):
     if not (given and isinstance(given[0], GatewaySettings)):
         backends = tuple([each if isinstance(each, BackendSettings) else behind(each) for each in given])
         settings = {"backends": backends, **settings}
@@ -245,7 +245,7 @@ def serving():
     It is given a GatewaySettings, or backends (FakeBackend, ByHand, BackendSettings) and fields of GatewaySettings;
     `Served` is what it gives. With `extend` its requests are logged; `http` is uvicorn's parser.
     """
-    return _serving
+    return serve_gateway
 
 
 @pytest.fixture(scope="session")

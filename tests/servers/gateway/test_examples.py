@@ -38,23 +38,20 @@ def replied(body):
     ],
     ids=["stream", "turns", "scenarios"],
 )
-def test_an_example(command, told, serving):
+async def test_an_example(command, told, serving):
     program, script = command
 
-    async def scenario():
-        async with FakeBackend(replied) as backend, serving(BackendSettings(url=backend.url)) as served:
-            process = await asyncio.create_subprocess_exec(
-                program,
-                str(EXAMPLES / script),
-                served.url,
-                "m",
-                env={"PATH": os.environ["PATH"], "PYTHONUTF8": "1"},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await process.communicate()
-            return process.returncode, said.decode()
-
-    code, said = asyncio.run(scenario())
+    async with FakeBackend(replied) as backend, serving(BackendSettings(url=backend.url)) as served:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            str(EXAMPLES / script),
+            served.url,
+            "m",
+            env={"PATH": os.environ["PATH"], "PYTHONUTF8": "1"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        code, said = process.returncode, said.decode()
     assert code == 0, said
     assert [each for each in told if each not in said] == [], said

@@ -307,66 +307,57 @@ def asked(served):
 
 
 @ways
-def test_the_client_gets_one_reply_of_all_rounds(hosting, front, stream):
+async def test_the_client_gets_one_reply_of_all_rounds(hosting, front, stream):
     replies = [
         calls(("add", ONE_AND_TWO), ("count", {}), said=[ReasoningPiece("I add."), TextPiece("Adding.")]),
         answer("It is 3."),
     ]
 
-    async def main():
-        async with hosting(replies) as served:
-            reply = await OVER[front](served, QUESTION, stream=stream)
-            assert reply.text == "Adding.\n\nIt is 3."
-            assert reply.reasoning.replace("\n", "") == 'I add.add({"a":1,"b":2}) -> 3count({}) -> 1'
-            assert (reply.called, reply.usage, reply.end) == ([], (30, 12), DONE[front])
-            first, second = asked(served)
-            assert tools_of(first) == tools_of(second) == ["add", "count", "fail", "late", "wait"]
-            said = second.body["messages"][1:]
-            assert [each["function"]["name"] for each in said[0]["tool_calls"]] == ["add", "count"]
-            assert [each["content"] for each in said[1:]] == ["3", "1"]
-
-    asyncio.run(main())
+    async with hosting(replies) as served:
+        reply = await OVER[front](served, QUESTION, stream=stream)
+        assert reply.text == "Adding.\n\nIt is 3."
+        assert reply.reasoning.replace("\n", "") == 'I add.add({"a":1,"b":2}) -> 3count({}) -> 1'
+        assert (reply.called, reply.usage, reply.end) == ([], (30, 12), DONE[front])
+        first, second = asked(served)
+        assert tools_of(first) == tools_of(second) == ["add", "count", "fail", "late", "wait"]
+        said = second.body["messages"][1:]
+        assert [each["function"]["name"] for each in said[0]["tool_calls"]] == ["add", "count"]
+        assert [each["content"] for each in said[1:]] == ["3", "1"]
 
 
 @ways
-def test_a_model_that_writes_its_calls(hosting, front, stream):
+async def test_a_model_that_writes_its_calls(hosting, front, stream):
     replies = ["Let me see. " + spelled("add", ONE_AND_TWO), "It is 3."]
 
-    async def main():
-        async with hosting(replies, facts=WRITES) as served:
-            reply = await OVER[front](served, QUESTION, stream=stream)
-            assert reply.text.endswith("It is 3.")
-            assert "tool_call" not in reply.text
-            assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
-            first, second = asked(served)
-            assert not tools_of(first)
-            assert '"add"' in first.body["messages"][0]["content"]
-            assert "3" in second.body["messages"][-1]["content"]
-
-    asyncio.run(main())
+    async with hosting(replies, facts=WRITES) as served:
+        reply = await OVER[front](served, QUESTION, stream=stream)
+        assert reply.text.endswith("It is 3.")
+        assert "tool_call" not in reply.text
+        assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
+        first, second = asked(served)
+        assert not tools_of(first)
+        assert '"add"' in first.body["messages"][0]["content"]
+        assert "3" in second.body["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("wire", ["responses", "messages", "gemini"])
-def test_whatever_the_backend_speaks(hosting, front, wire):
+async def test_whatever_the_backend_speaks(hosting, front, wire):
     replies = [calls(("add", ONE_AND_TWO)), answer("It is 3."), answer("As I said.")]
 
-    async def main():
-        async with hosting(replies, facts={"wire": wire}) as served:
-            reply = await OVER[front](served, QUESTION, stream=True)
-            assert (reply.text, reply.usage) == ("It is 3.", (30, 12))
-            assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
-            reply = await OVER[front](served, [*QUESTION, *reply.items, *QUESTION], stream=True)
-            assert reply.text == "As I said."
-            sent = get_wire(wire).decode_request({"model": "m", **asked(served)[2].body}).canisters
-            called = [each.name for each in sent if isinstance(each, InvocationCanister)]
-            assert called == ([] if front == "chat" else ["add"])
-
-    asyncio.run(main())
+    async with hosting(replies, facts={"wire": wire}) as served:
+        reply = await OVER[front](served, QUESTION, stream=True)
+        assert (reply.text, reply.usage) == ("It is 3.", (30, 12))
+        assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
+        reply = await OVER[front](served, [*QUESTION, *reply.items, *QUESTION], stream=True)
+        assert reply.text == "As I said."
+        sent = get_wire(wire).decode_request({"model": "m", **asked(served)[2].body}).canisters
+        called = [each.name for each in sent if isinstance(each, InvocationCanister)]
+        assert called == ([] if front == "chat" else ["add"])
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_tools_that_do_not_fit_beside_the_clients_are_searched_for(hosting, front):
+async def test_tools_that_do_not_fit_beside_the_clients_are_searched_for(hosting, front):
     """The client sends the conversation back, and what was found is declared again, where it had a place for that."""
     replies = [
         calls(("search_tools", {"query": "Add two numbers"})),
@@ -375,75 +366,63 @@ def test_tools_that_do_not_fit_beside_the_clients_are_searched_for(hosting, fron
         answer("As I said."),
     ]
 
-    async def main():
-        async with hosting(replies, facts={"profile": {"max_tools": 5}}) as served:
-            reply = await OVER[front](served, QUESTION, ["shell"])
-            assert (reply.text, reply.called) == ("It is 3.", [])
-            first, second, third = [tools_of(each) for each in asked(served)]
-            assert (first, third) == (["shell", "search_tools"], second)
-            assert second[:3] == [*first, "add"]
-            await OVER[front](served, [*QUESTION, *reply.items, *QUESTION], ["shell"])
-            assert tools_of(asked(served)[3]) == (first if front == "chat" else second)
-
-    asyncio.run(main())
+    async with hosting(replies, facts={"profile": {"max_tools": 5}}) as served:
+        reply = await OVER[front](served, QUESTION, ["shell"])
+        assert (reply.text, reply.called) == ("It is 3.", [])
+        first, second, third = [tools_of(each) for each in asked(served)]
+        assert (first, third) == (["shell", "search_tools"], second)
+        assert second[:3] == [*first, "add"]
+        await OVER[front](served, [*QUESTION, *reply.items, *QUESTION], ["shell"])
+        assert tools_of(asked(served)[3]) == (first if front == "chat" else second)
 
 
-def test_a_tool_that_a_client_chooses_by_its_name_is_declared_however_many_there_are(hosting):
-    async def main():
-        async with hosting([calls(("add", ONE_AND_TWO)), answer("3")], facts={"profile": {"max_tools": 5}}) as served:
-            chosen = {"type": "function", "function": {"name": "add"}}
-            reply = await served.post("chat", {"model": "m", "messages": QUESTION, "tool_choice": chosen})
-            assert reply.body["choices"][0]["message"]["content"] == "3"
-            first, second = [tools_of(each) for each in asked(served)]
-            assert "add" in first
-            assert sorted(first) == sorted(second)
-
-    asyncio.run(main())
+async def test_a_tool_that_a_client_chooses_by_its_name_is_declared_however_many_there_are(hosting):
+    async with hosting([calls(("add", ONE_AND_TWO)), answer("3")], facts={"profile": {"max_tools": 5}}) as served:
+        chosen = {"type": "function", "function": {"name": "add"}}
+        reply = await served.post("chat", {"model": "m", "messages": QUESTION, "tool_choice": chosen})
+        assert reply.body["choices"][0]["message"]["content"] == "3"
+        first, second = [tools_of(each) for each in asked(served)]
+        assert "add" in first
+        assert sorted(first) == sorted(second)
 
 
 @ways
-def test_what_ran_here_is_not_lost_behind_a_clients_call(hosting, front, stream):
+async def test_what_ran_here_is_not_lost_behind_a_clients_call(hosting, front, stream):
     replies = [
         calls(("shell", {"command": "ls"}), ("add", ONE_AND_TWO)),
         answer("3 files."),
         answer("You are welcome."),
     ]
 
-    async def main():
-        async with hosting(replies) as served:
-            reply = await OVER[front](served, QUESTION, ["shell"], stream=stream)
-            assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
-            assert reply.called == [("shell-0", "shell", {"command": "ls"})]
-            assert (reply.usage, reply.end) == ((10, 5), CALLED[front])
-            conversation = [*QUESTION, *reply.items, output(front, "shell-0", "README")]
-            reply = await OVER[front](served, conversation, ["shell"], stream=stream)
-            assert (reply.text, reply.called, reply.end) == ("3 files.", [], DONE[front])
-            said = asked(served)[1].body["messages"][1:]
-            if front == "chat":
-                assert said[0]["reasoning_content"] == 'add({"a":1,"b":2}) -> 3\n'
-                called, results = ["shell"], ["README"]
-            else:
-                called, results = ["add", "shell"], ["3", "README"]
-            assert [each["function"]["name"] for each in said[0]["tool_calls"]] == called
-            assert [each["content"] for each in said[1:]] == results
-            await OVER[front](served, [*conversation, *reply.items, *QUESTION], ["shell"], stream=stream)
-            again = asked(served)[2].body["messages"]
-            assert again[: len(said) + 1] == asked(served)[1].body["messages"]
-
-    asyncio.run(main())
+    async with hosting(replies) as served:
+        reply = await OVER[front](served, QUESTION, ["shell"], stream=stream)
+        assert reply.reasoning == 'add({"a":1,"b":2}) -> 3\n'
+        assert reply.called == [("shell-0", "shell", {"command": "ls"})]
+        assert (reply.usage, reply.end) == ((10, 5), CALLED[front])
+        conversation = [*QUESTION, *reply.items, output(front, "shell-0", "README")]
+        reply = await OVER[front](served, conversation, ["shell"], stream=stream)
+        assert (reply.text, reply.called, reply.end) == ("3 files.", [], DONE[front])
+        said = asked(served)[1].body["messages"][1:]
+        if front == "chat":
+            assert said[0]["reasoning_content"] == 'add({"a":1,"b":2}) -> 3\n'
+            called, results = ["shell"], ["README"]
+        else:
+            called, results = ["add", "shell"], ["3", "README"]
+        assert [each["function"]["name"] for each in said[0]["tool_calls"]] == called
+        assert [each["content"] for each in said[1:]] == results
+        await OVER[front](served, [*conversation, *reply.items, *QUESTION], ["shell"], stream=stream)
+        again = asked(served)[2].body["messages"]
+        assert again[: len(said) + 1] == asked(served)[1].body["messages"]
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_reply_with_a_clients_call_only_is_as_it_came(hosting, front):
+async def test_a_reply_with_a_clients_call_only_is_as_it_came(hosting, front):
     replies = [calls(("shell", {"command": "ls"}), ("shell", {"command": "pwd"}), said=[TextPiece("Looking.")])]
 
-    async def main():
-        async with hosting(replies) as served:
-            reply = await OVER[front](served, QUESTION, ["shell"], stream=True)
-            assert (reply.text, reply.reasoning, reply.end) == ("Looking.", "", CALLED[front])
-            assert [each[2]["command"] for each in reply.called] == ["ls", "pwd"]
-
-    asyncio.run(main())
+    async with hosting(replies) as served:
+        reply = await OVER[front](served, QUESTION, ["shell"], stream=True)
+        assert (reply.text, reply.reasoning, reply.end) == ("Looking.", "", CALLED[front])
+        assert [each[2]["command"] for each in reply.called] == ["ls", "pwd"]
 
 
 @pytest.mark.parametrize(
@@ -457,15 +436,12 @@ def test_a_reply_with_a_clients_call_only_is_as_it_came(hosting, front):
         ("add", '{"a": 1', "Error: the call was cut"),
     ],
 )
-def test_the_model_reads_what_went_wrong(hosting, name, arguments, told):
-    async def main():
-        async with hosting([calls((name, arguments)), answer("Sorry.")]) as served:
-            reply = await over_chat(served, QUESTION, stream=True)
-            assert (reply.text, reply.called, reply.end) == ("Sorry.", [], "stop")
-            assert asked(served)[1].body["messages"][-1]["content"].startswith(told)
-            assert f" -> {told}" in reply.reasoning
-
-    asyncio.run(main())
+async def test_the_model_reads_what_went_wrong(hosting, name, arguments, told):
+    async with hosting([calls((name, arguments)), answer("Sorry.")]) as served:
+        reply = await over_chat(served, QUESTION, stream=True)
+        assert (reply.text, reply.called, reply.end) == ("Sorry.", [], "stop")
+        assert asked(served)[1].body["messages"][-1]["content"].startswith(told)
+        assert f" -> {told}" in reply.reasoning
 
 
 @pytest.mark.parametrize(
@@ -478,28 +454,22 @@ def test_the_model_reads_what_went_wrong(hosting, name, arguments, told):
         (Permissions(deny=("sums/[!a]*",)), {"add"}),
     ],
 )
-def test_only_what_may_run_is_offered(hosting, permissions, offered):
-    async def main():
-        async with hosting(["Hello."], permissions=permissions) as served:
-            assert (await over_chat(served, QUESTION)).text == "Hello."
-            assert set(tools_of(asked(served)[0])) == offered
-
-    asyncio.run(main())
+async def test_only_what_may_run_is_offered(hosting, permissions, offered):
+    async with hosting(["Hello."], permissions=permissions) as served:
+        assert (await over_chat(served, QUESTION)).text == "Hello."
+        assert set(tools_of(asked(served)[0])) == offered
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_files_are_written_only_if_that_is_allowed(hosting, tmp_path, monkeypatch, allowed):
+async def test_files_are_written_only_if_that_is_allowed(hosting, tmp_path, monkeypatch, allowed):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "note"
 
-    async def main():
-        replies = [calls(("write_file", {"path": str(path), "content": "mine"})), answer("Done.")]
-        permissions = Permissions(allow=("io/write_file",) if allowed else ())
-        async with hosting(replies, ensembles=("io",), permissions=permissions) as served:
-            assert (await over_chat(served, QUESTION)).text == "Done."
-            assert ("write_file" in tools_of(asked(served)[0])) == allowed
-
-    asyncio.run(main())
+    replies = [calls(("write_file", {"path": str(path), "content": "mine"})), answer("Done.")]
+    permissions = Permissions(allow=("io/write_file",) if allowed else ())
+    async with hosting(replies, ensembles=("io",), permissions=permissions) as served:
+        assert (await over_chat(served, QUESTION)).text == "Done."
+        assert ("write_file" in tools_of(asked(served)[0])) == allowed
     assert path.exists() == allowed
 
 
@@ -509,181 +479,141 @@ def adding(body):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_model_that_goes_on_calling_is_asked_to_answer(hosting, front):
+async def test_a_model_that_goes_on_calling_is_asked_to_answer(hosting, front):
     def reply(body):
         if body.get("tool_choice") == "none":
             return answer("Enough.")
         return adding(body)
 
-    async def main():
-        async with hosting(reply, rounds=3) as served:
-            reply_of_all = await OVER[front](served, QUESTION, stream=True)
-            assert (reply_of_all.text, reply_of_all.end) == ("Enough.", DONE[front])
-            assert reply_of_all.reasoning.count("add(") == 3
-            assert len(asked(served)) == 4
-
-    asyncio.run(main())
+    async with hosting(reply, rounds=3) as served:
+        reply_of_all = await OVER[front](served, QUESTION, stream=True)
+        assert (reply_of_all.text, reply_of_all.end) == ("Enough.", DONE[front])
+        assert reply_of_all.reasoning.count("add(") == 3
+        assert len(asked(served)) == 4
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_model_that_calls_all_the_same_is_stopped(hosting, front):
-    async def main():
-        async with hosting(adding, rounds=2) as served:
-            reply = await OVER[front](served, QUESTION, stream=True)
-            assert (reply.text, reply.called, reply.end) == ("", [], DONE[front])
-            assert len(asked(served)) == 3
-
-    asyncio.run(main())
+async def test_a_model_that_calls_all_the_same_is_stopped(hosting, front):
+    async with hosting(adding, rounds=2) as served:
+        reply = await OVER[front](served, QUESTION, stream=True)
+        assert (reply.text, reply.called, reply.end) == ("", [], DONE[front])
+        assert len(asked(served)) == 3
 
 
-def test_who_has_called_as_asked_is_free_to_answer(hosting):
-    async def main():
-        async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
-            assert (await over_chat(served, QUESTION, ["shell"], tool_choice="required")).text == "3."
-            first, second = asked(served)
-            assert first.body["tool_choice"] == "required"
-            assert second.body.get("tool_choice", "auto") == "auto"
-
-    asyncio.run(main())
+async def test_who_has_called_as_asked_is_free_to_answer(hosting):
+    async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
+        assert (await over_chat(served, QUESTION, ["shell"], tool_choice="required")).text == "3."
+        first, second = asked(served)
+        assert first.body["tool_choice"] == "required"
+        assert second.body.get("tool_choice", "auto") == "auto"
 
 
-def test_nothing_runs_where_the_client_wants_no_calls(hosting):
-    async def main():
-        async with hosting([answer("Hello.")]) as served:
-            assert (await over_chat(served, QUESTION, ["shell"], tool_choice="none")).text == "Hello."
-
-    asyncio.run(main())
+async def test_nothing_runs_where_the_client_wants_no_calls(hosting):
+    async with hosting([answer("Hello.")]) as served:
+        assert (await over_chat(served, QUESTION, ["shell"], tool_choice="none")).text == "Hello."
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_clients_tool_stands_for_ours_of_its_name(hosting, front):
-    async def main():
-        async with hosting([calls(("add", ONE_AND_TWO))]) as served:
-            reply = await OVER[front](served, QUESTION, ["add"])
-            assert reply.called == [("add-0", "add", ONE_AND_TWO)]
-            assert sorted(tools_of(asked(served)[0])) == ["add", "count", "fail", "late", "wait"]
-
-    asyncio.run(main())
+async def test_a_clients_tool_stands_for_ours_of_its_name(hosting, front):
+    async with hosting([calls(("add", ONE_AND_TWO))]) as served:
+        reply = await OVER[front](served, QUESTION, ["add"])
+        assert reply.called == [("add-0", "add", ONE_AND_TWO)]
+        assert sorted(tools_of(asked(served)[0])) == ["add", "count", "fail", "late", "wait"]
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("reason", ["invocations", "length"])
-def test_a_clients_call_that_is_no_json_is_passed_on(hosting, front, reason):
-    async def main():
-        async with hosting([calls(("shell", '{"command": "l'), reason=reason)]) as served:
-            found = await served.post(front, body_of(front))
-            assert found.status == 200
-            # Gemini has no place for arguments that are no object, but words for it.
-            assert ("function call: shell(" if front == "gemini" else '"shell"') in found.text
-            assert '{\\"command\\": \\"l' in found.text
-            assert len(asked(served)) == 1
-
-    asyncio.run(main())
+async def test_a_clients_call_that_is_no_json_is_passed_on(hosting, front, reason):
+    async with hosting([calls(("shell", '{"command": "l'), reason=reason)]) as served:
+        found = await served.post(front, body_of(front))
+        assert found.status == 200
+        # Gemini has no place for arguments that are no object, but words for it.
+        assert ("function call: shell(" if front == "gemini" else '"shell"') in found.text
+        assert '{\\"command\\": \\"l' in found.text
+        assert len(asked(served)) == 1
 
 
-def test_each_reply_has_a_state_of_its_own(hosting):
-    async def main():
-        replies = [calls(("count", {})), calls(("count", {}), ("add", ONE_AND_TWO)), answer("Twice.")] * 2
-        async with hosting(replies) as served:
-            for _ in range(2):
-                reply = await over_chat(served, QUESTION, stream=True)
-                assert reply.reasoning == 'count({}) -> 1\ncount({}) -> 2\nadd({"a":1,"b":2}) -> 3\n'
-
-    asyncio.run(main())
+async def test_each_reply_has_a_state_of_its_own(hosting):
+    replies = [calls(("count", {})), calls(("count", {}), ("add", ONE_AND_TWO)), answer("Twice.")] * 2
+    async with hosting(replies) as served:
+        for _ in range(2):
+            reply = await over_chat(served, QUESTION, stream=True)
+            assert reply.reasoning == 'count({}) -> 1\ncount({}) -> 2\nadd({"a":1,"b":2}) -> 3\n'
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_client_that_leaves_stops_what_runs(hosting, front, stream):
-    async def main():
-        async with hosting([calls(("wait", {}))]) as served:
-            tools = sys.modules["sums_of_test"]
-            asking = asyncio.ensure_future(served.post(front, body_of(front, stream=stream)))
-            await asyncio.wait_for(tools.started.wait(), 60)
-            asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
-            await asyncio.wait_for(tools.stopped.wait(), 60)
-
-    asyncio.run(main())
+async def test_a_client_that_leaves_stops_what_runs(hosting, front, stream):
+    async with hosting([calls(("wait", {}))]) as served:
+        tools = sys.modules["sums_of_test"]
+        asking = asyncio.ensure_future(served.post(front, body_of(front, stream=stream)))
+        await asyncio.wait_for(tools.started.wait(), 60)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        await asyncio.wait_for(tools.stopped.wait(), 60)
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_what_runs_is_told_before_it_has_run(hosting, front):
-    async def main():
-        said = [TextPiece("One moment.")]
-        async with hosting([calls(("wait", {}), said=said)]) as served:
-            heard = b""
-            async with served.open(front, body_of(front, stream=True)) as coming:
-                while b"wait({})" not in heard:
-                    chunk = await coming.content.readany()
-                    assert chunk
-                    heard += chunk
-            assert b"One moment." in heard
-
-    asyncio.run(main())
+async def test_what_runs_is_told_before_it_has_run(hosting, front):
+    said = [TextPiece("One moment.")]
+    async with hosting([calls(("wait", {}), said=said)]) as served:
+        heard = b""
+        async with served.open(front, body_of(front, stream=True)) as coming:
+            while b"wait({})" not in heard:
+                chunk = await coming.content.readany()
+                assert chunk
+                heard += chunk
+        assert b"One moment." in heard
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_backend_that_fails_in_a_later_round(hosting, stream):
-    async def main():
-        replies = [calls(("add", ONE_AND_TWO)), StatusReply(500)]
-        async with hosting(replies) as served:
-            found = await served.post("responses", {"model": "m", "input": "hi", "stream": stream})
-            if stream:
-                assert [each["type"] for each in found.events if "response" in each][-1] == "response.failed"
-                assert found.frames[-1][1] == "[DONE]"
-            else:
-                assert found.status == 500
-                assert found.body["error"]["message"]
-
-    asyncio.run(main())
+async def test_a_backend_that_fails_in_a_later_round(hosting, stream):
+    replies = [calls(("add", ONE_AND_TWO)), StatusReply(500)]
+    async with hosting(replies) as served:
+        found = await served.post("responses", {"model": "m", "input": "hi", "stream": stream})
+        if stream:
+            assert [each["type"] for each in found.events if "response" in each][-1] == "response.failed"
+            assert found.frames[-1][1] == "[DONE]"
+        else:
+            assert found.status == 500
+            assert found.body["error"]["message"]
 
 
-def test_identifiers_are_not_used_twice(hosting):
+async def test_identifiers_are_not_used_twice(hosting):
     """A client that does not send reasoning back sees fewer items than the model did."""
-
-    async def main():
-        call = spelled("shell", {"command": "ls"})
-        replies = [spelled("add", ONE_AND_TWO), call, call, "Done."]
-        async with hosting(replies, facts=WRITES) as served:
-            conversation = list(QUESTION)
-            seen = []
-            while True:
-                reply = await over_chat(served, conversation, ["shell"], stream=True)
-                if not reply.called:
-                    break
-                ((identifier, _, _),) = reply.called
-                seen.append(identifier)
-                (sent,) = reply.items
-                del sent["reasoning_content"]
-                conversation += [sent, output("chat", identifier, "README")]
-            assert len(set(seen)) == len(seen) == 2
-            assert reply.text == "Done."
-
-    asyncio.run(main())
+    call = spelled("shell", {"command": "ls"})
+    replies = [spelled("add", ONE_AND_TWO), call, call, "Done."]
+    async with hosting(replies, facts=WRITES) as served:
+        conversation = list(QUESTION)
+        seen = []
+        while True:
+            reply = await over_chat(served, conversation, ["shell"], stream=True)
+            if not reply.called:
+                break
+            ((identifier, _, _),) = reply.called
+            seen.append(identifier)
+            (sent,) = reply.items
+            del sent["reasoning_content"]
+            conversation += [sent, output("chat", identifier, "README")]
+        assert len(set(seen)) == len(seen) == 2
+        assert reply.text == "Done."
 
 
-def test_what_is_counted_are_the_tokens_of_all_rounds(hosting):
-    async def main():
-        async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
-            await over_chat(served, QUESTION)
-            told = (await served.get("/metrics")).text
-            found = dict(re.findall(r'callboard_tokens_total\{.*kind="(\w+)"\} (\S+)', told))
-            assert found == {"input": "30.0", "output": "12.0", "cached": "5.0", "reasoning": "3.0"}
-
-    asyncio.run(main())
+async def test_what_is_counted_are_the_tokens_of_all_rounds(hosting):
+    async with hosting([calls(("add", ONE_AND_TWO)), answer("3.")]) as served:
+        await over_chat(served, QUESTION)
+        told = (await served.get("/metrics")).text
+        found = dict(re.findall(r'callboard_tokens_total\{.*kind="(\w+)"\} (\S+)', told))
+        assert found == {"input": "30.0", "output": "12.0", "cached": "5.0", "reasoning": "3.0"}
 
 
-def test_ensembles_live_as_long_as_the_gateway(serving, ensembles):
-    async def main():
-        async with FakeBackend([]) as backend:
-            async with serving(backend, ensembles=ensembles):
-                log = sys.modules["sums_of_test"].log
-                assert log == ["connected"]
-            assert log == ["connected", "disconnected"]
-
-    asyncio.run(main())
+async def test_ensembles_live_as_long_as_the_gateway(serving, ensembles):
+    async with FakeBackend([]) as backend:
+        async with serving(backend, ensembles=ensembles):
+            log = sys.modules["sums_of_test"].log
+            assert log == ["connected"]
+        assert log == ["connected", "disconnected"]
 
 
 def test_a_directory_that_is_none_is_found_before_anything_starts(tmp_path):
@@ -704,31 +634,27 @@ def test_an_ensemble_that_cannot_be_connected_is_named(tmp_path, monkeypatch):
         asyncio.run(hosted.connect())
 
 
-def test_the_command(ensembles, tmp_path):
+async def test_the_command(ensembles, tmp_path):
     """`callboard serve --ensembles DIR`, as a person starts it; the module lies in the current directory."""
-
-    async def main():
-        async with FakeBackend([calls(("add", ONE_AND_TWO)), answer("It is 3.")]) as backend:
-            command = (*COMMAND, "serve", "--backend", backend.url, "--port", "0", "--ensembles", *ensembles)
-            process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stderr=asyncio.subprocess.PIPE)
-            try:
-                url = ""
-                while not url:
-                    line = (await process.stderr.readline()).decode()
-                    assert line
-                    url = line.partition(" at ")[2].split(" ")[0]
-                async with aiohttp.ClientSession() as client:
-                    body = {"model": "m", "messages": QUESTION}
-                    async with client.post(f"{url}/chat/completions", json=body) as found:
-                        message = (await found.json())["choices"][0]["message"]
-                assert message["content"] == "It is 3."
-                assert message["reasoning_content"] == 'add({"a":1,"b":2}) -> 3\n'
-            finally:
-                process.terminate()
-                _, told = await process.communicate()
-            assert b"disconnected" in told
-
-    asyncio.run(main())
+    async with FakeBackend([calls(("add", ONE_AND_TWO)), answer("It is 3.")]) as backend:
+        command = (*COMMAND, "serve", "--backend", backend.url, "--port", "0", "--ensembles", *ensembles)
+        process = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stderr=asyncio.subprocess.PIPE)
+        try:
+            url = ""
+            while not url:
+                line = (await process.stderr.readline()).decode()
+                assert line
+                url = line.partition(" at ")[2].split(" ")[0]
+            async with aiohttp.ClientSession() as client:
+                body = {"model": "m", "messages": QUESTION}
+                async with client.post(f"{url}/chat/completions", json=body) as found:
+                    message = (await found.json())["choices"][0]["message"]
+            assert message["content"] == "It is 3."
+            assert message["reasoning_content"] == 'add({"a":1,"b":2}) -> 3\n'
+        finally:
+            process.terminate()
+            _, told = await process.communicate()
+        assert b"disconnected" in told
 
 
 async def test_a_missed_call_is_logged_once(hosting, caplog):

@@ -79,20 +79,17 @@ def test_a_gateway_without_a_board_keeps_nothing(serving):
     assert asyncio.run(scenario()) == (None, 200)
 
 
-def test_a_request_is_seen_while_it_is_answered(serving, logged):
-    async def scenario():
-        async with (
-            FakeBackend([Silence([ReplyStarted("r", "m"), TextPiece("So far")])]) as backend,
-            serving(backend, extend=logged) as served,
-        ):
-            async with served.open("chat", {**ASK, "stream": True}) as answer:
-                await answer.content.readuntil(b"So far")
-                [entry] = served.request_log.newest()
-                view = view_request(entry)
-            await asyncio.wait_for(backend.disconnected.wait(), 60)
-        return view, view_row(entry)
-
-    view, row = asyncio.run(scenario())
+async def test_a_request_is_seen_while_it_is_answered(serving, logged):
+    async with (
+        FakeBackend([Silence([ReplyStarted("r", "m"), TextPiece("So far")])]) as backend,
+        serving(backend, extend=logged) as served,
+    ):
+        async with served.open("chat", {**ASK, "stream": True}) as answer:
+            await answer.content.readuntil(b"So far")
+            [entry] = served.request_log.newest()
+            view = view_request(entry)
+        await asyncio.wait_for(backend.disconnected.wait(), 60)
+    row = view_row(entry)
     assert view.row.end == "open"
     assert "So far" in view.answer
     assert "So far" in view.replies[0].raw

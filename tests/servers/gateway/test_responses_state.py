@@ -540,7 +540,7 @@ def test_the_providers_own_compaction_is_passed_on(serving, behind):
     assert asyncio.run(whole())[0] == item
 
 
-def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
+async def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
     """Keys that have no name keep what is theirs, whatever stands before them on the command line."""
     hers, his = "key-of-ann-12345678", "key-of-bob-12345678"
 
@@ -548,23 +548,20 @@ def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
         url = f"sqlite:///{tmp_path / 'replies.db'}"
         return load_gateway_settings("", {"keys": parse_keys(keys), "store": url}, BackendSettings(url=backend.url))
 
-    async def whole():
-        async with FakeBackend(echoed) as backend:
-            async with (
-                serving(settings(backend, hers, his)) as served,
-                sdk(served, hers) as ann,
-                sdk(served, his) as bob,
-            ):
-                told = await ann.responses.create(model="m", input="secret")
-                kept = await bob.responses.create(model="m", input="mine")
-            async with serving(settings(backend, his)) as served, sdk(served, his) as bob:
-                with pytest.raises(openai.NotFoundError):
-                    await bob.responses.retrieve(told.id)
-                with pytest.raises(openai.BadRequestError, match="not found"):
-                    await bob.responses.create(model="m", input="?", previous_response_id=told.id)
-                assert (await bob.responses.retrieve(kept.id)).output_text == kept.output_text
-
-    asyncio.run(whole())
+    async with FakeBackend(echoed) as backend:
+        async with (
+            serving(settings(backend, hers, his)) as served,
+            sdk(served, hers) as ann,
+            sdk(served, his) as bob,
+        ):
+            told = await ann.responses.create(model="m", input="secret")
+            kept = await bob.responses.create(model="m", input="mine")
+        async with serving(settings(backend, his)) as served, sdk(served, his) as bob:
+            with pytest.raises(openai.NotFoundError):
+                await bob.responses.retrieve(told.id)
+            with pytest.raises(openai.BadRequestError, match="not found"):
+                await bob.responses.create(model="m", input="?", previous_response_id=told.id)
+            assert (await bob.responses.retrieve(kept.id)).output_text == kept.output_text
 
 
 async def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, tmp_path):

@@ -24,46 +24,38 @@ BODIES = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("front", BODIES)
-def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stream):
+async def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stream):
     """What a client of Gemini says in its URL is not kept."""
-
-    async def scenario():
-        async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, extend=logged) as served:
-            await served.post(front, {"model": "m", "stream": stream, **BODIES[front]})
-            [entry] = served.request_log.newest()
-            traffic = Traffic(served.gateway, served.request_log)
-            repeated = await traffic.repeat(entry.identifier, RepeatOrder())
-            while (view := await traffic.view(repeated)).row.is_open:  # noqa: ASYNC110 - it says no more than that
-                await asyncio.sleep(0)
-            return view
-
-    view = asyncio.run(scenario())
+    async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, extend=logged) as served:
+        await served.post(front, {"model": "m", "stream": stream, **BODIES[front]})
+        [entry] = served.request_log.newest()
+        traffic = Traffic(served.gateway, served.request_log)
+        repeated = await traffic.repeat(entry.identifier, RepeatOrder())
+        while (view := await traffic.view(repeated)).row.is_open:  # noqa: ASYNC110 - it says no more than that
+            await asyncio.sleep(0)
     assert (view.row.end, view.row.status) == ("stop", 200)
     assert '"No.' in view.answer
 
 
-def test_few_are_asked_again_at_once_and_they_end_with_their_gateway(serving, logged):
-    async def scenario():
-        async with (
-            FakeBackend(["Yes.", *[Silence([ReplyStarted("r", "m")])] * MAX_REPEATED]) as backend,
-            serving(backend, extend=logged) as served,
-        ):
-            await served.post("chat", {"model": "m", **BODIES["chat"]})
-            [entry] = served.request_log.newest()
-            async with Traffic(served.gateway, served.request_log) as traffic:
-                for _ in range(MAX_REPEATED):
-                    await traffic.repeat(entry.identifier, RepeatOrder())
-                with pytest.raises(CallerError, match="are being asked again"):
-                    await traffic.repeat(entry.identifier, RepeatOrder())
-                page = await traffic.page(RowFilter(again_of=entry.identifier))
-            return page, await traffic.page(RowFilter(again_of=entry.identifier))
-
-    before, after = asyncio.run(scenario())
+async def test_few_are_asked_again_at_once_and_they_end_with_their_gateway(serving, logged):
+    async with (
+        FakeBackend(["Yes.", *[Silence([ReplyStarted("r", "m")])] * MAX_REPEATED]) as backend,
+        serving(backend, extend=logged) as served,
+    ):
+        await served.post("chat", {"model": "m", **BODIES["chat"]})
+        [entry] = served.request_log.newest()
+        async with Traffic(served.gateway, served.request_log) as traffic:
+            for _ in range(MAX_REPEATED):
+                await traffic.repeat(entry.identifier, RepeatOrder())
+            with pytest.raises(CallerError, match="are being asked again"):
+                await traffic.repeat(entry.identifier, RepeatOrder())
+            page = await traffic.page(RowFilter(again_of=entry.identifier))
+        before, after = page, await traffic.page(RowFilter(again_of=entry.identifier))
     assert [row.end for row in before.rows] == ["open"] * MAX_REPEATED
     assert [row.end for row in after.rows] == ["left"] * MAX_REPEATED
 
 
-def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(serving, logged):
+async def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(serving, logged):
     nested = []
     for _ in range(450):
         nested = [nested]
@@ -75,28 +67,22 @@ def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(serving,
             return await view_below(frames - 1, traffic, identifier)
         return await traffic.view(identifier)
 
-    async def scenario():
-        async with FakeBackend(["Yes."]) as backend, serving(backend, extend=logged) as served:
-            await served.post("chat", {"model": "m", **body})
-            [entry] = served.request_log.newest()
-            return await view_below(500, Traffic(served.gateway, served.request_log), entry.identifier)
-
-    view = asyncio.run(scenario())
+    async with FakeBackend(["Yes."]) as backend, serving(backend, extend=logged) as served:
+        await served.post("chat", {"model": "m", **body})
+        [entry] = served.request_log.newest()
+        view = await view_below(500, Traffic(served.gateway, served.request_log), entry.identifier)
     assert view.body == view.replies[0].sent == "(nested too deep to be shown)"
     assert "Yes." in view.answer
 
 
-def test_a_test_of_a_reply_holds_no_secret_of_the_settings(serving, logged, behind):
-    async def scenario():
-        async with (
-            FakeBackend([f"My key is {SECRET}."]) as backend,
-            serving(behind(backend, key=SECRET), extend=logged) as served,
-        ):
-            await served.post("chat", {"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
-            [entry] = served.request_log.newest()
-            return await Traffic(served.gateway, served.request_log).kept_reply(entry.identifier)
-
-    kept = asyncio.run(scenario())
+async def test_a_test_of_a_reply_holds_no_secret_of_the_settings(serving, logged, behind):
+    async with (
+        FakeBackend([f"My key is {SECRET}."]) as backend,
+        serving(behind(backend, key=SECRET), extend=logged) as served,
+    ):
+        await served.post("chat", {"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+        [entry] = served.request_log.newest()
+        kept = await Traffic(served.gateway, served.request_log).kept_reply(entry.identifier)
     assert "My key is ***." in str(kept.canisters)
     assert SECRET not in str(kept)
 

@@ -27,7 +27,7 @@ def running(serving):
         runner.run(stack.aclose())
 
 
-@settings(max_examples=2000)
+@settings(max_examples=20 * settings.default.max_examples)
 @given(st.integers(0, 2**64))
 def test_any_request_is_answered(running, fuzz, number):
     runner, served, reply = running
