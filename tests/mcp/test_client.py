@@ -825,10 +825,13 @@ asyncio.run(main())
     assert all(gone(pid) for pid in pids)
 
 
-async def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
+def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
     stage = Stage(tmp_path)
 
-    await stage.client("--child").start()
+    async def scene():
+        await stage.client("--child").start()
+
+    asyncio.run(scene())
     assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
 
 

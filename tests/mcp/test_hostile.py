@@ -188,15 +188,19 @@ async def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_failed_connect_leaves_no_task():
+def test_a_failed_connect_leaves_no_task():
     """Also where nobody closes the client."""
-    for command in ((sys.executable, "-c", ""), ("/nowhere",)):
-        client = McpClient(ServerSettings(name="s", command=command))
-        with pytest.raises((ServerFailure, CallerError)):
-            await client.start()
-        async with asyncio.timeout(PATIENCE):
-            while len(asyncio.all_tasks()) > 1:
-                await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    async def scene():
+        for command in ((sys.executable, "-c", ""), ("/nowhere",)):
+            client = McpClient(ServerSettings(name="s", command=command))
+            with pytest.raises((ServerFailure, CallerError)):
+                await client.start()
+            async with asyncio.timeout(PATIENCE):
+                while len(asyncio.all_tasks()) > 1:
+                    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(scene())
 
 
 async def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():
