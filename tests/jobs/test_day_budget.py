@@ -11,8 +11,7 @@ from callboard.core import Usage, UserCanister
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.job import JobSummary
 from callboard.jobs.limits import JobLimits
-from callboard.jobs.segment import SegmentRunner
-from callboard.jobs.worker import SegmentControl
+from callboard.jobs.segment import SegmentControl, SegmentRunner
 from callboard.testing import Call, ScriptedModel
 
 NOW = datetime(2026, 1, 1, 21, tzinfo=UTC)

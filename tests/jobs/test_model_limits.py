@@ -9,8 +9,7 @@ from tests.jobs.running import run_async
 from callboard.jobs.job import JobSummary
 from callboard.jobs.kinds import Completed
 from callboard.jobs.limits import JobLimits
-from callboard.jobs.segment import SegmentRunner
-from callboard.jobs.worker import SegmentControl
+from callboard.jobs.segment import SegmentControl, SegmentRunner
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = "openai:gpt-4o"

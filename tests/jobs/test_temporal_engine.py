@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from tests.jobs import test_engine
-from tests.jobs.fleet import open_fleet
 from tests.jobs.test_engine import PATIENCE, Runner, enqueue, in_loop, make_job, serve, until
 from tests.jobs.test_kill import kill_workers
 
@@ -37,24 +36,8 @@ def engine(temporal, empty_postgresql, monkeypatch):
         yield TemporalEngine(database, TemporalSettings(address=temporal.address))
 
 
-@pytest.fixture
-def fleet(temporal, empty_postgresql, tmp_path):
-    with open_fleet(empty_postgresql, tmp_path, address=temporal.address) as fleet:
-        yield fleet
-
-
 def test_jobs_end_when_a_worker_is_killed(temporal, empty_postgresql, tmp_path):
     kill_workers(empty_postgresql, temporal.address, tmp_path, 1)
-
-
-def test_a_server_that_is_killed_and_started_again_loses_nothing(temporal, fleet):
-    fleet.start(2)
-    fleet.create(6, rounds=4)
-    fleet.wait_for(fleet.read_lines)
-    temporal.kill()
-    temporal.start()
-    fleet.create(1, rounds=1)
-    fleet.wait_for_jobs()
 
 
 @in_loop

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -53,12 +54,16 @@ LONGEST_WAIT: Final = 86400.0
 """Seconds. A provider that asks for a longer wait is asked again after this time."""
 
 
-class SegmentWatch(Protocol):
-    """What a segment is told by whoever runs it; see `worker.SegmentControl`."""
+@dataclass
+class SegmentControl:
+    """What a segment sees of the worker that runs it."""
 
     executor: str
-    stopping: asyncio.Event
-    cancel_requested: bool
+    """The id under which this process claims."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the worker stops: come to an end at the next safe point, and go on in a next segment."""
+    cancel_requested: bool = False
+    """Whether the task is cancelled because the job is; else the process ends."""
 
 
 class JobBudget(Protocol):
@@ -87,7 +92,7 @@ class JobSegment:
     def __init__(
         self,
         claim: Claim,
-        watch: SegmentWatch,
+        watch: SegmentControl,
         entries: Sequence[JobEntry],
         streams: JobStreams,
         clock: Clock,
@@ -214,7 +219,7 @@ class SegmentRunner:
         self._streams = streams or JobStreams()
         self._clock = clock
 
-    async def __call__(self, identifier: str, number: int, watch: SegmentWatch) -> None:
+    async def __call__(self, identifier: str, number: int, watch: SegmentControl) -> None:
         """Run a segment; it returns when what became of it is written, or when it is not this runner's any more.
 
         Raises:
@@ -255,7 +260,7 @@ class SegmentRunner:
             return 0, ""
         return await self._limits.reserve(job, job.model or self._kinds[job.kind].find_model(job))
 
-    async def _run(self, claim: Claim, watch: SegmentWatch) -> None:
+    async def _run(self, claim: Claim, watch: SegmentControl) -> None:
         if claim.job.cancel_requested:
             await claim.end("cancelled", "cancelled")
             return

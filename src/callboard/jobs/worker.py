@@ -18,7 +18,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -29,7 +28,7 @@ from callboard.jobs.engine import Engine
 from callboard.jobs.job import QUEUE
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.schedules import ScheduleStore
-from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.segment import SegmentControl, SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.jobs.user_settings import job_limits, load_job_settings, make_engine, open_services, queue_settings
@@ -45,18 +44,6 @@ IDLE_SECONDS: Final = 0.1
 """Between two looks whether there is anything to do, where that is asked."""
 
 _log = logging.getLogger("callboard.jobs")
-
-
-@dataclass
-class SegmentControl:
-    """What a segment sees of its worker."""
-
-    executor: str
-    """The id under which this process claims."""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the worker stops: come to an end at the next safe point, and go on in a next segment."""
-    cancel_requested: bool = False
-    """Whether the task is cancelled because the job is; else the process ends."""
 
 
 RunControlled = Callable[[str, int, SegmentControl], Coroutine[Any, Any, None]]
