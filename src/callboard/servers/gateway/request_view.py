@@ -304,7 +304,9 @@ def _format_events(events: Sequence[Event], mask: Mask) -> tuple[str, ...]:
 
 def _masker(entry: LoggedRequest) -> Mask:
     """Take out the secrets of the settings and the client's credentials, and while it is answered the client's key."""
-    credentials = find_credentials(entry.declarations or select_declarations(_decode_body(entry)))
+    credentials = find_credentials(
+        entry.declarations or select_declarations({} if entry.request else decode_body(entry.body))
+    )
     if credentials is None:
         return lambda text: _UNMASKED if text else ""
     masks = [each.redactor.text for each in entry.replies[:1]]
@@ -321,12 +323,12 @@ def _masker(entry: LoggedRequest) -> Mask:
     return mask
 
 
-def _decode_body(entry: LoggedRequest) -> Mapping[str, Any]:
-    """The body of a request that was refused, as far as it can be read; that of another one is known already."""
-    if entry.request is None:
-        with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
-            body = msgspec.json.decode(entry.body)
-            return body if isinstance(body, dict) else {}
+def decode_body(data: bytes) -> dict[str, Any]:
+    """The client's body as far as it can be read; empty where it was kept in part."""
+    with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+        body = msgspec.json.decode(data)
+        if isinstance(body, dict):
+            return body
     return {}
 
 

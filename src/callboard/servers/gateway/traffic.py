@@ -11,12 +11,10 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Final, Self
 
-import msgspec
 from msgspec.structs import replace
 
 from callboard.core import Request
@@ -32,6 +30,7 @@ from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import run_in_thread_if_large
 from callboard.servers.gateway.request_log import LoggedRequest, RequestLog
 from callboard.servers.gateway.request_view import (
+    decode_body,
     make_vector,
     mask_reply,
     read_canisters,
@@ -146,7 +145,7 @@ class Traffic:
         body = entry.body
         repeated.set_body(body)
         front = frontends()[entry.front]
-        fields = _decode_body(body)
+        fields = decode_body(body)
         exchange = Exchange(
             front=front,
             request=replace(request, model=model),
@@ -224,15 +223,6 @@ def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, 
     shown = tuple(chosen[:limit])
     cursor = str(shown[-1].number) if len(chosen) > limit else ""
     return RowPage(shown, cursor, tuple(sorted({row.model for row in rows if row.model})))
-
-
-def _decode_body(data: bytes) -> dict[str, Any]:
-    """The client's body; empty where it was kept in part."""
-    with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
-        body = msgspec.json.decode(data)
-        if isinstance(body, dict):
-            return body
-    return {}
 
 
 async def _stay() -> Message:
