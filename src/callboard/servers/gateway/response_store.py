@@ -220,7 +220,7 @@ class ResponseStore:
         return text.replace(str(password), "***") if password else text
 
     async def aclose(self) -> None:
-        self._threads.shutdown(wait=False)
+        await asyncio.to_thread(self._threads.shutdown)  # what is under way holds a connection
         self._engine.dispose()
 
     async def save(self, response: StoredResponse) -> bool:
