@@ -58,7 +58,11 @@ def reparse(data: bytes) -> bytes | None:
         return None
     identifier = message.get("id")
     answers = "method" not in message and isinstance(identifier, int | str) and not isinstance(identifier, bool)
-    if answers and not (isinstance(message.get("result"), dict) or _is_error(message.get("error"))):
+    failure = message.get("error")
+    is_error = isinstance(failure, dict) and (
+        isinstance(failure.get("code"), int) and isinstance(failure.get("message"), str)
+    )
+    if answers and not (isinstance(message.get("result"), dict) or is_error):
         return _error_response(identifier, "neither a result, which is an object, nor an error")
     if not answers and not isinstance(message.get("method"), str):
         return None
@@ -166,10 +170,6 @@ def _find_id(text: str) -> Any:
     if match is None or '"method"' in begin or '"method"' in end:
         return None
     return msgspec.json.decode((match[1] or match[2]).encode())
-
-
-def _is_error(error: Any) -> bool:
-    return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
 
 
 def _error_response(identifier: Any, why: str) -> bytes:

@@ -208,7 +208,10 @@ def _alternate_roles(canisters: Canisters, _: Request, facts: Profile) -> Canist
     if not facts.requires_alternating_roles:
         return canisters
     fitting: list[Canister] = []
-    users = map(_as_user, _with_pictures_apart(canisters, facts))
+    users = [
+        UserCanister(contents_with_title(each)) if isinstance(each, DocumentCanister) else each
+        for each in _with_pictures_apart(canisters, facts)
+    ]
     for is_user, group in groupby(users, key=lambda each: isinstance(each, UserCanister)):
         last = fitting[-1] if fitting else None
         if is_user:
@@ -222,10 +225,6 @@ def _alternate_roles(canisters: Canisters, _: Request, facts: Profile) -> Canist
             fitting.append(canister)
             last = canister
     return _same(canisters, fitting)
-
-
-def _as_user(canister: Canister) -> Canister:
-    return UserCanister(contents_with_title(canister)) if isinstance(canister, DocumentCanister) else canister
 
 
 def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canister]:

@@ -74,10 +74,6 @@ def _short_user(value: Any) -> Any:
     return value if isinstance(value, str) and len(value) <= LONGEST_USER else None
 
 
-def _as_int(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _same_path(path: str, **elsewhere: str) -> Mapping[str, WireField]:
     """A field that has the same path on OpenAI's two wires."""
     return {wire: WireField(where) for wire, where in {"responses": path, "chat": path, **elsewhere}.items()}
@@ -128,7 +124,12 @@ SHARED_FIELDS: tuple[Mapping[str, WireField], ...] = (
     {"responses": WireField(_LOGPROBS), "chat": WireField("logprobs")},
     {"chat": WireField("frequency_penalty"), "gemini": WireField("generationConfig.frequencyPenalty")},
     {"chat": WireField("presence_penalty"), "gemini": WireField("generationConfig.presencePenalty")},
-    {"messages": WireField("top_k", fit=_as_int), "gemini": WireField("generationConfig.topK")},
+    {
+        "messages": WireField(
+            "top_k", fit=lambda value: int(value) if isinstance(value, float) and value.is_integer() else value
+        ),
+        "gemini": WireField("generationConfig.topK"),
+    },
 )
 """Fields without a name in the core, by the wires that have them. Where two become one field, the first counts."""
 
@@ -341,12 +342,10 @@ def _loaded_tools(request: Request) -> tuple[ToolDeclaration, ...]:
         return request.tools
     names = dict.fromkeys([name for name in _referenced_names(request) if name in deferred])
     loaded = [tool for tool in request.tools if tool.name not in deferred]
-    return (*loaded, *[_without_deferral(deferred[name]) for name in names])
-
-
-def _without_deferral(tool: ToolDeclaration) -> ToolDeclaration:
-    fields = {name: value for name, value in tool.extra[_MESSAGES].items() if name != _DEFERRED}
-    return msgspec.structs.replace(tool, extra={**tool.extra, _MESSAGES: fields})
+    for tool in [deferred[name] for name in names]:
+        fields = {name: value for name, value in tool.extra[_MESSAGES].items() if name != _DEFERRED}
+        loaded.append(msgspec.structs.replace(tool, extra={**tool.extra, _MESSAGES: fields}))
+    return tuple(loaded)
 
 
 def _referenced_names(request: Request) -> Iterator[str]:

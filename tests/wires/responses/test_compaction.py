@@ -21,7 +21,7 @@ from callboard.core import (
 from callboard.wires.responses import decode_request
 from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
 from callboard.wires.responses.content import read_summary, seal, seal_summary
-from callboard.wires.responses.stored_items import complete_items, input_items
+from callboard.wires.responses.response_object import complete_items, input_items
 
 SAID = {"identifier": "resp_1", "model": "m", "created": 0}
 

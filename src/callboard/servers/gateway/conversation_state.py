@@ -23,7 +23,7 @@ from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
-from callboard.wires.responses.stored_items import complete_items, input_items
+from callboard.wires.responses.response_object import complete_items, input_items
 
 if TYPE_CHECKING:
     from callboard.servers.gateway.response_store import ResponseStore

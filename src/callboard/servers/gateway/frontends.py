@@ -178,7 +178,7 @@ def _check_messages(body: Mapping[str, Any], limits: GatewayLimits) -> None:
 
 
 def _check_gemini(body: Mapping[str, Any], limits: GatewayLimits) -> None:
-    from callboard.wires.gemini.camel_case import camel_case  # noqa: PLC0415 - loaded when it is first asked for
+    from callboard.wires.gemini.schema import camel_case  # noqa: PLC0415 - loaded when it is first asked for
 
     _check_count(body.get("contents"), "contents", limits.items)
     for name in ("generationConfig", "generation_config"):

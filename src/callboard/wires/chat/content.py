@@ -115,13 +115,11 @@ def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple
     if isinstance(content, str):
         return (TextualContent(content),)
     contents = [_decode_part(part, f"{path}[{index}]") for index, part in enumerate(content)]
-    return tuple(map(_with_unnamed_fields, contents, raw)) if isinstance(raw, list) else tuple(contents)
-
-
-def _with_unnamed_fields(content: Content, raw: Mapping[str, Any]) -> Content:
-    """With the fields of its part that have no name here."""
-    own = unnamed_in(raw, ("type", str(raw.get("type")), *_INSIDE))
-    return replace(content, extra={**(content.extra or {}), **extra_for("chat", own)}) if own else content
+    for index, fields in enumerate(raw if isinstance(raw, list) else ()):
+        if own := unnamed_in(fields, ("type", str(fields.get("type")), *_INSIDE)):  # those that have no name here
+            extra = {**(contents[index].extra or {}), **extra_for("chat", own)}
+            contents[index] = replace(contents[index], extra=extra)
+    return tuple(contents)
 
 
 def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> Content:

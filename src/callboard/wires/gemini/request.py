@@ -27,7 +27,6 @@ from callboard.wires.common.client_input import check_model_name, extra_for, inp
 from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_declarations import NO_SCHEMA, LetteredToolNames, StrictTools, dropped_descriptions
 from callboard.wires.field_mapping import BUDGETS, effort_of
-from callboard.wires.gemini.camel_case import camel_case, wrap_lists
 from callboard.wires.gemini.decode_messages import MessageDecoder, instructions
 from callboard.wires.gemini.encode_messages import MessageEncoder
 from callboard.wires.gemini.schema import (
@@ -37,7 +36,9 @@ from callboard.wires.gemini.schema import (
     GenerationConfig,
     ThinkingConfig,
     ToolConfig,
+    camel_case,
     decode_schema,
+    wrap_lists,
 )
 
 _CONFIG_FIELDS: Mapping[str, str] = {

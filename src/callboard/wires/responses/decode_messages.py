@@ -160,7 +160,8 @@ class MessageDecoder:
         value = output.output
         if isinstance(value, dict) and "type" in value:
             value = [value]
-        if not (isinstance(value, str) or value is None or _are_parts(value)):
+        are_parts = isinstance(value, list) and all(isinstance(part, dict) and "type" in part for part in value)
+        if not (isinstance(value, str) or value is None or are_parts):
             value = client_json(value, path)
         content = decode_content(value, f"{path}.output", self.dropped)
         if not output.call_id and output.name:  # Codex's app tells so what the user did in it
@@ -184,7 +185,3 @@ def _call_name(call: Call, path: str) -> str:
 
 def _author(author: str | None) -> tuple[Content, ...]:
     return (TextualContent(f"From {author}:\n"),) if author else ()
-
-
-def _are_parts(output: Any) -> bool:
-    return isinstance(output, list) and all(isinstance(part, dict) and "type" in part for part in output)
