@@ -88,11 +88,10 @@ def _check_model(model: PlannedModel, display: Display) -> None:
 
 def _queue(create: Callable[[DurableStore], Coroutine[Any, Any, DurableJob]], display: Display) -> DurableJob:
     from callboard.jobs.database import Database  # noqa: PLC0415  # half a second
-    from callboard.jobs.engine import enqueue  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 
     with Database.open() as database:
-        job = asyncio.run(create(DurableStore(database, enqueue)))
+        job = asyncio.run(create(DurableStore(database)))
         log = ensure_worker(database, job)
         if not database.is_sqlite:
             display.tell(f"a worker of this host runs it: callboard worker --queue {job.queue}", "2")

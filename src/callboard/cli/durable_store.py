@@ -31,21 +31,7 @@ _HINT: Final = "callboard jobs list --all shows them"
 
 @contextmanager
 def open_store() -> Iterator[DurableStore]:
-    """The store with its queue: what is created, answered or resumed in it goes on in a worker.
-
-    Raises CallerError and DatabaseUnavailable.
-    """
-    from callboard.jobs.database import Database  # noqa: PLC0415  # not for --help
-    from callboard.jobs.engine import enqueue  # noqa: PLC0415
-    from callboard.jobs.store import DurableStore  # noqa: PLC0415
-
-    with Database.open() as database:
-        yield DurableStore(database, enqueue)
-
-
-@contextmanager
-def read_store() -> Iterator[DurableStore]:
-    """The store without its queue, for commands that only look: it opens in a tenth of the time."""
+    """The store of jobs. Raises CallerError and DatabaseUnavailable."""
     from callboard.jobs.database import Database  # noqa: PLC0415  # not for --help
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 
@@ -54,7 +40,7 @@ def read_store() -> Iterator[DurableStore]:
 
 
 def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
-    """Do something with the store and its queue, and close it. A job of this host that goes on by that gets a worker."""
+    """Do something with the store, and close it. A job of this host that goes on by that gets a worker."""
     from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
     from callboard.jobs.job import DurableJob  # noqa: PLC0415
 
@@ -67,7 +53,7 @@ def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
 
 def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
     """Look at something in the store, and close it."""
-    with read_store() as store:
+    with open_store() as store:
         return asyncio.run(work(store))
 
 

@@ -17,7 +17,6 @@ from callboard.coding.cancellation import cancel_on_signals
 from callboard.jobs.coding_kind import CodingKind
 from callboard.jobs.database import Database
 from callboard.jobs.direct import resume_direct, run_direct, submit_direct
-from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
 from callboard.storage.directories import data_directory
@@ -33,7 +32,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     begun: list[DurableJob] = []
 
     async def run(database: Database) -> DurableJob:
-        store = DurableStore(database, EmbeddedEngine(database).enqueue)
+        store = DurableStore(database)
         try:
             await check_reachable(model, display.tell)
             whole = await add_github_text(request)

@@ -18,8 +18,8 @@ from callboard.cli.durable_store import (
     change_jobs,
     find_durable_job,
     find_job,
+    open_store,
     read_jobs,
-    read_store,
     remove_durable_job,
 )
 from callboard.cli.jobs import JobDisplay, JobName, app
@@ -81,7 +81,7 @@ def show_steps(job: DurableJob, display: JobDisplay, *, wait: bool) -> None:
         for step in stage.finish():
             display.step(step)
 
-    with read_store() as store:
+    with open_store() as store:
         interrupt.run(show(store))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callboard.cli.command_group import LazyCommand
 from callboard.cli.display import Display
-from callboard.cli.durable_store import read_store
+from callboard.cli.durable_store import open_store
 from callboard.cli.job_commands import take_request
 from callboard.cli.models import CODING_FACTS, open_model
 from callboard.coding.agents.job_request import JobRequest
@@ -130,7 +130,7 @@ def remove(name: Name) -> None:
 
 
 def _use(work: Callable[[ScheduleStore], Coroutine[Any, Any, T]]) -> T:
-    with read_store() as store:
+    with open_store() as store:
         from callboard.jobs.schedules import ScheduleStore  # noqa: PLC0415  # as above
 
         return asyncio.run(work(ScheduleStore(store.database)))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.durable_store import find_durable_job, read_store
+from callboard.cli.durable_store import find_durable_job, open_store
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, JobName
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
 from callboard.core.ports import Clock
@@ -63,7 +63,7 @@ def watch(
     viewer = JsonViewer() if as_json else Viewer(verbose=verbose)
 
     try:
-        with read_store() as store, viewer:
+        with open_store() as store, viewer:
             job = interrupt.run(show_job(store, job.id, viewer))
     except KeyboardInterrupt:
         # Behind the viewer, which clears its line when it is left.

@@ -131,7 +131,7 @@ async def _work(
             queues[name] = replace(queues[name], starts_per_minute=limit)
     tell = partial(typer.echo, err=True)
     engine = make_engine(database, settings)
-    store = DurableStore(database, engine.enqueue)
+    store = DurableStore(database)
     coding = coding_kinds(store, lambda settings: open_model(settings, tell, CODING_FACTS))
     runner = SegmentRunner(
         store,

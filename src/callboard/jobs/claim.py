@@ -80,7 +80,7 @@ class Claim:
     def __init__(
         self,
         database: Database,
-        enqueue: Enqueue | None,
+        enqueue: Enqueue,
         stored: StoredJob,
         *,
         open_calls: Sequence[CallIntent] = (),
@@ -245,5 +245,5 @@ class Claim:
         queries.ask(connection, key, batch[-1].asks, last.updated_at)
         if self._stored.failures and any(write.comes_further for write in batch):
             queries.set_failures(connection, key, 0)
-        if batch[-1].delay is not None and self._enqueue is not None:
+        if batch[-1].delay is not None:
             self._enqueue(connection, last, batch[-1].delay)

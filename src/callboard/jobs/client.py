@@ -20,7 +20,6 @@ from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind, agent_queue, load_agent, normalize_reference
 from callboard.jobs.database import Database
-from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
@@ -63,7 +62,7 @@ class JobClient:
     async def __aenter__(self) -> Self:
         self._database = await asyncio.to_thread(Database.open, self._url)
         self._open.push_async_callback(asyncio.to_thread, self._database.close)
-        self.store = DurableStore(self._database, enqueue)
+        self.store = DurableStore(self._database)
         return self
 
     async def __aexit__(

@@ -30,6 +30,7 @@ from callboard.errors import CallerError
 from callboard.jobs import queries
 from callboard.jobs.claim import Enqueue
 from callboard.jobs.database import Database
+from callboard.jobs.engine import enqueue
 from callboard.jobs.job import END_STATES, DurableJob, JobTemplate, new_identifier
 from callboard.jobs.rows import from_rows, to_microseconds, to_row
 from callboard.jobs.tables import insert_once, jobs, schedules
@@ -73,7 +74,7 @@ class ScheduleStore:
     """The schedules of a database. `enqueue` queues a job's segment in the transaction that submits it."""
 
     def __init__(
-        self, database: Database, enqueue: Enqueue | None = None, *, clock: Clock = lambda: datetime.now(UTC)
+        self, database: Database, enqueue: Enqueue = enqueue, *, clock: Clock = lambda: datetime.now(UTC)
     ) -> None:
         self.database = database
         self._enqueue = enqueue
@@ -155,8 +156,7 @@ class ScheduleStore:
         if schedule.last_state is None or schedule.last_state in END_STATES:
             job = schedule.template.make_job(new_identifier(now), now, schedule=schedule.name)
             queries.add_job(connection, job)
-            if self._enqueue is not None:
-                self._enqueue(connection, job, 0)
+            self._enqueue(connection, job, 0)
             changes |= {"last_at": now, "last_job": job.id}
         connection.execute(update(schedules).where(schedules.c.name == schedule.name).values(to_row(changes)))
         return job

@@ -23,6 +23,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.jobs import queries
 from callboard.jobs.claim import Claim, Enqueue, FindModel, FindObstacle, LeftToOthers, Superseded
 from callboard.jobs.database import Database
+from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
     QUEUE,
@@ -56,7 +57,7 @@ class DurableStore(JobReader):
     def __init__(
         self,
         database: Database,
-        enqueue: Enqueue | None = None,
+        enqueue: Enqueue = enqueue,
         *,
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
@@ -371,17 +372,13 @@ class DurableStore(JobReader):
             stored = queries.lock_job(connection, job.id)
             if stored is None:
                 added = make(connection, job)
-                self._queue(connection, added)
+                self._enqueue(connection, added, 0)
                 return added
             # By this call, whose commit went unnoticed, or by another in the same millisecond.
             return stored.job if stored.job.created_at == job.created_at else None
 
         added = await self.database.run(add)
         return added or await self._add(replace(job, id=new_identifier(job.created_at)), make)
-
-    def _queue(self, connection: Connection, job: DurableJob) -> None:
-        if self._enqueue is not None:
-            self._enqueue(connection, job, 0)
 
     def _go_on(self, connection: Connection, stored: StoredJob, **changes: Any) -> DurableJob:
         job = self._change(
@@ -396,7 +393,7 @@ class DurableStore(JobReader):
             completed_at=None,
             **changes,
         )
-        self._queue(connection, job)
+        self._enqueue(connection, job, 0)
         return job
 
     def _end(self, connection: Connection, stored: StoredJob, state: DurableState, reason: str) -> DurableJob:

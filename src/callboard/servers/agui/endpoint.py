@@ -31,7 +31,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from callboard.agent import Agent
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.database import Database
-from callboard.jobs.engine import enqueue
 from callboard.jobs.handle import follow_events
 from callboard.jobs.job import DurableJob, JobSummary
 from callboard.jobs.kinds import JobKind
@@ -108,7 +107,7 @@ class OwnJobs:
         async with AsyncExitStack() as resources:
             database = await asyncio.to_thread(Database.open, self._url)
             resources.push_async_callback(asyncio.to_thread, database.close)
-            store = DurableStore(database, enqueue)
+            store = DurableStore(database)
             worker = open_worker(store, self._kinds, self._queues, self.streams, concurrency=CONCURRENCY)
             await resources.enter_async_context(worker)
             self._resources = resources.pop_all()

@@ -21,7 +21,6 @@ from callboard.core import ApprovalAnswered
 from callboard.errors import CallerError
 from callboard.jobs.coding_kind import KINDS, settle_cancelled, submit_request
 from callboard.jobs.database import Database
-from callboard.jobs.engine import enqueue
 from callboard.jobs.job import Approval, DurableJob
 from callboard.jobs.store import DurableStore
 
@@ -179,7 +178,7 @@ async def open_agents(
     """
     database = await asyncio.to_thread(Database.open, url)
     try:
-        store = DurableStore(database, enqueue)
+        store = DurableStore(database)
 
         async def submit(kind: str, arguments: Mapping[str, Any]) -> DurableJob:
             request = make_request(kind, arguments, directory, await asyncio.to_thread(read_settings))
