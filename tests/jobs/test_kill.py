@@ -17,6 +17,7 @@ from callboard.jobs.agent_kind import KIND, AgentInput
 from callboard.jobs.database import Database
 from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import read_conversation
+from callboard.jobs.lease import EXIT_STATUS
 from callboard.jobs.store import DurableStore
 
 KILLS = int(os.environ.get("SOAK_KILLS", "5"))
@@ -53,7 +54,8 @@ def kill_workers(url, address, folder, kills):
             most = LINES * len(asyncio.run(find_unfinished(store)))
             codes[run_worker(url, log, chance.randint(1, most), number, address)] += 1
         while asyncio.run(find_unfinished(store)):
-            assert run_worker(url, log, 0, kills, address) == 0
+            # A lease of a second may be lost on a machine that is busy: the worker ends, and is started again.
+            assert run_worker(url, log, 0, kills, address) in {0, EXIT_STATUS}
         lines = [line.split() for line in log.read_text().splitlines()]
         unknown = [asyncio.run(check_job(store, job, f"job-{number}", lines)) for number, job in enumerate(jobs)]
     check_order(lines)
