@@ -12,8 +12,7 @@ from callboard.coding.search import search as python_search
 from callboard.coding.tools import _tools, navigate, search
 from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED
-from callboard.coding.workspace.file_editor import MAX_SHOWN
-from callboard.coding.workspace.text_file import MAX_BYTES
+from callboard.coding.workspace.file_editor import MAX_BYTES, MAX_SHOWN
 from callboard.coding.workspace.workspace import connection
 from callboard.schema import derive
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
-from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover
+from callboard.coding.chat.approver import FILE, CallQuestion, ChatAnswer, ChatApprover, SavedApprovals
 from callboard.coding.chat.dry_run import diff_of
-from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
 from callboard.configuration.ownership import find_user_name
 from callboard.text.display import make_visible
 

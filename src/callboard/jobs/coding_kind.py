@@ -23,11 +23,10 @@ from msgspec import structs
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
 from callboard.coding.agents.job_tests import RunnerMissing
-from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, RESULTS
-from callboard.coding.agents.permissions import Approver
+from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, RESULTS, Approver
 from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.prompts import describe_traces, task_text
-from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.coding.chat.approver import FILE, SavedApprovals
 from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord

@@ -22,9 +22,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import SandboxUnavailable
-from callboard.sandbox.bubblewrap_mounts import FILES, HOME, BubblewrapMounts
 from callboard.sandbox.bundled_bubblewrap import start_watcher
-from callboard.sandbox.mount_points import check_paths, make_directories
+from callboard.sandbox.mount_points import FILES, HOME, BubblewrapMounts, check_paths, make_directories
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
 from callboard.sandbox.proxy import open_proxy

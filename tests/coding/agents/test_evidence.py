@@ -3,8 +3,7 @@ from typing import get_args
 
 from tests.tables import table
 
-from callboard.coding.agents.evidence import Facts, missing_evidence, refusal
-from callboard.coding.agents.phases import Evidence, phases_of
+from callboard.coding.agents.phases import Evidence, Facts, missing_evidence, phases_of, refusal
 from callboard.coding.jobs.job import Finding
 
 

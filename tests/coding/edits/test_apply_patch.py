@@ -9,7 +9,7 @@ from tests.tables import table
 
 from callboard.coding.edits.apply_patch import parse_apply_patch, parse_patch
 from callboard.coding.edits.hunks import apply_hunks
-from callboard.coding.edits.result import EditRefused
+from callboard.coding.edits.text_edits import EditRefused
 
 OLD = """class A:
     def run(self):

@@ -18,7 +18,7 @@ from callboard.coding.edits.replace_definitions import (
     remove_tests,
     replace_definitions,
 )
-from callboard.coding.edits.result import EditRefused
+from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.outlines import find_syntax_error
 
 PYTHON = '''"""Baskets."""

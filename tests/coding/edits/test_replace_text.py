@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.lines import replace_text
-from callboard.coding.edits.result import EditRefused, split_lines
+from callboard.coding.edits.text_edits import EditRefused, replace_text, split_lines
 
 TEXT = """def one():
     return 1

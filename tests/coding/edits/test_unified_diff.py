@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables import table
 
+from callboard.coding.edits.apply_patch import parse_unified_diff
 from callboard.coding.edits.hunks import apply_hunks
-from callboard.coding.edits.result import EditRefused, split_lines
-from callboard.coding.edits.unified_diff import parse_unified_diff
+from callboard.coding.edits.text_edits import EditRefused, split_lines
 
 OLD = "one\ntwo\nthree\nfour\nfive\n"
 NEW = "one\ntwo\n3\nfour\nfive\n"

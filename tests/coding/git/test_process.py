@@ -181,7 +181,8 @@ def test_git_can_run_nothing_but_itself(repo, tmp_path, how):
         "editor": ([("core.editor", str(script))], ["commit", "--allow-empty", "--edit"]),
     }[how]
     environment = {"GIT_EDITOR": str(script)} if how == "editor" else {}
-    run(arguments, repo, settings=settings, environment=environment, writable=[repo])
+    given = {"GIT_CONFIG_PARAMETERS": " ".join([f"'{name}={value}'" for name, value in settings])}
+    run(arguments, repo, environment={**environment, **given}, writable=[repo])
     assert not (repo / "ran").exists()
     # It is a trap.
     subprocess.run(

@@ -16,7 +16,7 @@ import pytest
 from tests.tables import table
 
 from callboard.coding.edits.replace_definitions import replace_definitions
-from callboard.coding.edits.result import EditRefused
+from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.outlines import find_syntax_error, make_outline
 from callboard.coding.outlines.languages import find_language
 from callboard.coding.outlines.parser import ParserProcess

@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from callboard.coding.tools.file import append_file, delete_file, file, read_file, replace_in_file, write_file
-from callboard.coding.workspace.file_editor import MAX_SHOWN
-from callboard.coding.workspace.text_file import MAX_BYTES
+from callboard.coding.workspace.file_editor import MAX_BYTES, MAX_SHOWN
 
 
 @pytest.fixture

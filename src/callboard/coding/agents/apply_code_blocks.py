@@ -31,12 +31,11 @@ from callboard.coding.edits.replace_definitions import (
     remove_tests,
     replace_definitions,
 )
-from callboard.coding.edits.result import Change, EditRefused, Span, split_lines
+from callboard.coding.edits.text_edits import Change, EditRefused, Span, split_lines
 from callboard.coding.outlines.languages import find_language
 from callboard.coding.tools.action_tool import action
 from callboard.coding.tools.file import SUBJECTS, FilePath, write_file
-from callboard.coding.workspace.file_editor import open_text, save
-from callboard.coding.workspace.text_file import MAX_BYTES, normalize_newlines
+from callboard.coding.workspace.file_editor import MAX_BYTES, normalize_newlines, open_text, save
 from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.core import (
     Answer,

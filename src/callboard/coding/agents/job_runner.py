@@ -17,8 +17,7 @@ from callboard.coding.agents.deliver import deliver, publish
 from callboard.coding.agents.job_memory import JobMemory, PhaseMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import RunnerMissing
-from callboard.coding.agents.job_workspace import JobWorkspace
-from callboard.coding.agents.permissions import Approver, JobPolicy
+from callboard.coding.agents.job_workspace import Approver, JobPolicy, JobWorkspace
 from callboard.coding.agents.phase_runner import PhaseRunner
 from callboard.coding.agents.phases import phases_of
 from callboard.coding.agents.progress import Progress, read_progress

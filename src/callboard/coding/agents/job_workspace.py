@@ -1,23 +1,24 @@
-"""Where a job works: its tree with a sandbox, the tools for it, and what prompts and evidence need to know of it."""
+"""Where a job works: its tree with a sandbox, the tools for it, and what prompts and evidence need to know of it.
+
+The rules of a job or a chat are what the settings say, and what a person answered. The last that matches decides. Law: what the settings deny stays denied, whatever was answered.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 
-from callboard.coding.agents.evidence import Facts
 from callboard.coding.agents.find_definitions import Project, find_parts
 from callboard.coding.agents.job_memory import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
-from callboard.coding.agents.permissions import JobPolicy
-from callboard.coding.agents.phases import Evidence, Phase, PromptPart, actions_of_groups
+from callboard.coding.agents.phases import Evidence, Facts, Phase, PromptPart, actions_of_groups
 from callboard.coding.agents.prompt_context import (
     choose_files,
     choose_lines,
@@ -32,19 +33,77 @@ from callboard.coding.agents.prompt_context import (
 )
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import Tree
-from callboard.coding.tools import make_ensemble, single_action
+from callboard.coding.tools import action_names, make_ensemble, single_action
 from callboard.coding.tools.bash import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import Workspace
-from callboard.core import InvocationCanister
+from callboard.core import Answer, InvocationCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import KeptResults
 from callboard.sandbox import find_sandbox
-from callboard.tools import Ensemble, Invoker
-from callboard.tools.context import everything
+from callboard.tools import Decision, Ensemble, Invoker, Policy, Rule
+from callboard.tools.context import Permits, everything
+
+DEFAULT: Final = Rule("*", "allow")
+
+
+class Approver(Protocol):
+    """Asks a person whether a call may run; `rules` are what the person allowed before."""
+
+    @property
+    def rules(self) -> list[Rule]: ...
+
+    async def __call__(self, invocation: InvocationCanister, why: str) -> Answer: ...
+
+
+class JobPolicy(Policy):
+    """The policy of a job in the tree `root`. An answer counts from the next call on."""
+
+    def __init__(self, request: JobRequest, approver: Approver, root: str) -> None:
+        super().__init__()
+        self._request = request
+        self._approver = approver
+        self._directory = root
+
+    def decide(self, invoker: Invoker, arguments: Mapping[str, Any] | None = None) -> Decision:
+        return self.current().decide(invoker, arguments)
+
+    def permits(self, invoker: Invoker, arguments: Mapping[str, Any]) -> Permits:
+        return self.current().permits(invoker, arguments)
+
+    def current(self, default: Rule = DEFAULT) -> Policy:
+        """The policy as of now; `default` is for calls that no other rule matches."""
+        return Policy([default, *self._current_rules()], root=self._directory)
+
+    def _current_rules(self) -> Iterator[Rule]:
+        """A rule for one of the seven tools holds for each of its actions too, where these are tools themselves."""
+        for rule in self._settings_and_answers():
+            yield rule
+            name, opened, pattern = rule.pattern.partition("(")
+            for action in action_names(name.rpartition("/")[2]):
+                yield Rule(f"{action}{opened}{pattern}", rule.permission)
+
+    def _settings_and_answers(self) -> Iterator[Rule]:
+        settings = self._request.settings
+        tools, permissions = settings.coding.tools, settings.permissions
+        mode = settings.coding.modes.get(self._request.kind)
+        if tools.allowed_bash_commands:
+            yield Rule("bash", "deny")
+            yield from (Rule(f"bash({_with_any_arguments(each)})", "allow") for each in tools.allowed_bash_commands)
+        yield from (Rule(each, "allow") for each in permissions.allow)
+        yield from (Rule(each, "ask") for each in permissions.ask)
+        yield from self._approver.rules
+        yield from (Rule(f"bash({_with_any_arguments(each)})", "deny") for each in tools.forbidden_commands)
+        yield from (Rule(each, "deny") for each in permissions.deny)
+        yield from (Rule(each, "deny") for each in (mode.deny if mode else ()))
+
+
+def _with_any_arguments(command: str) -> str:
+    return command if "*" in command else f"{command} *"
+
 
 MAX_FILE: Final = 200_000
 """Bytes of a file that is read for a prompt."""

@@ -22,12 +22,11 @@ from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
-from callboard.coding.agents.evidence import Facts, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.job_memory import JobMemory, PhaseMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
 from callboard.coding.agents.phase_span import open_phase_span
-from callboard.coding.agents.phases import Phase
+from callboard.coding.agents.phases import Facts, Phase, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.progress import Progress, last_answer
 from callboard.coding.agents.prompt_context import is_test_file
 from callboard.coding.agents.prompts import instructions, phase_prompt

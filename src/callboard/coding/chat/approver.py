@@ -1,19 +1,86 @@
 """Ask a person whether a call may run: once, for the session, or for good. How they are asked is a subclass's.
 
 Law: only an answer that allows a call lets it run.
+
+An answer counts for the session, or for good in a file.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
 from callboard.core import Allow, Answer, Deny, InvocationCanister
+from callboard.errors import CallerError
 from callboard.execution.approval import EarlierAnswers
+from callboard.storage.atomic_file import write_private
 from callboard.tools import Rule
+from callboard.tools.shell_parser import split_command
+
+FILE: Final = "answers.json"
+
+_PLAIN = re.compile(r"[\w@%+=:,./-]+")
+
+
+class SavedApprovals:
+    """The patterns that were allowed in one project; `rules` are those for good and those of this session."""
+
+    def __init__(self, project: Path, file: Path) -> None:
+        self._project = str(project)
+        self._file = file
+        self._by_project = _read(file)
+        self._session: list[str] = []
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [Rule(pattern, "allow") for pattern in (*self._by_project.get(self._project, ()), *self._session)]
+
+    def allow(self, pattern: str, *, for_good: bool) -> None:
+        """Allows what a pattern matches; if `for_good`, it is on disk when this returns."""
+        if not for_good:
+            self._session.append(pattern)
+            return
+        self._by_project = _read(self._file)
+        patterns = self._by_project.setdefault(self._project, [])
+        if pattern not in patterns:
+            patterns.append(pattern)
+        write_private(self._file, json.dumps(self._by_project, indent=2).encode())
+
+
+def pattern_of(name: str, arguments: Mapping[str, Any]) -> str:
+    """The pattern that allows a call and those like it: the same program and next word of a command, the folder of a
+    file. "" where no pattern means just that: for a command that is not simple.
+    """
+    command = arguments.get("command")
+    if isinstance(command, str):
+        words = (split_command(command) or ())[:2]
+        plain = words and all(word.certain and _PLAIN.fullmatch(word.text) for word in words)
+        return f"{name}({' '.join([word.text for word in words])} *)" if plain else ""
+    path = arguments.get("path")
+    if isinstance(path, str):
+        folder = path.rpartition("/")[0]
+        if not _PLAIN.fullmatch(path) or ".." in path or path.startswith("/"):
+            return ""
+        return f"{name}({folder}/**)" if folder else f"{name}(*)"
+    return name
+
+
+def _read(file: Path) -> dict[str, list[str]]:
+    try:
+        approvals = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise CallerError(f"not JSON: {error}", path=str(file), hint="mend or remove it") from None
+    if not isinstance(approvals, dict) or not all(isinstance(each, list) for each in approvals.values()):
+        raise CallerError("not the answers of projects", path=str(file), hint="mend or remove it")
+    return approvals
+
 
 ChatAnswer: TypeAlias = Literal["once", "session", "good", "reject", "nobody"]
 """What a person answers: "session" and "good" allow all calls of the question's pattern. "nobody" was there to answer."""

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from callboard.coding.agents.phases import actions_of_groups
-from callboard.coding.edits.result import split_lines
+from callboard.coding.edits.text_edits import split_lines
 from callboard.coding.tools import single_action
-from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
+from callboard.coding.workspace.file_editor import MAX_BYTES, NotText, decode
 from callboard.coding.workspace.workspace import ReadTracker, Workspace
 from callboard.core import InvocationCanister, ResultCanister
 from callboard.execution import run_invoker

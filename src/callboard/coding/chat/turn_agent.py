@@ -16,14 +16,12 @@ from msgspec.structs import replace
 
 from callboard.agent import Agent
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
-from callboard.coding.agents.permissions import DEFAULT, JobPolicy
+from callboard.coding.agents.job_workspace import DEFAULT, INSTRUCTIONS, MAX_FILE, JobPolicy
 from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
 from callboard.coding.agents.prompts import instructions
-from callboard.coding.chat.approver import ChatApprover
+from callboard.coding.chat.approver import ChatApprover, pattern_of
 from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
 from callboard.coding.chat.mcp_servers import without_names_of_ours
-from callboard.coding.chat.saved_approvals import pattern_of
 from callboard.coding.tools import make_ensemble, purpose_of, single_action
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration.coding import CHAT_ROUNDS, Access

@@ -12,8 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.coding.edits.closest_match import describe_closest_match
-from callboard.coding.edits.result import Change, EditRefused, Span, split_lines
+from callboard.coding.edits.text_edits import Change, EditRefused, Span, describe_closest_match, split_lines
 
 _CANDIDATES: Final = 1000
 """Places that are considered for one hunk."""

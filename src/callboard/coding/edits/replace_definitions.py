@@ -14,12 +14,11 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from callboard.coding.edits.result import EditRefused
 from callboard.coding.edits.self_imports import drop_self_imports
+from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.outlines import find_syntax_error
-from callboard.coding.outlines.languages import Language, find_language
+from callboard.coding.outlines.languages import GUARD, Language, ParsedText, Statement, find_language
 from callboard.coding.outlines.parser import parse
-from callboard.coding.outlines.values import GUARD, ParsedText, Statement
 
 _START: Final = re.compile(r"[\w@/#]|\s+(?:@|def |async def )")
 MAX_CUT: Final = 20

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
-from callboard.coding.edits.result import EditRefused
-from callboard.coding.outlines.values import Statement
+from callboard.coding.edits.text_edits import EditRefused
+from callboard.coding.outlines.languages import Statement
 
 
 def drop_self_imports(code: str, path: str, statements: Sequence[Statement], existing: Iterable[Statement]) -> str:

@@ -4,10 +4,10 @@ Law: git is started by its absolute path, never through a shell; nothing that a 
 that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, except
 for calls that ask for it, which are the ones the user asked for.
 
-There are three walls, and each would do alone. Of the configuration only what `settings.py` lists reaches git; what
-git offers to turn off is off besides; and where the kernel has Landlock, git can run nothing but itself and what
-`programs` names, write nothing but what `writable` names, and open no connection. A call that may reach other
-machines is without the last: it runs what the user's own configuration says, such as ssh and its helpers.
+There are two walls, and each would do alone. Of the configuration only what `settings.py` lists reaches git; and where
+the kernel has Landlock, git can run nothing but itself and what `programs` names, write nothing but what `writable`
+names, and open no connection. A call that may reach other machines is without the second: it runs what the user's own
+configuration says, such as ssh and its helpers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -48,39 +48,15 @@ _NOWHERE: Final = "none"
 
 _SETTINGS: Final[tuple[tuple[str, str], ...]] = (
     ("core.hooksPath", os.devnull),
-    ("core.fsmonitor", "false"),
-    ("core.pager", "cat"),
-    ("core.editor", "false"),
     ("core.quotePath", "false"),
-    ("diff.external", ""),
-    ("diff.noprefix", "false"),
-    ("diff.mnemonicPrefix", "false"),
-    ("diff.relative", "false"),
-    ("diff.ignoreSubmodules", "dirty"),
-    ("submodule.recurse", "false"),
     ("fetch.recurseSubmodules", "false"),
-    ("push.recurseSubmodules", "no"),
-    ("push.gpgSign", "false"),
-    ("commit.gpgSign", "false"),
-    ("tag.gpgSign", "false"),
-    ("log.showSignature", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-    ("advice.detachedHead", "false"),
-    ("color.ui", "false"),
-    ("protocol.ext.allow", "never"),
     # A repository that lies in another one as plain files, as a clone can bring it, is not looked into.
     ("safe.bareRepository", "explicit"),
 )
-_OFFLINE: Final[tuple[tuple[str, str], ...]] = (
-    ("protocol.allow", "never"),
-    ("core.sshCommand", "false"),
-    ("core.gitProxy", ""),
-    ("core.askPass", ""),
-    ("credential.helper", ""),
-    # Git-lfs then puts in place what it has, and leaves the rest: a `.lfsconfig` of the tree counts less.
-    ("lfs.url", _NOWHERE),
-)
+# Git-lfs then puts in place what it has, and leaves the rest: a `.lfsconfig` of the tree counts less.
+_OFFLINE: Final = ("lfs.url", _NOWHERE)
 
 # Where the loader of programs is, which the kernel runs with each of them.
 _LOADERS: Final = ("/lib64/ld-linux*.so*", "/lib/ld-linux*.so*", "/lib/ld-musl-*.so*", "/libx32/ld-linux*.so*")
@@ -142,7 +118,6 @@ async def run_git(
     directory: Path,
     *,
     environment: Mapping[str, str] | None = None,
-    settings: Iterable[tuple[str, str]] = (),
     stdin: bytes = b"",
     limit: int = MAX_OUTPUT,
     seconds: float = SECONDS,
@@ -157,7 +132,6 @@ async def run_git(
         arguments: A command of git and its arguments.
         directory: Where it runs.
         environment: Variables that replace ours.
-        settings: Settings that replace ours.
         stdin: Its input.
         limit: Bytes of output after which it is ended.
         seconds: Seconds after which it is ended.
@@ -181,7 +155,7 @@ async def run_git(
                 [program, arguments[0], *_FLAGS.get(arguments[0], ()), *arguments[1:]],
                 permission,
                 cwd=directory,
-                env={**git_environment(settings, online=online, configured=configured), **(environment or {})},
+                env={**git_environment(online=online, configured=configured), **(environment or {})},
                 stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=error,
@@ -221,11 +195,9 @@ def check_version(text: str) -> None:
         raise CallerError(f"git {'.'.join(numbers)} is too old", hint="install git 2.32 or later")
 
 
-def git_environment(
-    settings: Iterable[tuple[str, str]] = (), *, online: bool, configured: bool = False
-) -> dict[str, str]:
+def git_environment(*, online: bool, configured: bool = False) -> dict[str, str]:
     """The environment for git, or for a program that runs it, with every way closed that git itself can close."""
-    pairs = [*_SETTINGS, *(() if online else _OFFLINE), *settings]
+    pairs = [*_SETTINGS, *(() if online else (_OFFLINE,))]
     inherited = (*_INHERITED, *(_INHERITED_ONLINE if online else ()))
     environment = {name: os.environ[name] for name in inherited if name in os.environ}
     environment |= {

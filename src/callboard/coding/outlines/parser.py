@@ -20,9 +20,8 @@ from typing import Final
 import msgspec
 
 from callboard.coding.outlines import worker
-from callboard.coding.outlines.languages import Language, find_language
+from callboard.coding.outlines.languages import Language, Outline, ParsedText, find_language
 from callboard.coding.outlines.tree_walk import MAX_BYTES
-from callboard.coding.outlines.values import Outline, ParsedText
 
 START: Final = 10.0
 """Seconds more for the first answer, while the process starts."""

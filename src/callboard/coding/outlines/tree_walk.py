@@ -13,10 +13,8 @@ from importlib import import_module
 from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
-from callboard.coding.outlines.gaps import find_gaps
-from callboard.coding.outlines.languages import Definition, Language
-from callboard.coding.outlines.statements import list_statements, receiver
-from callboard.coding.outlines.values import ParsedText, Symbol
+from callboard.coding.outlines.languages import Definition, Language, ParsedText, Symbol
+from callboard.coding.outlines.statements import find_gaps, list_statements, receiver
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree, TreeCursor

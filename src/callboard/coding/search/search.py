@@ -35,7 +35,7 @@ import msgspec
 
 from callboard.coding.search import python_worker
 from callboard.coding.workspace.directory_walk import SKIPPED, files_below
-from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
+from callboard.coding.workspace.file_editor import MAX_BYTES, NotText, decode
 from callboard.coding.workspace.workspace import Workspace
 from callboard.programs import find_program
 

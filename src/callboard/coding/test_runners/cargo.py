@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import (
+    Failure,
+    ProjectFolder,
+    Runner,
+    Selection,
+    Tally,
+    format_location,
+    join_message,
+)
 
 _RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; .*")
 _BEGUN = re.compile(r"\s+(?:Running|Doc-tests) \S.*")

@@ -16,8 +16,7 @@ from callboard.coding.test_runners.cargo import CARGO, read_cargo
 from callboard.coding.test_runners.go import GO, read_go
 from callboard.coding.test_runners.javascript import NPM, read_npm
 from callboard.coding.test_runners.python import PYTEST, read_pytest, read_unittest
-from callboard.coding.test_runners.report import Failure, Tally, format_location
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import Failure, ProjectFolder, Runner, Selection, Tally, format_location
 from callboard.storage.confined_directory import ConfinedDirectory
 
 MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")

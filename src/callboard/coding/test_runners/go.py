@@ -11,8 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import (
+    Failure,
+    ProjectFolder,
+    Runner,
+    Selection,
+    Tally,
+    format_location,
+    join_message,
+)
 
 _FRAME = re.compile(r"\s*(=== |--- |PASS$|FAIL\b|ok\b|exit status)")
 _AT = re.compile(r"\s*([\w./-]+\.go):(\d+)(?::\d+)?: ?(.*)")

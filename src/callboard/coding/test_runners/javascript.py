@@ -6,8 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import (
+    Failure,
+    ProjectFolder,
+    Runner,
+    Selection,
+    Tally,
+    format_location,
+    join_message,
+)
 
 _MOST = 400
 _NODE_COUNT = re.compile(r"(?:#|\u2139) (tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)")

@@ -10,8 +10,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from callboard.coding.test_runners.report import Failure, Tally, format_location, join_message
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import (
+    Failure,
+    ProjectFolder,
+    Runner,
+    Selection,
+    Tally,
+    format_location,
+    join_message,
+)
 
 _COUNTS = re.compile(r"=*\s*((?:\d+ [a-z ]+(?:, )?)+|no tests ran) in [\d.]+ ?s(?:econds)?(?: \([^()]*\))?\s*=*")
 _COUNT = re.compile(r"(\d+) ([a-z ]+)")

@@ -14,8 +14,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from callboard.coding.test_runners.detection import RUNNERS, detect_runner, read_folder
-from callboard.coding.test_runners.report import TestReport, make_report, strip_terminal_codes
-from callboard.coding.test_runners.runner import ProjectFolder, Runner, Selection
+from callboard.coding.test_runners.report import (
+    ProjectFolder,
+    Runner,
+    Selection,
+    TestReport,
+    make_report,
+    strip_terminal_codes,
+)
 from callboard.coding.workspace.run_command import describe_stop, run_command
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError

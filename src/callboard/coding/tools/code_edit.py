@@ -12,21 +12,29 @@ import msgspec
 
 from callboard.coding.edits.apply_patch import parse_patch
 from callboard.coding.edits.hunks import FilePatch, apply_hunks
-from callboard.coding.edits.lines import check_range, parse_range, replace_lines
-from callboard.coding.edits.lines import insert_lines as inserted
-from callboard.coding.edits.result import Change, EditRefused, split_lines
+from callboard.coding.edits.text_edits import (
+    Change,
+    EditRefused,
+    check_range,
+    parse_range,
+    replace_lines,
+    split_lines,
+)
+from callboard.coding.edits.text_edits import insert_lines as inserted
 from callboard.coding.tools.action_tool import ActionTool, ToolAction, action
 from callboard.coding.tools.file import SUBJECTS, FilePath, append_text
 from callboard.coding.workspace.file_editor import (
+    MAX_BYTES,
     OpenedFile,
+    TextFile,
     check_seen,
     describe_change,
     encode_file,
+    normalize_newlines,
     open_text,
     save,
     show_lines,
 )
-from callboard.coding.workspace.text_file import MAX_BYTES, TextFile, normalize_newlines
 from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.schema import ArgumentsInvalid
 from callboard.storage.confined_directory import ConfinedDirectory

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from callboard.coding.edits.lines import insert_lines, replace_text
-from callboard.coding.edits.result import Change, Span, split_lines
+from callboard.coding.edits.text_edits import Change, Span, insert_lines, replace_text, split_lines
 from callboard.coding.tools.action_tool import ActionTool, action
-from callboard.coding.workspace.file_editor import MAX_SHOWN, encode_file, open_text, save
-from callboard.coding.workspace.text_file import TextFile, normalize_newlines
+from callboard.coding.workspace.file_editor import MAX_SHOWN, TextFile, encode_file, normalize_newlines, open_text, save
 from callboard.coding.workspace.workspace import get_workspace
 from callboard.text.display import escape
 from callboard.tools import Context

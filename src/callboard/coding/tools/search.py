@@ -12,7 +12,7 @@ from callboard.coding.outlines.languages import LANGUAGES
 from callboard.coding.search.search import Glob, Query, parse_query, search_lines
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import files_below
-from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode
+from callboard.coding.workspace.file_editor import MAX_BYTES, NotText, decode
 from callboard.coding.workspace.workspace import Workspace, get_workspace
 from callboard.text.display import escape
 from callboard.text.truncate import truncate

@@ -36,7 +36,7 @@ from acp.schema import (
 
 from callboard.coding.agents.phases import actions_of_groups
 from callboard.coding.chat.dry_run import ChangedFile, diff_of
-from callboard.coding.workspace.text_file import NotText, decode
+from callboard.coding.workspace.file_editor import NotText, decode
 from callboard.core import PictureContent, ResultCanister
 from callboard.errors import CallerError
 from callboard.execution.result_store import READ_RESULT

@@ -39,7 +39,7 @@ from acp.schema import (
 
 from callboard.agent.run import RunResult
 from callboard.coding.agents.job_request import JobRequest, parse_access
-from callboard.coding.chat.saved_approvals import FILE, SavedApprovals
+from callboard.coding.chat.approver import FILE, SavedApprovals
 from callboard.coding.chat.session import PICTURES_ALONE, ChatSession, open_chat
 from callboard.coding.jobs.job import Job
 from callboard.coding.jobs.log import Step, replay_steps

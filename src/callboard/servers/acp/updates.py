@@ -39,9 +39,8 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover
+from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover, SavedApprovals
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.chat.saved_approvals import SavedApprovals
 from callboard.coding.jobs.log import Notice, PromptSent, Step
 from callboard.core import (
     InvocationEnded,

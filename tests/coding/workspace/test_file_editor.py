@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.lines import replace_lines, replace_text
-from callboard.coding.edits.result import Change, split_lines
-from callboard.coding.workspace.text_file import MAX_BYTES, NotText, decode, normalize_newlines
+from callboard.coding.edits.text_edits import Change, replace_lines, replace_text, split_lines
+from callboard.coding.workspace.file_editor import MAX_BYTES, NotText, decode, normalize_newlines
 
 
 @table(

@@ -1,7 +1,7 @@
 import pytest
 from tests.tables import table
 
-from callboard.coding.chat.saved_approvals import SavedApprovals, pattern_of
+from callboard.coding.chat.approver import SavedApprovals, pattern_of
 from callboard.errors import CallerError
 
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.edits.lines import insert_lines, parse_range, replace_lines
-from callboard.coding.edits.result import EditRefused, split_lines
+from callboard.coding.edits.text_edits import EditRefused, insert_lines, parse_range, replace_lines, split_lines
 
 
 @table(
