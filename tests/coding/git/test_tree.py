@@ -13,7 +13,8 @@ import pytest
 from callboard.coding.git.open_tree import open_tree, undo_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
-from callboard.errors import CallerError
+from callboard.errors import CallerError, SandboxUnavailable
+from callboard.sandbox import Confinement, find_sandbox
 
 
 def run(awaitable):
@@ -158,6 +159,23 @@ def test_the_users_git_works_in_the_tree_too(repo, job, git):
     work(tree)
     run(tree.close(keep=True))
     assert git(tree.root, "fsck") == git(repo, "fsck") == ""
+
+
+def test_git_works_in_the_tree_for_a_command_too(repo, job, git):
+    git(repo, "gc", "-q")
+    tree = opened(repo, job)
+    (tree.root / "a.py").write_text("work\n")
+    confinement = Confinement(workspace=tree.root, read_only=(".git",), readable=tree.readable)
+
+    async def command(*words):
+        try:
+            sandbox = await find_sandbox()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        return (await sandbox.run(words, confinement)).output.decode()
+
+    assert run(command("git", "status", "--porcelain")) == " M a.py\n"
+    assert run(command("git", "log", "--format=%s")) == "second\nfirst\n"
 
 
 @pytest.mark.parametrize("options", [["--object-format=sha256"], []])
