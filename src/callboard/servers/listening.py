@@ -39,7 +39,7 @@ class OrderlyServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End in good order, or at once with the second SIGINT. uvicorn's own handler would raise the signal again."""
-        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

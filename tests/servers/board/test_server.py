@@ -7,13 +7,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from callboard.servers.board.app import board_application
-from callboard.servers.board.server import make_metrics_routes, metrics_route
+from callboard.servers.board.server import make_metrics_routes
 
 ORIGIN = "http://127.0.0.1:8283"
 
 
 def ask(board, client="127.0.0.1", host="127.0.0.1:8283"):
-    app = board_application(board, None, [metrics_route(board)])
+    app = board_application(board, None, make_metrics_routes(board))
     with TestClient(app, base_url=ORIGIN, client=(client, 1)) as visitor:
         return visitor.get("/metrics", headers={"host": host})
 

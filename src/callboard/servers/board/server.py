@@ -34,8 +34,13 @@ if TYPE_CHECKING:
 PATH: Final = "/metrics"
 
 
-def metrics_route(board: Board) -> Route:
-    """The route of a board's figures, which needs the extra `otel`."""
+def make_metrics_routes(board: Board) -> list[BaseRoute]:
+    """The board's figures, or which extra they need."""
+    if board.parts.jobs is None:
+        return []
+    if not is_extra_installed("otel"):
+        hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
+        return [Route(PATH, PlainTextResponse(hint, 404))]
     from prometheus_client import CollectorRegistry  # noqa: PLC0415  # the extra's
 
     from callboard.jobs.metrics import JobStates  # noqa: PLC0415
@@ -56,7 +61,7 @@ def metrics_route(board: Board) -> Route:
         registry.register(JobStates(lambda: counts))
         return Response(render_metrics([registry, tools.registry]), media_type=CONTENT_TYPE)
 
-    return Route(PATH, show, methods=["GET"])
+    return [Route(PATH, show, methods=["GET"])]
 
 
 _SHUTDOWN_SECONDS: Final = 3
@@ -115,16 +120,6 @@ def serve_board(
             await server.serve(sockets=[listening])
 
     asyncio.run(run())
-
-
-def make_metrics_routes(board: Board) -> list[BaseRoute]:
-    """The board's figures, or which extra they need."""
-    if board.parts.jobs is None:
-        return []
-    if not is_extra_installed("otel"):
-        hint = "figures for Prometheus need the extra otel: pip install 'callboard[otel]'\n"
-        return [Route(PATH, PlainTextResponse(hint, 404))]
-    return [metrics_route(board)]
 
 
 def board_hosts(host: str, url: str, *, option: str = "--url") -> Collection[str]:
