@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.calc_project", "tests.postgresql", "tests.telemetry_recorder"]
+pytest_plugins = ["tests.collection", "tests.calc_project", "tests.postgresql", "tests.telemetry_recorder"]
 
 # In the background a shell ignores ctrl-C, and nohup ignores SIGHUP. What the tests start must not inherit that: a program
 # that is started gets the default action for a signal that is caught here.
