@@ -17,7 +17,7 @@ from callboard.providers import FallbackModel, Transport, open_model
 from callboard.providers.backend_info import embedded_version
 from callboard.servers.gateway import BackendSettings, GatewaySettings
 from callboard.servers.gateway.exchange import ReplyRequest
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.testing import FakeBackend
 
@@ -211,7 +211,7 @@ def test_nor_does_a_gateway_that_runs_ask_in_another_way(file):
         return Gateway(settings)
 
     async def ask(gateway):
-        exchange = await gateway.exchange(ReplyRequest(front=frontends()["chat"], body=dict(body)))
+        exchange = await gateway.exchange(ReplyRequest(front=FRONTENDS["chat"], body=dict(body)))
         async for _ in exchange.batches():
             pass
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.tables import table
 
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.http_errors import STATUSES, HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 
@@ -77,7 +77,7 @@ CHECKS = [
 
 @table(("front", "body", "code"), CHECKS)
 def test_what_a_front_checks(front, body, code):
-    check = frontends()[front].check
+    check = FRONTENDS[front].check
     if code is None:
         check(body, LIMITS)
         return
@@ -98,7 +98,7 @@ def test_what_a_front_checks(front, body, code):
     ],
 )
 def test_gemini_s_front_checks_the_generation_in_either_spelling(name, fields, code, path):
-    check = frontends()["gemini"].check
+    check = FRONTENDS["gemini"].check
     if code is None:
         check({name: fields}, LIMITS)
         return
@@ -108,7 +108,7 @@ def test_gemini_s_front_checks_the_generation_in_either_spelling(name, fields, c
 
 
 def test_the_fronts():
-    assert {name: (front.name, front.prefix) for name, front in frontends().items()} == {
+    assert {name: (front.name, front.prefix) for name, front in FRONTENDS.items()} == {
         "responses": ("responses", "resp_"),
         "chat": ("chat", "chatcmpl-"),
         "messages": ("messages", "msg_"),

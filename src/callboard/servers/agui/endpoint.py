@@ -42,7 +42,7 @@ from callboard.servers.agui.events import AguiEvent, encode_event
 from callboard.servers.agui.run_input import RunInput, read_run_input
 from callboard.servers.agui.runs import AguiKind, AguiRun, ThreadRuns, agui_queue
 from callboard.servers.gateway.auth import Authenticator, read_token
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import BudgetShare, ByteBudget, read_body, read_json
 from callboard.servers.gateway.response_stream import send_json
@@ -243,7 +243,7 @@ class AguiExtension:
                 )
                 await response(scope, receive, send)
         except HttpError as error:
-            await send_json(send, error.status, frontends()["chat"].error_body(error), error.headers)
+            await send_json(send, error.status, FRONTENDS["chat"].error_body(error), error.headers)
 
     async def _begin(self, agent: str, owner: str, headers: Headers, receive: Receive) -> AguiRun:
         with BudgetShare(self._budget) as share:

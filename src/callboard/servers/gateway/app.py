@@ -35,7 +35,7 @@ from callboard.servers.gateway.endpoints import (
     url_fields,
 )
 from callboard.servers.gateway.exchange import Exchange, ReplyRequest
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.logs import describe_cost
@@ -167,7 +167,7 @@ class ReplyEndpoint:
         self._gateway = services.gateway
         self._metrics = services.metrics
         self._request_log = services.request_log
-        self._front = frontends()[front]
+        self._front = FRONTENDS[front]
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -326,7 +326,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
     path = request.url.path
     front = next((name for name, begin in _PATHS.items() if path.startswith(begin)), client_format(request.scope))
     failure = HttpError(code, f"there is no {request.method} {path[:200]} here{_INSTEAD.get(path, '')}")
-    return error_response(frontends()[front], failure)
+    return error_response(FRONTENDS[front], failure)
 
 
 def open_request_span(front: str, headers: Headers) -> Span:

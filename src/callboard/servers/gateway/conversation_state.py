@@ -57,13 +57,13 @@ def summary_request(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, 
 
 def with_compaction_item(front: Frontend) -> Frontend:
     """The Responses front, whose reply is then one compaction item."""
-    codec = replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction)
-    return replace(front, codec=codec)
+    wire = replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction)
+    return replace(front, wire=wire)
 
 
 def with_compaction_body(front: Frontend, items: Iterable[Any]) -> Frontend:
     """The Responses front, whose answer is then a compaction of the items."""
-    return replace(front, codec=replace(front.wire, encode_response=partial(_encode_body, user_messages(items))))
+    return replace(front, wire=replace(front.wire, encode_response=partial(_encode_body, user_messages(items))))
 
 
 def user_messages(items: Iterable[Any]) -> list[Any]:

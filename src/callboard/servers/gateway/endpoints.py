@@ -26,7 +26,7 @@ from callboard import __version__
 from callboard.servers.gateway.auth import read_token
 from callboard.servers.gateway.conversation_state import ConversationState, StoredResponse
 from callboard.servers.gateway.exchange import ReplyRequest
-from callboard.servers.gateway.frontends import ALT, Frontend, frontends
+from callboard.servers.gateway.frontends import ALT, FRONTENDS, Frontend
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.metrics import Metrics
@@ -184,7 +184,7 @@ class Endpoint:
         try:
             response = await self._respond(scope, receive)
         except HttpError as error:
-            response = error_response(frontends()[self._front or client_format(scope)], error)
+            response = error_response(FRONTENDS[self._front or client_format(scope)], error)
         await response(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive) -> Response:
@@ -362,9 +362,7 @@ async def _messages_parts(_: ApiRequest, body: Mapping[str, Any], size: int, sha
 async def _responses_parts(
     request: ApiRequest, body: Mapping[str, Any], size: int, share: BudgetShare
 ) -> tuple[Any, Any]:
-    reply_request = ReplyRequest(
-        front=frontends()["responses"], body=body, owner=request.owner, size=size, budget=share
-    )
+    reply_request = ReplyRequest(front=FRONTENDS["responses"], body=body, owner=request.owner, size=size, budget=share)
     items = await request.services.conversations.items(reply_request)
     return body.get("model"), [*_fields(body, "instructions", "tools"), items]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +15,10 @@ from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.text.sse import Framer, Payload, SSEEncoder
 from callboard.wires import Wire, get_wire
+from callboard.wires.gemini import ArrayEncoder
+from callboard.wires.gemini import decode_request as decode_gemini_request
+from callboard.wires.gemini.schema import camel_case
+from callboard.wires.responses import read_request
 
 ALT, SSE = "alt", "sse"
 URL_FIELDS = frozenset({"model", "stream", ALT})
@@ -59,6 +62,7 @@ class Frontend(msgspec.Struct, frozen=True):
     """A wire that clients speak."""
 
     name: str
+    wire: Wire
     prefix: str
     """Of the replies' identifiers."""
     decode_request: Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]
@@ -77,12 +81,6 @@ class Frontend(msgspec.Struct, frozen=True):
     """Makes what frames the payloads of a stream."""
     streams_failures: bool = False
     """Whether a failure of a backend begins a stream, for clients that show no other."""
-    codec: Wire | None = None
-    """Instead of the wire of this name."""
-
-    @property
-    def wire(self) -> Wire:
-        return self.codec or get_wire(self.name)
 
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
         """The body of an answer of that status."""
@@ -118,25 +116,18 @@ def _set_google_status(error: dict[str, Any], failed: ReplyFailed, status: int) 
         error["details"] = [{"@type": kind, "reason": reason, "domain": "callboard"}]
 
 
-def _decode_with(wire: str) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
-    def read(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
-        return get_wire(wire).decode_request(body), ()
-
-    return read
+def _decode_with(wire: Wire) -> Callable[[Mapping[str, Any]], tuple[Request, tuple[str, ...]]]:
+    return lambda body: (wire.decode_request(body), ())
 
 
 def _decode_responses(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
-    from callboard.wires.responses import read_request  # noqa: PLC0415 - loaded when it is first asked for
-
     parsed = read_request(body)
     return parsed.request, parsed.dropped
 
 
 def _decode_gemini(body: Mapping[str, Any]) -> tuple[Request, tuple[str, ...]]:
-    from callboard.wires.gemini import decode_request  # noqa: PLC0415 - loaded when it is first asked for
-
     fields = {name: value for name, value in body.items() if name not in URL_FIELDS}
-    return decode_request(fields, model=f"models/{body['model']}", stream=body["stream"]), ()
+    return decode_gemini_request(fields, model=f"models/{body['model']}", stream=body["stream"]), ()
 
 
 def _check_responses(body: Mapping[str, Any], limits: GatewayLimits) -> None:
@@ -178,8 +169,6 @@ def _check_messages(body: Mapping[str, Any], limits: GatewayLimits) -> None:
 
 
 def _check_gemini(body: Mapping[str, Any], limits: GatewayLimits) -> None:
-    from callboard.wires.gemini.schema import camel_case  # noqa: PLC0415 - loaded when it is first asked for
-
     _check_count(body.get("contents"), "contents", limits.items)
     for name in ("generationConfig", "generation_config"):
         if isinstance(config := body.get(name), Mapping):
@@ -217,46 +206,48 @@ def _include_usage(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _frame_gemini(body: Mapping[str, Any]) -> Framer:
-    from callboard.wires.gemini import ArrayEncoder  # noqa: PLC0415 - loaded when it is first asked for
-
     return SSEEncoder() if body.get(ALT) == SSE else ArrayEncoder()
 
 
-@cache
-def frontends() -> Mapping[str, Frontend]:
-    """By their wires' names."""
-    rows = (
-        Frontend(
-            "responses",
-            "resp_",
-            _decode_responses,
-            _check_responses,
-            lambda body: {"echo": body, "clock": time.time},
-            lambda encoder: encoder.heartbeat(),
-            # Codex hides what a status of 500 says, and asks again either way.
-            streams_failures=True,
-        ),
-        Frontend("chat", "chatcmpl-", _decode_with("chat"), _check_chat, _include_usage, lambda _: b": keep-alive\n\n"),
-        Frontend(
-            "messages",
-            "msg_",
-            _decode_with("messages"),
-            _check_messages,
-            lambda body: {},
-            lambda _: [(b"ping", b'{"type":"ping"}')],
-            _set_anthropic_status,
-        ),
-        Frontend(
-            "gemini",
-            "",
-            _decode_gemini,
-            _check_gemini,
-            lambda body: {},
-            # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
-            lambda _: b"\n",
-            _set_google_status,
-            lambda body: _event_stream(body) if body.get(ALT) == SSE else "application/json",
-            framer=_frame_gemini,
-        ),
-    )
-    return MappingProxyType({row.name: row for row in rows})
+_CHAT, _MESSAGES = get_wire("chat"), get_wire("messages")
+_ROWS = (
+    Frontend(
+        "responses",
+        get_wire("responses"),
+        "resp_",
+        _decode_responses,
+        _check_responses,
+        lambda body: {"echo": body, "clock": time.time},
+        lambda encoder: encoder.heartbeat(),
+        # Codex hides what a status of 500 says, and asks again either way.
+        streams_failures=True,
+    ),
+    Frontend(
+        "chat", _CHAT, "chatcmpl-", _decode_with(_CHAT), _check_chat, _include_usage, lambda _: b": keep-alive\n\n"
+    ),
+    Frontend(
+        "messages",
+        _MESSAGES,
+        "msg_",
+        _decode_with(_MESSAGES),
+        _check_messages,
+        lambda body: {},
+        lambda _: [(b"ping", b'{"type":"ping"}')],
+        _set_anthropic_status,
+    ),
+    Frontend(
+        "gemini",
+        get_wire("gemini"),
+        "",
+        _decode_gemini,
+        _check_gemini,
+        lambda body: {},
+        # Nothing in an event stream, nothing in JSON; google-genai takes a comment for an error without its end.
+        lambda _: b"\n",
+        _set_google_status,
+        lambda body: _event_stream(body) if body.get(ALT) == SSE else "application/json",
+        framer=_frame_gemini,
+    ),
+)
+FRONTENDS: Mapping[str, Frontend] = MappingProxyType({row.name: row for row in _ROWS})
+"""By their wires' names."""

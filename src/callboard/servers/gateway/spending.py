@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Final
 from callboard.core import Event, ReplyEnded, ReplyFailed, Usage
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
+from callboard.extras import require_extra
 from callboard.profiles import describe_day_spent, seconds_to_next_day
+from callboard.profiles.prices import is_priced
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
 
@@ -92,8 +94,6 @@ class Spending:
         """The backends whose price is known, where the key has a budget. Raises an HttpError where there is none."""
         if not self.has_budget(owner):
             return [*candidates]
-        from callboard.profiles.prices import is_priced  # noqa: PLC0415  # where there are budgets
-
         now = self._clock()
         priced = [each for each in candidates if is_priced(_find_pricing(*each, owner), now)]
         if not priced:
@@ -234,8 +234,6 @@ def check_budgets(settings: GatewaySettings) -> None:
         what = f"no key is called {names.pop()!r} where there are budgets"
         raise CallerError(what, path="keys", hint="`*` is each key that is not named, and without a name it is all")
     if settings.has_budgets and not settings.prices and any(each.url for each in settings.backends):
-        from callboard.extras import require_extra  # noqa: PLC0415  # where there are budgets
-
         require_extra("prices")
 
 

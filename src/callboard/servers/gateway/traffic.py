@@ -24,7 +24,7 @@ from callboard.modes import get_mode
 from callboard.servers.gateway.backend import Backend
 from callboard.servers.gateway.dispatch import stream_reply
 from callboard.servers.gateway.exchange import Exchange, ReplyRecord
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import run_in_thread_if_large
@@ -144,7 +144,7 @@ class Traffic:
         )
         body = entry.body
         repeated.set_body(body)
-        front = frontends()[entry.front]
+        front = FRONTENDS[entry.front]
         fields = decode_body(body)
         exchange = Exchange(
             front=front,

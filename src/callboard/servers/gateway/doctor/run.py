@@ -30,7 +30,7 @@ from callboard.servers.gateway.doctor.probes import BudgetSpent, DoctorBudget, P
 from callboard.servers.gateway.doctor.raw_backend import RawBackend, RawReply
 from callboard.servers.gateway.doctor.raw_checks import CONTROL, RAW_CHECKS, Conclusion, RawCheck, Subject
 from callboard.servers.gateway.exchange import ReplyRequest
-from callboard.servers.gateway.frontends import frontends
+from callboard.servers.gateway.frontends import FRONTENDS
 from callboard.servers.gateway.gateway import Gateway
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.response_stream import take_notes
@@ -300,7 +300,7 @@ async def _gateway(settings: BackendSettings) -> AsyncGenerator[Gateway]:
 async def _send(gateway: Gateway, model: str, front: str, body: probes.Body) -> ProbeReply:
     """One request, through all that a client's goes through but the socket."""
     try:
-        exchange = await gateway.exchange(ReplyRequest(front=frontends()[front], body={**body, "model": model}))
+        exchange = await gateway.exchange(ReplyRequest(front=FRONTENDS[front], body={**body, "model": model}))
     except HttpError as refusal:
         return ProbeReply([refusal.failure], refusal.status)
     backend = gateway.backends[0]
