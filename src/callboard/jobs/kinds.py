@@ -53,14 +53,14 @@ class JobKind(Protocol):
         """As the row of a job has it."""
         ...
 
-    def find_obstacle(self, job: DurableJob) -> str:
+    def find_obstacle(self, job: DurableJob, /) -> str:
         """Why this process cannot run a job of the kind, and what to start that can; empty where it can.
 
         The job is left to another process then, and its row says why.
         """
         ...
 
-    def find_model(self, job: DurableJob) -> str:
+    def find_model(self, job: DurableJob, /) -> str:
         """The name of the model that a job asks whose row does not say so; empty where none is known."""
         ...
 
