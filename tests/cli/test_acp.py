@@ -8,10 +8,10 @@ from acp import text_block
 from acp.stdio import spawn_agent_process
 from tests.calc_project import EDIT, reply_with
 from tests.cli.conftest import COMMAND
+from tests.coding.stored import user_jobs
 from tests.servers.acp.conftest import Editor
 
 from callboard.cli.chat import _list_models
-from callboard.coding.jobs.store import JobStore
 from callboard.core import ReplyStarted, TextPiece
 from callboard.providers.local import shipped_catalogue
 from callboard.providers.local.model_files import Place
@@ -67,7 +67,7 @@ async def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     assert len(editor.questions) == 1
     with pytest.raises(ProcessLookupError):
         os.kill(int((place / "pid").read_text()), 0)
-    (job,) = JobStore().all()
+    (job,) = user_jobs().all()
     assert (job.type, job.state, job.output.files) == ("chat", "completed", ("calc.py", "pid"))
 
 

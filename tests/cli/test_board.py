@@ -8,10 +8,7 @@ import sys
 
 import pytest
 
-from callboard.cli.board import make_parts
-from callboard.coding.jobs.store import jobs_directory
 from callboard.errors import CallerError
-from callboard.jobs.streams import JobStreams
 from callboard.servers.board.login import Login
 
 
@@ -45,11 +42,6 @@ def test_a_board_that_would_be_open_is_refused(invoke, options, path):
     error = invoke(*options).exception
     assert isinstance(error, CallerError)
     assert error.path == path
-
-
-def test_it_shows_the_runs_that_commands_record():
-    parts = make_parts(JobStreams())
-    assert parts.runs.directory == jobs_directory()
 
 
 def test_it_serves_until_it_is_told_to_stop():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.calc_project import CODE, EDIT, reply_with
+from tests.coding.stored import user_jobs
 from tests.tables import table
 
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
@@ -25,11 +26,13 @@ from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import PlainEditor
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.jobs.store import JobStore, jobs_directory
 from callboard.configuration import load_settings
 from callboard.configuration.ownership import find_user_name
 from callboard.core import Allow, Deny, InvocationCanister, ReplyStarted, TextPiece
 from callboard.errors import CallerError
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
+from callboard.storage.directories import data_directory
 from callboard.testing import Call, FakeBackend, ScriptedModel, Silence
 
 COMMAND = (sys.executable, "-c", "import typer; from callboard.cli.chat import chat; typer.run(chat)")
@@ -120,31 +123,34 @@ async def terminal(place, replies, *arguments, plain=False):
 
 
 @pytest.mark.parametrize("plain", [False, True])
-async def test_a_conversation_at_a_terminal(place, plain):
-    replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
-    async with terminal(place, replies, plain=plain) as shown:
-        await shown.sees("access: edit", "edit>")
-        shown.types("mend add\r" if not plain else "mend add\n")
-        await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
-        assert (place / "calc.py").read_text() == CODE
-        shown.types("y\r")
-        await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
-        assert "a + b" in (place / "calc.py").read_text()
-        shown.types("/undo\r")
-        await shown.sees("taken back: calc.py", "edit>")
-        assert (place / "calc.py").read_text() == CODE
-        shown.types("what now?\r")
-        await shown.sees("I see.", "edit>")
-        said = shown.backend.requests[-1].body["messages"][-1]["content"]
-        assert "took your changes back" in said
-        assert "calc.py" in said
-        assert said.endswith("what now?")
-        shown.types("/quit\r")
-        await shown.sees("--resume")
-        assert await shown.ends() == 0
-    (job,) = JobStore().all()
+def test_a_conversation_at_a_terminal(place, plain):
+    async def scenario():
+        replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
+        async with terminal(place, replies, plain=plain) as shown:
+            await shown.sees("access: edit", "edit>")
+            shown.types("mend add\r" if not plain else "mend add\n")
+            await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("y\r")
+            await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
+            assert "a + b" in (place / "calc.py").read_text()
+            shown.types("/undo\r")
+            await shown.sees("taken back: calc.py", "edit>")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("what now?\r")
+            await shown.sees("I see.", "edit>")
+            said = shown.backend.requests[-1].body["messages"][-1]["content"]
+            assert "took your changes back" in said
+            assert "calc.py" in said
+            assert said.endswith("what now?")
+            shown.types("/quit\r")
+            await shown.sees("--resume")
+            assert await shown.ends() == 0
+
+    asyncio.run(scenario())
+    (job,) = user_jobs().all()
     assert (job.type, job.state, job.description, job.output.files) == ("chat", "completed", "mend add", ())
-    history = jobs_directory().parent / "chat-history"
+    history = data_directory() / "chat-history"
     assert history.exists() != plain
     if not plain:
         assert "mend add" in history.read_text()
@@ -152,70 +158,79 @@ async def test_a_conversation_at_a_terminal(place, plain):
 
 
 @pytest.mark.parametrize(("plain", "how"), [(False, "cancelled"), (True, "hung up")])
-async def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
-    async with terminal(place, [], plain=plain) as shown:
-        await shown.sees("edit>")
-        (job,) = JobStore().all()
-        assert (job.state, job.reason) == ("waiting", "for the user")
-        if how == "cancelled":
-            assert (await JobStore().cancel(job.id)).state == "cancelled"
-        else:
-            shown.hang_up()
-        assert await shown.ends() == 130
-    assert JobStore().all() == []  # for nothing was said
+def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
+    async def scenario():
+        async with terminal(place, [], plain=plain) as shown:
+            await shown.sees("edit>")
+            (job,) = await asyncio.to_thread(user_jobs().all)
+            assert (job.kind, job.state) == ("chat", "running")
+            if how == "cancelled":
+                await asyncio.to_thread(user_jobs().ask, lambda store: store.request_cancel(job.id))
+            else:
+                shown.hang_up()
+            assert await shown.ends() == 130
+
+    asyncio.run(scenario())
+    assert user_jobs().all() == []  # for nothing was said
 
 
-async def test_keys_and_signals(place):
+def test_keys_and_signals(place):
     pid = place / "pid"
     sleep = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}), "Sleeping.")
 
-    replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
-    async with terminal(place, replies, "--no-sandbox") as shown:
-        await shown.sees("edit>")
-        shown.types("one\x1b\rtwo\\\rthree\r")
-        await shown.sees("Two lines.", "edit>")
-        assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
-        shown.types("never sent\x03")
-        await shown.sees("ctrl-C again", "edit>")
-        shown.types("tell a story\r")
-        await shown.sees("Once upon")
-        shown.types("\x03")
-        await shown.backend.disconnected.wait()
-        await shown.sees("stopped", "edit>")
-        shown.types("mend add\r")
-        await shown.sees("[y]es")
-        shown.types("\x03")
-        await shown.sees("stopped", "edit>")
-        assert (place / "calc.py").read_text() == CODE
-        shown.types("still here?\r")
-        await shown.sees("Here.", "edit>")
-        shown.types("/mode full\r")
-        await shown.sees("nothing is asked", "full>")
-        shown.types("sleep\r")
-        await shown.sees("Sleeping.")
-        while not pid.exists():  # noqa: ASYNC110  # a file of another process
-            await asyncio.sleep(0.01)
-        # The terminal goes.
-        shown.process.send_signal(signal.SIGHUP)
-        assert await shown.ends() == 130
+    async def scenario():
+        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
+        async with terminal(place, replies, "--no-sandbox") as shown:
+            await shown.sees("edit>")
+            shown.types("one\x1b\rtwo\\\rthree\r")
+            await shown.sees("Two lines.", "edit>")
+            assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
+            shown.types("never sent\x03")
+            await shown.sees("ctrl-C again", "edit>")
+            shown.types("tell a story\r")
+            await shown.sees("Once upon")
+            shown.types("\x03")
+            await shown.backend.disconnected.wait()
+            await shown.sees("stopped", "edit>")
+            shown.types("mend add\r")
+            await shown.sees("[y]es")
+            shown.types("\x03")
+            await shown.sees("stopped", "edit>")
+            assert (place / "calc.py").read_text() == CODE
+            shown.types("still here?\r")
+            await shown.sees("Here.", "edit>")
+            shown.types("/mode full\r")
+            await shown.sees("nothing is asked", "full>")
+            shown.types("sleep\r")
+            await shown.sees("Sleeping.")
+            while not pid.exists():  # noqa: ASYNC110  # a file of another process
+                await asyncio.sleep(0.01)
+            # The terminal goes.
+            shown.process.send_signal(signal.SIGHUP)
+            assert await shown.ends() == 130
+
+    asyncio.run(scenario())
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    (job,) = JobStore().all()
+    (job,) = user_jobs().all()
     assert (job.state, job.output.files) == ("cancelled", ("pid",))
 
 
-async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
-    async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
-            cwd=place,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        shown = await process.communicate(b"mend add\n/nonsense\nhello")
-        code, out, err = process.returncode, *[each.decode() for each in shown]
+def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
+    async def scenario():
+        async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
+                cwd=place,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            shown = await process.communicate(b"mend add\n/nonsense\nhello")
+            return process.returncode, *[each.decode() for each in shown]
+
+    code, out, err = asyncio.run(scenario())
     assert (code, out) == (0, "A pity.\nHello.\n")
     assert "nobody is here to ask: denied" in err
     assert (place / "calc.py").read_text() == CODE
@@ -253,9 +268,10 @@ def talk(place):
 
         async def scenario():
             display = JobDisplay(out, err, verbose=False, as_json=False)
-            await ChatConsole(display, Typist(reading, is_person=is_person)).run(
-                request, model, JobStore(), resume=resume
-            )
+            with Database.open() as database:
+                store = DurableStore(database)
+                console = ChatConsole(display, Typist(reading, is_person=is_person))
+                await console.run(request, model, store, resume=resume.id if resume else "")
 
         try:
             asyncio.run(scenario())
@@ -264,7 +280,7 @@ def talk(place):
             if left:
                 os.close(writing)
         model.assert_complete()
-        return err.getvalue(), next(iter(JobStore().all()), None)
+        return err.getvalue(), next(iter(user_jobs().all()), None)
 
     return talk
 
@@ -296,7 +312,7 @@ def test_commands(talk, typed, shown):
 def test_a_chat_in_which_nothing_was_said_leaves_no_job_and_no_lines_about_one(talk, typed):
     err, job = talk(typed, [])
     assert job is None
-    assert [*jobs_directory().iterdir()] == []
+    assert [*user_jobs().directory.iterdir()] == []
     assert "go on:" not in err
 
 
@@ -322,7 +338,7 @@ def test_answers(talk, place, answers, made, asked):
         asked,
         made,
     )
-    assert (jobs_directory().parent / "answers.json").exists() == (answers == "g\n")
+    assert (data_directory() / "answers.json").exists() == (answers == "g\n")
 
 
 def test_an_answer_for_good_holds_in_the_next_chat(talk, place):

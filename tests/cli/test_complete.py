@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from callboard.coding.jobs.store import JobStore
+from tests.cli.durable import make
 
 
 @pytest.fixture
@@ -41,8 +38,8 @@ def test_values_are_completed(completed, words, expected):
 
 
 def test_jobs_and_chats_are_completed(completed):
-    chat = JobStore().create("chat", "Hi", Path("/")).id
-    build = JobStore().create("build", "A page", Path("/")).id
+    chat = make(lambda store: store.create("chat", description="Hi")).id
+    build = make(lambda store: store.create("build", description="A page")).id
     assert {*completed("jobs", "show", "20")} == {chat, build}
     assert completed("undo", chat[:-1]) == [chat]
     assert completed("chat", "--resume", "20") == [chat]

@@ -14,14 +14,11 @@ from typer.testing import CliRunner
 
 from callboard.agent.conversation import conversations_directory
 from callboard.cli import app
-from callboard.coding.jobs.log import JobLog, PromptSent
-from callboard.coding.jobs.store import JobStore
 from callboard.core import (
     InvocationEnded,
     InvocationStarted,
     ReplyEnded,
     ReplyStarted,
-    RoundStarted,
     ToolDeclaration,
     Usage,
     UserCanister,
@@ -409,22 +406,7 @@ def test_a_conversation_becomes_a_task(invoke, ask, toolbox):
     assert task["tools"][0]["schema"]["properties"] == {"a": {"type": "integer"}}
 
 
-def test_a_job_becomes_a_task(invoke, tmp_path):
-    job = JobStore().create("build", "greet", tmp_path)
-    with JobLog(JobStore().folder(job.id)) as log:
-        log.add(PromptSent("Write a file."))
-        log.add(RoundStarted(1))
-        for event in (
-            InvocationStarted(0, "c", "write"),
-            InvocationEnded(0, "c", "write", {"path": "a"}, '{"path": "a"}'),
-            ReplyEnded("invocations"),
-        ):
-            log.add(event)
-    task = json.loads(invoke("eval", "add", job.id).stdout)
-    assert task["steps"][0]["expected"] == [{"name": "write", "arguments": {"path": ["a"]}}]
-
-
-def test_a_durable_job_becomes_a_task(invoke):
+def test_a_job_becomes_a_task(invoke):
     task = json.loads(invoke("eval", "add", make(make_ended).id, "--turn", "1").stdout)
     assert task["steps"][0]["expected"] == [{"name": "deploy", "arguments": {"to": ["prod"]}}]
 

@@ -2,16 +2,15 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from tests.cli.durable import make, make_ended, make_waiting, read
 
-from callboard.coding.jobs.log import JobLog, Notice, replay_steps
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.job_folders import JobFolders
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import agent_queue
 from callboard.jobs.coding_kind import host_queue
+from callboard.jobs.direct import make_queue
 from callboard.jobs.store import DurableStore
 
 
@@ -28,13 +27,11 @@ def refuse(invoke):
 
 
 @pytest.fixture
-def direct():
-    """The record of a job that a command ran itself."""
-    jobs = JobStore()
-    job = jobs.create("build", "a function", Path("/nowhere"))
-    with JobLog(jobs.folder(job.id)) as log:
-        log.add(Notice("hello"))
-    return jobs.update(job, state="completed")
+def old_record():
+    """The name of a job that an earlier version recorded in a folder."""
+    folder = JobFolders().make("20250101-000000-000-abcdef")
+    (folder / "job.json").write_text("{}")
+    return folder.name
 
 
 def listed():
@@ -67,11 +64,6 @@ def test_a_job_that_no_worker_has_taken_says_what_to_start(invoke, kind, queue, 
     assert f"it waits for a worker: {command}\n" in invoke("jobs", "show", job.id).stdout
 
 
-def test_logs_of_a_direct_run_are_its_record(invoke, direct, refuse):
-    assert invoke("jobs", "logs", direct.id).stderr == "hello\n"
-    assert "cannot be followed" in refuse("jobs", "logs", "--follow", direct.id)
-
-
 def test_a_retry_is_a_new_job_with_the_same_input(invoke):
     job = make(make_ended, "failed")
     done = invoke("jobs", "retry", job.id)
@@ -98,6 +90,21 @@ def test_a_new_job_says_who_runs_it(invoke, monkeypatch, command, queue, said):
     assert invoke("jobs", *command.replace("JOB", job.id).split()).stderr.startswith(said)
 
 
+def test_what_goes_on_of_a_direct_job_goes_to_a_worker_of_its_host(invoke, monkeypatch):
+    monkeypatch.setattr("callboard.jobs.local_worker.start_worker", lambda *_, **__: None)
+    job = make(make_ended, "failed", queue=make_queue())
+    for command in (["retry", job.id], ["fork", f"{job.id}@1"]):
+        assert json.loads(invoke("jobs", *command, "--json").stdout)["queue"] == host_queue()
+    assert make(DurableStore.resume, job.id).queue == host_queue()
+
+
+def test_a_chat_is_no_job_of_a_worker(refuse):
+    chat = make(lambda store: store.create("chat", queue=make_queue()))
+    make(DurableStore.request_cancel, chat.id)
+    for command in (["retry", chat.id], ["fork", f"{chat.id}@0"], ["resume", chat.id]):
+        assert f"callboard chat --resume {chat.id}" in refuse("jobs", *command)
+
+
 def test_a_fork_has_the_first_rounds(invoke, refuse):
     job = make(make_ended)
     new = json.loads(invoke("jobs", "fork", f"{job.id}@1", "--json").stdout)
@@ -106,54 +113,60 @@ def test_a_fork_has_the_first_rounds(invoke, refuse):
     assert "the job has 2 rounds" in refuse("jobs", "fork", f"{job.id}@3")
 
 
-@pytest.mark.parametrize("command", ["retry", "watch", "deny"])
-def test_what_only_durable_jobs_can_is_refused_of_a_direct_run(refuse, direct, command):
-    assert "it was run directly" in refuse("jobs", command, direct.id)
-
-
-def test_a_name_that_several_jobs_begin_with_is_refused(refuse, direct):
+def test_a_name_that_several_jobs_begin_with_is_refused(refuse):
+    job = make(make_ended)
     make(make_ended)
-    make(make_ended)
-    assert "several jobs begin so" in refuse("jobs", "logs", "2")
-    assert "several jobs begin so" in refuse("jobs", "logs", direct.id[:2])
+    assert "several jobs begin so" in refuse("jobs", "logs", job.id[:2])
 
 
-def test_without_a_database_none_is_made(invoke, tmp_path, direct):
-    assert invoke("jobs", "logs", direct.id).exit_code == 0
+def test_without_a_database_none_is_made(invoke, refuse, tmp_path):
+    assert invoke("jobs", "list").stderr == "no jobs of this directory; --all shows those of others\n"
+    assert "no such job" in refuse("jobs", "logs", "2025")
     assert not (tmp_path / "state").exists()
 
 
-def test_jobs_are_deleted_when_they_have_ended(invoke, refuse, direct):
+def test_a_record_of_an_earlier_version_is_refused_and_can_be_deleted(invoke, refuse, old_record):
+    """The sentence names its version, and the command that removes it."""
+    removes = f"callboard jobs rm {old_record}"
+    assert (
+        f"not listed, a record of version 1 (a folder with job.json) each: 1; {removes}"
+        in invoke("jobs", "list").stderr
+    )
+    for command in (["jobs", "show"], ["jobs", "resume"], ["undo"], ["chat", "--resume"]):
+        said = refuse(*command, old_record)
+        assert "a record of version 1" in said
+        assert removes in said
+    assert invoke("jobs", "rm", "--yes", old_record).stderr == f"{old_record}: deleted\n"
+    assert invoke("jobs", "list").stderr == "no jobs of this directory; --all shows those of others\n"
+
+
+def test_jobs_are_deleted_when_they_have_ended(invoke, refuse):
     waits, ended = make(make_waiting), make(make_ended)
     assert "callboard jobs cancel" in refuse("jobs", "rm", "--yes", ended.id, waits.id)
     assert "nobody is here to ask" in refuse("jobs", "rm", ended.id)
     assert listed() == [ended.id, waits.id]
-    assert invoke("jobs", "rm", "--yes", ended.id, direct.id).stderr == f"{ended.id}: deleted\n{direct.id}: deleted\n"
+    assert invoke("jobs", "rm", "--yes", ended.id).stderr == f"{ended.id}: deleted\n"
     assert listed() == [waits.id]
-    assert JobStore().all() == []
     assert "say which" in refuse("jobs", "rm")
 
 
-def test_old_jobs_are_deleted_by_their_age(invoke, direct):
+def test_old_jobs_are_deleted_by_their_age(invoke):
     then = datetime.now(UTC) - timedelta(days=40)
 
     async def build(store):
         return await make_ended(DurableStore(store.database, clock=lambda: then))
 
     old, new, waits = make(build), make(make_ended), make(make_waiting)
-    JobStore().update(JobStore().create("chat", "", Path("/nowhere")), state="completed")
-    JobStore(clock=lambda: then).update(direct, state="completed")
     assert old.id < new.id
-    trees = [JobStore().folder(each.id) / "tree" for each in (old, new)]
+    trees = [JobFolders().folder(each.id) / "tree" for each in (old, new)]
     for tree in trees:
         tree.mkdir(parents=True)
-    assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "2 jobs deleted\n"
+    assert invoke("jobs", "rm", "--older-than", "30d", "--yes").stderr == "1 jobs deleted\n"
     assert listed() == [waits.id, new.id]
     assert [tree.exists() for tree in trees] == [False, True]
-    assert len(JobStore().all()) == 1
 
 
-def test_an_export_is_what_a_direct_run_records_and_what_is_kept(invoke, tmp_path, refuse):
+def test_an_export_can_be_read_and_has_what_is_kept(invoke, tmp_path, refuse):
     job = make(make_ended)
     done = invoke("jobs", "export", job.id, "--to", str(tmp_path / "out"))
     folder = tmp_path / "out" / job.id
@@ -171,13 +184,8 @@ def test_an_export_is_what_a_direct_run_records_and_what_is_kept(invoke, tmp_pat
     ]
     kept = read(lambda store: store.read_entries(job.id))
     assert (folder / "entries.jsonl").read_text("utf-8") == "".join(f"{each.line}\n" for each in kept)
-    assert len([*replay_steps(folder)]) > 5
+    assert len((folder / "events.jsonl").read_text().splitlines()) > 5
     assert json.loads((folder / "job.json").read_text())["id"] == job.id
     assert (folder / "004-tool-results.json").read_text().count("shipped") == 1
     assert folder.stat().st_mode & 0o777 == 0o700
     assert "it is there already" in refuse("jobs", "export", job.id, "--to", str(tmp_path / "out"))
-
-
-def test_the_export_of_a_direct_run_is_its_folder(invoke, direct, tmp_path):
-    assert invoke("jobs", "export", direct.id, "--to", str(tmp_path)).exit_code == 0
-    assert [*replay_steps(tmp_path / direct.id)] == [Notice("hello")]

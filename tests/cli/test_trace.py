@@ -1,50 +1,40 @@
-"""`callboard trace`: of a direct run and of a durable job."""
+"""`callboard trace`: of a job."""
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
+from msgspec.structs import replace
 from tests.cli.durable import make, make_ended
 
-from callboard.coding.jobs.log import JobLog, PhaseStarted, RoundMeasured
-from callboard.coding.jobs.store import JobStore
-from callboard.core import InvocationEnded, ResultReady, RoundStarted, error_result
+from callboard.coding.steps import PhaseStarted
+from callboard.core import InvocationCanister, error_result
+from callboard.jobs.entries import MeasuredReply, ReplyTook
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def recorded(name="run_tests"):
-    jobs = JobStore()
-    job = jobs.create("build", "a function", Path("/nowhere"), model="m")
-    measured = RoundMeasured(
-        1,
-        BEGIN,
-        BEGIN + timedelta(seconds=3),
-        {"input": 1200, "output": 30},
-        0.25,
-        {"c1": BEGIN + timedelta(seconds=4)},
-    )
-    with JobLog(jobs.folder(job.id)) as log:
-        for step in (
-            PhaseStarted("implement", 9),
-            RoundStarted(1),
-            InvocationEnded(0, "c1", name, {}, "{}"),
-            ResultReady(error_result("c1", "timeout", "it took too long")),
-            measured,
-        ):
-            log.add(step)
-    return jobs.update(job, state="completed", usage={"input": 1200, "output": 30}, cost=0.25)
+async def build(store, name="run_tests", model="m"):
+    job = await store.create("build", description="a function", directory="/nowhere", model=model)
+    claim = await store.claim(job.id, 1, "worker")
+    call = InvocationCanister("c1", name, {}, timestamp=BEGIN + timedelta(seconds=3))
+    usage = {"input": 1200, "output": 30}
+    entries = [PhaseStarted("implement", 9), MeasuredReply(call, ReplyTook(BEGIN, usage, 0.25))]
+    await claim.append(entries, rounds=1, usage=usage, cost=0.25)
+    result = error_result("c1", "timeout", "it took too long")
+    await claim.end_call(replace(result, timestamp=BEGIN + timedelta(seconds=4)))
+    await claim.end("completed")
+    return claim.job
 
 
 def test_the_name_of_a_model_obeys_nothing_of_a_terminal(invoke):
-    job = JobStore().create("build", "a function", Path("/nowhere"), model="m\x1b[2J\x9b31m")
+    job = make(build, model="m\x1b[2J\x9b31m")
     output = invoke("trace", job.id).output
     assert "\x1b" not in output
     assert "\x9b" not in output
 
 
-def test_the_rounds_and_calls_of_a_direct_run(invoke):
-    job = recorded()
+def test_the_rounds_and_calls_of_a_job(invoke):
+    job = make(build)
     lines = invoke("trace", job.id, env={"COLUMNS": "120"}).stdout.splitlines()
     assert lines[0].split() == [job.id, "completed", "m"]
     assert lines[2].strip() == "implement"
@@ -56,7 +46,7 @@ def test_the_rounds_and_calls_of_a_direct_run(invoke):
 
 
 def test_as_json(invoke):
-    job = recorded()
+    job = make(build)
     traced = json.loads(invoke("trace", job.id, "--json").stdout)
     assert {name: traced[name] for name in ("id", "state", "model", "cost")} == {
         "id": job.id,
@@ -70,14 +60,14 @@ def test_as_json(invoke):
 
 
 def test_a_name_of_a_call_draws_nothing_of_its_own(invoke):
-    job = recorded("[red]x[/red]\x1b[31m\n" + "y" * 100)
+    job = make(build, "[red]x[/red]\x1b[31m\n" + "y" * 100)
     shown = invoke("trace", job.id, env={"COLUMNS": "120"}).stdout
     assert "\x1b" not in shown
     assert "[red]x[/red]" in shown
     assert len(shown.splitlines()) == 6
 
 
-def test_a_durable_job_that_was_recorded_without_times(invoke):
+def test_a_job_that_was_recorded_without_times(invoke):
     shown = invoke("trace", make(make_ended).id, env={"COLUMNS": "120"}).stdout
     assert "deploy" in shown
     assert "done" in shown

@@ -5,18 +5,19 @@ from types import SimpleNamespace
 
 import msgspec
 
-from callboard.cli.durable_store import to_record
-from callboard.coding.jobs.store import JobStore
+from callboard.cli.durable_store import read_output
+from callboard.coding.job_folders import JobFolders
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_kind import CodingKind
 from callboard.jobs.database import Database
+from callboard.jobs.database_url import database_url
 from callboard.jobs.direct import submit_direct
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 
 
-class StoredJobs(JobStore):
+class StoredJobs(JobFolders):
     """The folders of jobs, and their rows in the database of a URL or a file."""
 
     def __init__(self, directory, database):
@@ -51,12 +52,15 @@ class StoredJobs(JobStore):
         return read_conversation(self.entries(identifier))
 
 
+def user_jobs():
+    """The jobs of the user of the commands."""
+    return StoredJobs(None, database_url())
+
+
 def as_record(job):
     """A job with its output as coding jobs and chats have it."""
-    record = to_record(job)
-    return SimpleNamespace(
-        **{**msgspec.structs.asdict(job), "type": job.kind, "output": record.output, "tree": record.tree}
-    )
+    fields = {"type": job.kind, "output": read_output(job), "tree": job.memory.get("tree", {})}
+    return SimpleNamespace(**{**msgspec.structs.asdict(job), **fields})
 
 
 async def run_job(request, model, jobs, show, approver):

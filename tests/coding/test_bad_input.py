@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from callboard.coding.agents.job_request import MAX_LOGS, read_logs
-from callboard.coding.undo import undo_job
 from callboard.core import TextPiece
 from callboard.errors import CallerError
+from callboard.jobs.coding_kind import undo_job
 from callboard.testing import Call
 
 READ = ("file", {"path": "calc.py"})
@@ -82,8 +82,8 @@ def ended(command, data, repository, seen_of):
         assert not [*(repository.root / ".git").rglob("*.lock")]
         if job.output.commits:
             assert repository.git("show", f"{job.output.branch}:half.txt") == "half"
-        asyncio.run(undo_job(job, data))
-        asyncio.run(undo_job(job, data))
+        asyncio.run(undo_job(job.id, job.tree, data))
+        asyncio.run(undo_job(job.id, job.tree, data))
         assert seen_of(repository.root) == before
         assert repository.git("worktree", "list").count("\n") == 1
         return done, job

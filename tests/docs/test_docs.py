@@ -32,12 +32,12 @@ from callboard.agent.arguments import RunOptions
 from callboard.cli import app, chat_commands, jobs, run
 from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
 from callboard.coding.git import copied_files, snapshots
-from callboard.coding.jobs import job
 from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
 from callboard.dialects.grammars import json_objects, python_literals
 from callboard.execution import error_categories, execute, execute_invoker, parallel, result_content
+from callboard.jobs import job
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
 from callboard.profiles import Profile, resolve
@@ -446,8 +446,8 @@ def test_settings_of_coding():
 @table(
     "names",
     [
-        job.Job.__struct_fields__,
-        get_args(job.JobState),
+        job.DurableJob.__struct_fields__,
+        get_args(job.DurableState),
         get_args(phases.Evidence),
         get_args(phases.PromptPart),
         get_args(coding.Access),

@@ -12,7 +12,7 @@ from tests.jobs import coding_worker
 from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
-from callboard.coding.jobs.log import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
 from callboard.core import (
     AssistantCanister,

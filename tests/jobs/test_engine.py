@@ -8,7 +8,7 @@ from functools import wraps
 import pytest
 import sqlalchemy as sa
 
-from callboard.coding.jobs.log import Notice
+from callboard.coding.steps import Notice
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module

@@ -8,15 +8,13 @@ import pytest
 from tests.tables import table
 
 from callboard.agent.transcript import Transcript
-from callboard.coding.jobs.log import JobLog, Notice, PhaseStarted, PromptSent
+from callboard.coding.steps import Notice, PhaseStarted
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,
-    ReplyEnded,
     ResultCanister,
     RolledBack,
     RoundStarted,
-    TextPiece,
     UserCanister,
 )
 from callboard.errors import CallerError
@@ -100,23 +98,11 @@ def test_what_was_rolled_back_is_not_in_the_conversation():
     assert read_conversation(items) == [UserCanister("one"), AssistantCanister("two")]
 
 
-def test_steps_alone_tell_the_conversation():
-    steps = [PromptSent("Fix it"), RoundStarted(1), TextPiece("I see"), ReplyEnded("stop")]
-    assert read_conversation(steps) == [UserCanister("Fix it"), AssistantCanister("I see")]
-    assert read_conversation([]) == []
-
-
-def test_an_entry_is_the_line_of_a_transcript_or_of_a_log(tmp_path):
+def test_an_entry_is_the_line_of_a_transcript(tmp_path):
     transcript = Transcript(tmp_path / "transcript.jsonl")
     for canister in read_conversation(ITEMS):
         transcript.append(canister)
     assert [*map(decode_entry, transcript.path.read_text("utf-8").splitlines())] == read_conversation(ITEMS)
-
-    steps = [PromptSent("Fix it"), RoundStarted(1), TextPiece("I see"), ReplyEnded("stop")]
-    with JobLog(tmp_path) as log:
-        for step in steps:
-            log.add(step)
-    assert [*map(decode_entry, (tmp_path / "events.jsonl").read_text("utf-8").splitlines())] == steps
 
 
 def test_the_columns_are_the_fields_of_a_job():

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.jobs.running import run_async
 
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.job_folders import JobFolders
 from callboard.jobs import retention
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.retention import open_retention, remove_old_jobs
@@ -43,7 +43,7 @@ async def test_old_jobs_of_the_workers_queues_are_removed_with_their_files(datab
     old = await make_ended(store, 3, queue="callboard-here")
     others = await make_ended(store, 1, queue="callboard-elsewhere")
     runs = await store.create("agent")
-    tree = JobStore().folder(old[0].id) / "tree"
+    tree = JobFolders().folder(old[0].id) / "tree"
     tree.mkdir(parents=True)
     now += KEEP
     assert await remove_old_jobs(store, KEEP, QUEUES) == 0

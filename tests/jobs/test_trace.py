@@ -6,18 +6,16 @@ from tests.jobs.running import run_async
 from tests.tables import table
 
 from callboard import Agent, jobs, tool
-from callboard.coding.jobs.log import PhaseStarted, RoundMeasured
 from callboard.core import (
     InvocationEnded,
     ResultCanister,
     ResultReady,
     RoundStarted,
     Usage,
-    error_result,
 )
 from callboard.jobs.database import VARIABLE
 from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
-from callboard.jobs.trace import TraceBuilder, describe_trace
+from callboard.jobs.trace import TraceBuilder
 from callboard.testing import Call, ScriptedModel
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -75,33 +73,6 @@ async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, m
     times = [first.began_at, first.replied_at, *[each.ended_at for each in first.calls], second.began_at]
     assert first.began_at <= first.replied_at <= first.calls[0].ended_at <= second.began_at <= second.replied_at
     assert None not in times
-
-
-def test_a_direct_run_is_traced_by_its_steps():
-    first, second, third = build(
-        PhaseStarted("plan", 3),
-        RoundStarted(1),
-        InvocationEnded(0, "c1", "look", {}, "{}"),
-        ResultReady(error_result("c1", "not_found", "no such file")),
-        RoundMeasured(1, at(0), at(2), {"input": 5}, 0.5, {"c1": at(3)}),
-        RoundStarted(2),
-        RoundMeasured(2, at(3), at(4)),
-        PhaseStarted("write", 3),
-        RoundStarted(1),
-        InvocationEnded(0, "c1", "look", {}, "{}"),
-    )
-    assert [(each.number, each.phase, each.seconds) for each in (first, second, third)] == [
-        (1, "plan", 2.0),
-        (2, "plan", 1.0),
-        (3, "write", None),
-    ]
-    assert (first.calls[0].seconds, first.calls[0].state, first.calls[0].failure) == (
-        1.0,
-        "failed",
-        "not_found: no such file",
-    )
-    assert (third.calls[0].state, third.calls[0].seconds, third.ended_at) == ("open", None, None)
-    assert describe_trace([first])[0]["calls"][0]["seconds"] == 1.0
 
 
 def test_a_job_that_was_recorded_without_times_has_rounds():

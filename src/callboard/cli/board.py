@@ -18,7 +18,6 @@ from callboard.cli.kept_tests import keep_reply
 from callboard.cli.keys import key_option, read_keys
 from callboard.cli.options import takes_options
 from callboard.cli.telemetry import load_telemetry_settings
-from callboard.coding.jobs.store import JobStore
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed, require_extra
 from callboard.jobs.job import DurableJob
@@ -115,15 +114,7 @@ def make_parts(streams: JobStreams) -> BoardParts:
     from callboard.jobs.client import JobClient  # noqa: PLC0415
 
     jobs = partial(JobClient, embedded=False, streams=streams)
-    return BoardParts(jobs=jobs, start_worker=_start_worker, runs=_find_runs(), tools=tools, keep_test=keep_reply)
-
-
-def _find_runs() -> JobStore | None:
-    """Where commands record their runs; None on a system where they cannot."""
-    try:
-        return JobStore()
-    except CallerError:
-        return None
+    return BoardParts(jobs=jobs, start_worker=_start_worker, tools=tools, keep_test=keep_reply)
 
 
 def find_servers() -> Mapping[str, ServerSettings]:

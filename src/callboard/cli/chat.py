@@ -21,6 +21,7 @@ import typer
 from callboard.cli import complete, interrupt
 from callboard.cli.approvals import Approvals
 from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
+from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.job_commands import BaseUrl, Dialect, Directory, Model, NoSandbox, Verbose
 from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
@@ -29,16 +30,18 @@ from callboard.cli.options import Budget
 from callboard.cli.settings import settings_in
 from callboard.cli.telemetry import load_telemetry_settings, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
-from callboard.coding.chat.session import ChatSession, open_chat
-from callboard.coding.jobs.job import Job
-from callboard.coding.jobs.store import JobStore, jobs_directory
+from callboard.coding.chat.session import ChatSession
 from callboard.core import Model as CoreModel
 from callboard.errors import CallboardError, CallerError
 from callboard.extras import require_extra
+from callboard.jobs.chat import open_chat
+from callboard.jobs.job import DurableJob
+from callboard.jobs.store import DurableStore
 from callboard.providers.local import shipped_catalogue
 from callboard.providers.local.model_files import Place
 from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import claim_stdio
+from callboard.storage.directories import data_directory
 
 _MAX_ANSWER: Final = 200_000
 """Characters of what a command shows."""
@@ -58,17 +61,18 @@ class EditorChats:
     """Prepares chats with the options of the command line; see `callboard.servers.acp.session.Chats`.
 
     Args:
+        store: Where chats are recorded.
         options: Those of JobRequest.
         without_sandbox: Whether commands run unconfined.
     """
 
-    def __init__(self, options: Mapping[str, Any], *, without_sandbox: bool) -> None:
-        self.jobs = JobStore()
+    def __init__(self, store: DurableStore, options: Mapping[str, Any], *, without_sandbox: bool) -> None:
+        self.store = store
         self.commands = {name: (each.arguments, each.summary) for name, each in COMMANDS.items() if name != QUIT}
         self._options = dict(options)
         self._without_sandbox = without_sandbox
 
-    async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
+    async def prepare(self, directory: Path, *, earlier: DurableJob | None = None, model: str = "") -> PreparedChat:
         """A chat; see `Chats`."""
         options = {**self._options, "model": model or self._options["model"]}
         request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
@@ -101,8 +105,8 @@ def serve_editor(options: Mapping[str, Any], *, root: Path | None, without_sandb
     start_telemetry(load_telemetry_settings())
     if sys.stdin.isatty():
         _tell("an editor starts this, and talks with it here: docs/acp.md has its settings; ctrl-C ends it")
-    chats = EditorChats(options, without_sandbox=without_sandbox)
-    with claim_stdio() as wire, redirect_stdout(sys.stderr):
+    with open_store() as store, claim_stdio() as wire, redirect_stdout(sys.stderr):
+        chats = EditorChats(store, options, without_sandbox=without_sandbox)
         interrupt.run(serve_client(wire, chats, root=root))
 
 
@@ -164,8 +168,7 @@ def chat(
         root = None if source is not None and source.name == "DEFAULT" else directory.resolve()
         _serve_editor(options, root, prompt or resume, without_sandbox=no_sandbox)
         return
-    jobs = JobStore()
-    earlier = _load_chat(jobs, resume) if resume else None
+    earlier = _load_chat(resume) if resume else None
     request = make_request(options, directory, earlier, without_sandbox=no_sandbox)
     settings = request.settings
     start_telemetry(settings.telemetry)
@@ -174,16 +177,17 @@ def chat(
     if settings.model.startswith("local:"):
         display.tell(f"{settings.model.partition(',')[0].strip()}: loading when it is first asked", "2")
 
-    async def run() -> None:
+    async def run(store: DurableStore) -> None:
         try:
             await check_reachable(accessed, display.tell)
-            console = ChatConsole(display, open_editor(jobs_directory().parent / HISTORY))
-            await console.run(request, accessed, jobs, prompt, resume=earlier)
+            console = ChatConsole(display, open_editor(data_directory() / HISTORY))
+            await console.run(request, accessed, store, prompt, resume=earlier.id if earlier else "")
         finally:
             await accessed.aclose()
 
     try:
-        interrupt.run(run())
+        with open_store() as store:
+            interrupt.run(run(store))
     except asyncio.CancelledError:
         raise typer.Exit(interrupt.EXIT_CODE) from None
 
@@ -197,13 +201,13 @@ class ChatConsole:
         self._task: asyncio.Task[Any] | None = None
 
     async def run(
-        self, request: JobRequest, model: CoreModel, jobs: JobStore, prompt: str = "", *, resume: Job | None = None
+        self, request: JobRequest, model: CoreModel, store: DurableStore, prompt: str = "", *, resume: str = ""
     ) -> None:
         """Runs a chat to its end. SIGTERM and SIGHUP, a terminal that goes, end it by a CancelledError."""
         display = self._display
-        approvals = Approvals(request.directory, jobs.directory.parent, display, self._ask)
+        approvals = Approvals(request.directory, data_directory(), display, self._ask)
         with self._signals():
-            async with open_chat(request, model, jobs, display.step, approvals, resume=resume) as chat:
+            async with open_chat(request, model, store, display.step, approvals, resume=resume) as chat:
                 self._greet(chat, model.name, request.directory, resume)
                 goes_on = True
                 while goes_on and (line := prompt or await self._read(chat)):
@@ -215,10 +219,10 @@ class ChatConsole:
                 f"go on: callboard chat --resume {job.id}    take its changes back: callboard undo {job.id}", "2"
             )
 
-    def _greet(self, chat: ChatSession, model: str, directory: Path, resume: Job | None) -> None:
+    def _greet(self, chat: ChatSession, model: str, directory: Path, resume: str) -> None:
         if chat.workspace.notice:
             self._display.tell(chat.workspace.notice, "33")
-        what = f"goes on with {resume.id}" if resume else "/help shows what can be typed"
+        what = f"goes on with {resume}" if resume else "/help shows what can be typed"
         self._display.tell(f"{model} in {directory}, access: {chat.access}; {what}", "2")
 
     async def _read(self, chat: ChatSession) -> str:
@@ -305,7 +309,7 @@ class ChatConsole:
 
 
 def make_request(
-    options: Mapping[str, Any], directory: Path, earlier: Job | None = None, *, without_sandbox: bool
+    options: Mapping[str, Any], directory: Path, earlier: DurableJob | None = None, *, without_sandbox: bool
 ) -> JobRequest:
     """The request of a chat. Raises CallerError.
 
@@ -335,8 +339,8 @@ def _serve_editor(options: dict[str, Any], root: Path | None, further: str, *, w
     serve_editor(options, root=root, without_sandbox=without_sandbox)
 
 
-def _load_chat(jobs: JobStore, name: str) -> Job:
-    job = jobs.load(name)
-    if job.type != "chat":
-        raise CallerError(f"the job is no chat but {job.type}", path=f"--resume {job.id}")
+def _load_chat(name: str) -> DurableJob:
+    job = find_job(name)
+    if job.kind != "chat":
+        raise CallerError(f"the job is no chat but {job.kind}", path=f"--resume {job.id}")
     return job

@@ -37,15 +37,15 @@ def _list_models() -> list[str]:
 
 
 def _list_jobs() -> list[str]:
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
+    from callboard.cli.durable_store import list_jobs  # noqa: PLC0415  # as above
 
-    return [job.id for job in JobStore().all()]
+    return [job.id for job in list_jobs()]
 
 
 def _list_chats() -> list[str]:
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
+    from callboard.cli.durable_store import list_jobs  # noqa: PLC0415  # as above
 
-    return [job.id for job in JobStore().all() if job.type == "chat"]
+    return [job.id for job in list_jobs() if job.kind == "chat"]
 
 
 def _list_dialects() -> list[str]:

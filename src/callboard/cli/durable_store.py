@@ -1,6 +1,6 @@
-"""Open the store of durable jobs for a command, and find a job among these and the records of direct runs.
+"""Open the store of jobs for a command, and find a job in it.
 
-SQLAlchemy is imported when a command needs it: a quarter of a second that `--help` and a direct run do not pay.
+SQLAlchemy is imported when a command needs it: a quarter of a second that `--help` does not pay.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from callboard.coding.job_folders import OLD_RECORD, list_old_records
 from callboard.errors import CallerError
 from callboard.jobs.database_url import may_have_jobs
 
 if TYPE_CHECKING:
-    from callboard.coding.jobs.job import Job
+    from callboard.coding.output import JobOutput
     from callboard.jobs.job import DurableJob, JobSummary
     from callboard.jobs.store import DurableStore
 
@@ -57,21 +58,17 @@ def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
         return asyncio.run(work(store))
 
 
-def find_job(name: str) -> Job | DurableJob:
-    """The durable job or the record of a direct run of this name, or the only one whose name begins so.
-
-    Raises CallerError.
-    """
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
-
-    records = JobStore()
-    direct = records.find(name)
-    if not may_have_jobs():
-        return records.load(name)
-    durable = read_jobs(lambda store: _find(store, name))
-    if len(direct) + len(durable) > 1:
+def find_job(name: str) -> DurableJob:
+    """The job of this name, or the only one whose name begins so. Raises CallerError."""
+    jobs = read_jobs(lambda store: _find(store, name)) if may_have_jobs() else []
+    if len(jobs) > 1:
         raise CallerError("several jobs begin so", path=name, hint=_HINT)
-    return durable[0] if durable else records.load(name)
+    if jobs:
+        return jobs[0]
+    if name in list_old_records():
+        hint = f"callboard jobs rm {name} deletes it"
+        raise CallerError(f"{OLD_RECORD} is not read by this version of Callboard", path=name, hint=hint)
+    raise CallerError("no such job", path=name, hint=_HINT)
 
 
 async def _find(store: DurableStore, name: str) -> list[DurableJob]:
@@ -80,7 +77,7 @@ async def _find(store: DurableStore, name: str) -> list[DurableJob]:
     return mark_abandoned(store.database, [await store.get(each) for each in await store.find(name)])
 
 
-def resume_durable_job(job: DurableJob) -> DurableJob:
+def resume_job_in_worker(job: DurableJob) -> DurableJob:
     """Resume a job that has ended, or whose worker died. Raises CallerError."""
     from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
 
@@ -98,7 +95,7 @@ def settle_job(job: DurableJob) -> DurableJob:
     return read_jobs(lambda store: end_abandoned(store, job.id))
 
 
-def remove_durable_job(job: DurableJob) -> None:
+def remove_job(job: DurableJob) -> None:
     """Delete a job that has ended, or whose worker died. Raises CallerError."""
     from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
 
@@ -109,7 +106,7 @@ def remove_durable_job(job: DurableJob) -> None:
     read_jobs(remove)
 
 
-def cancel_durable_job(job: DurableJob) -> DurableJob:
+def cancel_job(job: DurableJob) -> DurableJob:
     """Cancel a job, and wait for up to `PATIENCE` seconds until its worker has ended it, unless its worker died."""
     from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # not for --help
@@ -128,8 +125,8 @@ def cancel_durable_job(job: DurableJob) -> DurableJob:
     return change_jobs(cancel)
 
 
-def list_durable_jobs() -> Sequence[JobSummary]:
-    """All durable jobs, the newest first."""
+def list_jobs() -> Sequence[JobSummary]:
+    """All jobs, the newest first."""
     if not may_have_jobs():
         return []
     from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
@@ -140,24 +137,10 @@ def list_durable_jobs() -> Sequence[JobSummary]:
     return read_jobs(read)
 
 
-def to_record(job: DurableJob) -> Job:
-    """A durable job as the record of a direct run has it, for what shows both."""
-    from callboard.coding.jobs.job import Job, JobOutput  # noqa: PLC0415  # not for --help
+def read_output(job: DurableJob) -> JobOutput:
+    """The output of a coding job or a chat; of another job its text."""
+    from callboard.coding.output import JobOutput  # noqa: PLC0415  # not for --help
 
     output = job.output or {}
-    fields = job.as_json() | {"type": job.kind, "output": {"summary": output.get("text", ""), **output}}
-    known = {name: fields[name] for name in Job.__struct_fields__ if name in fields}
-    read: JobOutput = msgspec.convert(known.pop("output"), JobOutput, strict=False)
-    times = {name: getattr(job, name) for name in ("created_at", "started_at", "completed_at")}
-    return Job(**{**known, **times, "output": read})
-
-
-def find_durable_job(name: str, verb: str) -> DurableJob:
-    """The durable job of this name. Raises CallerError, also for the record of a direct run, to which `verb` is not done."""
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
-
-    job = find_job(name)
-    if isinstance(job, DurableJob):
-        return job
-    hint = f"what runs with --background can be; callboard {job.type} runs it anew"
-    raise CallerError(f"it was run directly, so it cannot be {verb}", path=job.id, hint=hint)
+    read: JobOutput = msgspec.convert({"summary": output.get("text", ""), **output}, JobOutput, strict=False)
+    return read

@@ -15,15 +15,11 @@ from callboard.cli import complete
 from callboard.cli.durable_store import find_job, read_jobs
 from callboard.cli.kept_tests import add_task
 from callboard.cli.options import takes_options
-from callboard.coding.jobs.log import replay_steps
-from callboard.coding.jobs.replay_conversation import replay_conversation
-from callboard.coding.jobs.store import JobStore
 from callboard.core import Canister
 from callboard.errors import CallerError
 from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_expected, decode_recording, make_task
 from callboard.evaluation.task import Task, encode_task
 from callboard.jobs.entries import read_conversation
-from callboard.jobs.job import DurableJob
 from callboard.text.display import escape
 
 
@@ -115,9 +111,7 @@ def _read_job(name: str) -> Sequence[Canister]:
     except CallerError as error:
         hint = "name a file, a conversation, or a job of `callboard jobs list`"
         raise CallerError(f"nothing was recorded under this name ({error.message})", path=name, hint=hint) from None
-    if isinstance(job, DurableJob):
-        return read_conversation([entry.item for entry in read_jobs(lambda store: store.read_entries(job.id))])
-    return replay_conversation(replay_steps(JobStore().folder(job.id)))
+    return read_conversation([entry.item for entry in read_jobs(lambda store: store.read_entries(job.id))])
 
 
 def _describe(task: Task) -> str:

@@ -9,13 +9,13 @@ import typer
 
 from callboard.cli import interrupt
 from callboard.cli.approvals import Approvals
+from callboard.cli.durable_store import open_store
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_runner import add_github_text
 from callboard.coding.cancellation import cancel_on_signals
 from callboard.jobs.coding_kind import CodingKind
-from callboard.jobs.database import Database
 from callboard.jobs.direct import resume_direct, run_direct, submit_direct
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
@@ -31,8 +31,7 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
     approvals = Approvals(request.directory, data_directory(), display)
     begun: list[DurableJob] = []
 
-    async def run(database: Database) -> DurableJob:
-        store = DurableStore(database)
+    async def run(store: DurableStore) -> DurableJob:
         try:
             await check_reachable(model, display.tell)
             whole = await add_github_text(request)
@@ -59,8 +58,8 @@ def follow_job(request: JobRequest, display: JobDisplay, *, resume: DurableJob |
         hint = "".join([f"; callboard jobs show {each.id} tells how far it came" for each in begun])
         display.tell(f"cancelled{hint}")
 
-    with Database.open() as database:
-        job = interrupt.run(run(database), show_cancelled)
+    with open_store() as store:
+        job = interrupt.run(run(store), show_cancelled)
     if display.as_json:
         display.job(job)
     else:

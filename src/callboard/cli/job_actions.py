@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from callboard.cli import interrupt, job_answers
 from callboard.cli.durable_store import (
     change_jobs,
-    find_durable_job,
     find_job,
     open_store,
     read_jobs,
-    remove_durable_job,
+    remove_job,
 )
 from callboard.cli.jobs import JobDisplay, JobName, app
 from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
+from callboard.coding.job_folders import JobFolders, list_old_records
 from callboard.errors import CallerError
 from callboard.jobs.database_url import may_have_jobs
 from callboard.text.duration import parse_duration
 
 if TYPE_CHECKING:
-    from callboard.coding.jobs.job import Job
     from callboard.jobs.entries import JobEntry
     from callboard.jobs.job import DurableJob
     from callboard.jobs.store import DurableStore
-
-_LOCK: Final = "job.lock"
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the new job as JSON.")]
 
@@ -51,25 +47,12 @@ def logs(
     ] = False,
 ) -> None:
     """Print what a job did, step by step, as it was recorded. Nothing is run."""
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
-
-    job = find_job(name)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose, as_json=as_json)
-    if isinstance(job, DurableJob):
-        show_steps(job, display, wait=wait)
-        return
-    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415  # as above
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-
-    if wait:
-        hint = "its command shows what it does"
-        raise CallerError("it was run directly, so it cannot be followed", path=job.id, hint=hint)
-    for step in replay_steps(JobStore().folder(job.id)):
-        display.step(step)
+    show_steps(find_job(name), display, wait=wait)
 
 
 def show_steps(job: DurableJob, display: JobDisplay, *, wait: bool) -> None:
-    """Print the steps of a durable job; with `wait`, until it has ended."""
+    """Print the steps of a job; with `wait`, until it has ended."""
     from callboard.jobs.steps import EntrySteps  # noqa: PLC0415  # not for --help
 
     stage = EntrySteps()
@@ -98,7 +81,7 @@ async def _read_entries(store: DurableStore, job: DurableJob, *, wait: bool) -> 
 @app.command("retry")
 def retry(name: JobName, as_json: AsJson = False) -> None:
     """Do what a job was asked for once more, from the beginning, as a new job."""
-    job = find_durable_job(name, "retried")
+    job = find_job(name)
     _show_new(change_jobs(lambda store: store.retry(job.id)), as_json=as_json)
 
 
@@ -118,7 +101,7 @@ def fork(
     identifier, _, rounds = name.partition("@")
     if not rounds.isdecimal():
         raise CallerError("the round is missing", path=name, hint="write JOB@ROUND, such as 20261123-08@2")
-    job = find_durable_job(identifier, "forked")
+    job = find_job(identifier)
     _show_new(change_jobs(lambda store: store.fork(job.id, int(rounds))), as_json=as_json)
 
 
@@ -142,48 +125,32 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with all that was recorded of them. Branches and files that they made stay."""
-    from callboard.jobs.job import END_STATES, DurableJob  # noqa: PLC0415  # not for --help
+    from callboard.jobs.job import END_STATES  # noqa: PLC0415  # not for --help
 
     if bool(names) == bool(older_than):
         raise CallerError("say which: their names, or --older-than", path="rm")
     if older_than:
         _remove_old(parse_duration(older_than, "--older-than"), older_than, yes=yes)
         return
-    targets = [find_job(name) for name in names or ()]
+    records = [name for name in names or () if name in list_old_records()]
+    targets = [find_job(name) for name in names or () if name not in records]
     for job in targets:
         # Of a running job it is found out below whether its worker lives.
-        if job.state not in END_STATES and not (isinstance(job, DurableJob) and job.state == "running"):
+        if job.state not in END_STATES and job.state != "running":
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
-    _confirm(f"delete {', '.join([each.id for each in targets])}?", yes=yes)
+    _confirm(f"delete {', '.join([*records, *[each.id for each in targets]])}?", yes=yes)
     for job in targets:
-        _remove(job)
-        typer.echo(f"{job.id}: deleted", err=True)
-
-
-def _remove(job: Job | DurableJob) -> None:
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415
-
-    if isinstance(job, DurableJob):
-        remove_durable_job(job)
-    # The tree of a coding job that a worker ran is in such a folder too.
-    JobStore().remove(job.id)
+        remove_job(job)
+    for name in (*records, *[each.id for each in targets]):
+        JobFolders().remove(name)
+        typer.echo(f"{name}: deleted", err=True)
 
 
 def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # not for --help
+    from callboard.jobs.retention import remove_old_jobs  # noqa: PLC0415  # not for --help
 
     _confirm(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
-    records = JobStore()
-    oldest = datetime.now(UTC) - age
-    old = [each for each in records.all() if each.completed_at and each.completed_at < oldest]
-    for job in old:
-        records.remove(job.id)
-    count = len(old)
-    if may_have_jobs():
-        from callboard.jobs.retention import remove_old_jobs  # noqa: PLC0415  # not for --help
-
-        count += read_jobs(lambda store: remove_old_jobs(store, age))
+    count = read_jobs(lambda store: remove_old_jobs(store, age)) if may_have_jobs() else 0
     typer.echo(f"{count} jobs deleted", err=True)
 
 
@@ -205,35 +172,29 @@ def export(
 ) -> None:
     """Write a job into a folder of its name: its record, its steps as JSONL, and each prompt and reply as a file.
 
-    `job.json` is the job, `entries.jsonl` its conversation and steps exactly as they are kept, and `events.jsonl` with the
-    numbered files is what a direct run records.
+    `job.json` is the job, `entries.jsonl` its conversation and steps exactly as they are kept, `events.jsonl` the steps as
+    `--json` prints them, and `diff.patch` what a coding job changed.
     """
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
-
     job = find_job(name)
     folder = to / job.id
     if os.path.lexists(folder):
         raise CallerError("it is there already", path=str(folder), hint="delete it, or choose another place with --to")
     folder.mkdir(parents=True, mode=0o700)
-    if isinstance(job, DurableJob):
-        _write_folder(job, folder)
-    else:
-        from callboard.coding.jobs.store import JobStore  # noqa: PLC0415  # as above
-
-        source = JobStore().folder(job.id)
-        shutil.copytree(source, folder, symlinks=True, ignore=shutil.ignore_patterns(_LOCK), dirs_exist_ok=True)
+    _write_folder(job, folder)
     typer.echo(str(folder))
 
 
 def _write_folder(job: DurableJob, folder: Path) -> None:
-    from callboard.coding.jobs.log import JobLog  # noqa: PLC0415  # not for --help
+    from callboard.jobs.export import JobExport  # noqa: PLC0415  # not for --help
     from callboard.jobs.steps import read_steps  # noqa: PLC0415
 
     entries = read_jobs(lambda store: store.read_entries(job.id))
     (folder / "job.json").write_text(json.dumps(job.as_json(), indent=2) + "\n", "utf-8")
     with (folder / "entries.jsonl").open("wb") as file:
         file.writelines(f"{each.line}\n".encode() for each in entries)
-    with JobLog(folder) as log:
+    if diff := (job.output or {}).get("diff"):
+        (folder / "diff.patch").write_text(diff, "utf-8")
+    with JobExport(folder) as log:
         for step in read_steps(entries):
             log.add(step)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callboard.cli.durable_store import change_jobs, find_durable_job, read_jobs
+from callboard.cli.durable_store import change_jobs, find_job, read_jobs
 from callboard.cli.jobs import JobName
 from callboard.cli.line_editor import NO, YES, discard_input, read_answer
 from callboard.configuration.ownership import find_user_name
@@ -46,7 +46,7 @@ def approve(
 ) -> None:
     """Let a call of a job run that waits for your approval. What will run is shown before."""
     edited = _read_arguments(edit)
-    job = find_durable_job(name, "approved")
+    job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call, is_question=False))
     if digest and digest != approval.digest:
         hint = f"look at it: callboard jobs show {job.id}"
@@ -64,7 +64,7 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """Refuse a call of a job that waits for your approval; the job goes on without it."""
-    job = find_durable_job(name, "answered")
+    job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call))
     show_approval(approval)
     _answer(job, approval, as_json, verdict="deny", reason=reason)
@@ -77,7 +77,7 @@ def answer(
     as_json: AsJson = False,
 ) -> None:
     """Answer a question of a job that waits for it."""
-    job = find_durable_job(name, "answered")
+    job = find_job(name)
     approval = read_jobs(lambda store: _find_open(store, job, call, is_question=True))
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")

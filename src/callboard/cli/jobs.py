@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
@@ -18,12 +18,10 @@ from callboard.errors import CallerError
 from callboard.text.display import collapse, strip_controls
 
 if TYPE_CHECKING:
-    from callboard.coding.jobs.job import Job
-    from callboard.coding.jobs.log import Step
-    from callboard.core import ApprovalAnswered
+    from callboard.coding.steps import Step
     from callboard.jobs.job import DurableJob, JobSummary
 
-app = typer.Typer(no_args_is_help=True, help="Your jobs: recorded runs and durable ones.")
+app = typer.Typer(no_args_is_help=True, help="Your jobs: coding jobs, chats, and jobs of workers.")
 
 EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
     ("completed", False): 0,
@@ -53,13 +51,12 @@ class JobDisplay(Display):
         self.as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.jobs.log import (  # noqa: PLC0415
+        from callboard.coding.steps import (  # noqa: PLC0415
             Notice,
             PhaseEnded,
             PhaseStarted,
             PromptSent,
             Resumed,
-            RoundMeasured,
             TreeSnapshot,
             encode_step,
         )
@@ -84,8 +81,8 @@ class JobDisplay(Display):
             case PromptSent(text=text):
                 if self._verbose:
                     self.tell(text, "2")
-            case TreeSnapshot() | RoundMeasured():
-                pass  # forks begin with the one, and `callboard trace` shows the other
+            case TreeSnapshot():
+                pass  # forks begin with it
             case _:
                 self.show(step)
 
@@ -96,10 +93,10 @@ class JobDisplay(Display):
 
 def print_outcome(job: DurableJob, display: Display) -> None:
     """Shows what a person needs to know at a job's end."""
-    from callboard.cli.durable_store import to_record  # noqa: PLC0415  # not for --help
-    from callboard.coding.jobs.job import UNTESTED  # noqa: PLC0415
+    from callboard.cli.durable_store import read_output  # noqa: PLC0415  # not for --help
+    from callboard.coding.output import UNTESTED  # noqa: PLC0415
 
-    output = to_record(job).output
+    output = read_output(job)
     # The error says where, and what to do, too.
     why = collapse(job.error or job.reason, 1000)
     is_completed = job.state == "completed"
@@ -131,14 +128,12 @@ def list_jobs(
     all_: Annotated[bool, typer.Option("--all", help="Of all directories, not of this one alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a job a line.")] = False,
 ) -> None:
-    """List the jobs, the newest first: those that ran directly and those of workers."""
-    from callboard.cli.durable_store import list_durable_jobs  # noqa: PLC0415  # not for --help
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    """List the jobs, the newest first."""
+    from callboard.cli import durable_store  # noqa: PLC0415  # not for --help
+    from callboard.coding.job_folders import OLD_RECORD, list_old_records  # noqa: PLC0415
 
     here = Path.cwd()
-    jobs: list[Job | JobSummary] = [*JobStore().all(), *list_durable_jobs()]
-    # Ids sort by the time at which the jobs were made.
-    jobs.sort(key=lambda each: each.id, reverse=True)
+    jobs = [*durable_store.list_jobs()]
     if not all_:  # one without a directory is nowhere else either
         jobs = [
             each for each in jobs if not each.directory or here in (Path(each.directory), *Path(each.directory).parents)
@@ -147,19 +142,17 @@ def list_jobs(
         typer.echo(json.dumps(each.as_json()) if as_json else _describe_job(each))
     if not jobs and not as_json:
         typer.echo("no jobs" if all_ else "no jobs of this directory; --all shows those of others", err=True)
+    if old := list_old_records():
+        names = " ".join(old[:3]) + (" ..." if len(old) > 3 else "")
+        typer.echo(f"not listed, {OLD_RECORD} each: {len(old)}; callboard jobs rm {names} deletes them", err=True)
 
 
-def _describe_job(job: Job | JobSummary) -> str:
+def _describe_job(job: JobSummary) -> str:
     """A job in one line."""
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415  # not for --help
-
     created = f"{job.created_at.astimezone():%Y-%m-%d %H:%M}"
-    kind, title, waits_for = (
-        (job.type, job.description, "") if isinstance(job, Job) else (job.kind, job.title, job.waits_for)
-    )
-    details = {"running": job.phase, "waiting": waits_for.replace("_", " ")}.get(job.state, "")
+    details = {"running": job.phase, "waiting": job.waits_for.replace("_", " ")}.get(job.state, "")
     state = collapse(f"{job.state} {details}".strip())
-    return f"{job.id}  {created}  {collapse(kind):6}  {state:18}  {collapse(title, 60)}"
+    return f"{job.id}  {created}  {collapse(job.kind):6}  {state:18}  {collapse(job.title, 60)}"
 
 
 @app.command("show")
@@ -169,26 +162,24 @@ def show_job(
     diff: Annotated[bool, typer.Option("--diff", help="Print its diff alone.")] = False,
 ) -> None:
     """Show a job: its task, its state and its outcome."""
-    from callboard.cli.durable_store import find_job, read_jobs, to_record  # noqa: PLC0415  # not for --help
+    from callboard.cli.durable_store import find_job, read_jobs, read_output  # noqa: PLC0415  # not for --help
     from callboard.cli.watch import describe_waiting  # noqa: PLC0415
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
+    from callboard.coding.job_folders import JobFolders  # noqa: PLC0415
     from callboard.core import encode_line  # noqa: PLC0415
 
-    stored = find_job(name)
-    job = stored if isinstance(stored, Job) else to_record(stored)
-    output = job.output
-    answers = _read_answers(stored)
+    job = find_job(name)
+    output = read_output(job)
+    answers = read_jobs(lambda store: store.read_answers(job.id))
     if as_json:
         answer_list = [json.loads(encode_line(each)) for each in answers]
-        typer.echo(json.dumps({**stored.as_json(), **({"answers": answer_list} if answer_list else {})}, indent=2))
+        typer.echo(json.dumps({**job.as_json(), **({"answers": answer_list} if answer_list else {})}, indent=2))
         return
     if diff:
         _print(output.diff)
         return
     rows = {
         "job": job.id,
-        "type": job.type,
+        "type": job.kind,
         "state": f"{job.state}{f': {job.reason}' if job.reason else ''}",
         "phase": job.phase,
         "directory": job.directory,
@@ -204,41 +195,23 @@ def show_job(
         "tests": output.tests,
         "pull": output.commits and (output.pull_request_url or "no pull request was opened"),
         "missing": "; ".join(output.missing),
-        "folder": str(folder) if (folder := JobStore().folder(job.id)).is_dir() else "",
-        "queue": "" if isinstance(stored, Job) else stored.queue,
-        "from": "" if isinstance(stored, Job) else stored.parent,
-        "schedule": "" if isinstance(stored, Job) else stored.schedule,
+        "folder": str(folder) if (folder := JobFolders().folder(job.id)).is_dir() else "",
+        "queue": job.queue,
+        "from": job.parent,
+        "schedule": job.schedule,
     }
     for key, value in rows.items():
         if value:
             typer.echo(f"{key:9}  {collapse(str(value), 400)}")
     for each in answers:
         typer.echo(f"{'answer':9}  {collapse(f'{each.invocation.name}: {each.describe()}', 1000)}")
-    if not isinstance(stored, Job):
-        for line in read_jobs(lambda store: describe_waiting(store, stored)):
-            typer.echo(collapse(line, 2000))
-        if stored.state == "interrupted":
-            typer.echo(f"callboard jobs resume {job.id} continues it")
+    for line in read_jobs(lambda store: describe_waiting(store, job)):
+        typer.echo(collapse(line, 2000))
+    if job.state == "interrupted":
+        typer.echo(f"callboard jobs resume {job.id} continues it")
     _print(f"\n{job.description}\n")
     if output.summary:
         _print(f"\n{output.summary}\n")
-
-
-def _read_answers(stored: Job | DurableJob) -> Sequence[ApprovalAnswered]:
-    """What people answered when the job asked whether calls may run."""
-    from callboard.cli.durable_store import read_jobs  # noqa: PLC0415  # not for --help
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415
-    from callboard.coding.jobs.log import EVENTS, replay_steps  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-    from callboard.core import ApprovalAnswered  # noqa: PLC0415
-
-    if not isinstance(stored, Job):
-        return read_jobs(lambda store: store.read_answers(stored.id))
-    folder = JobStore().folder(stored.id)
-    if not (folder / EVENTS).is_file():
-        return []
-    steps = replay_steps(folder)
-    return [each for each in steps if isinstance(each, ApprovalAnswered) and each.verdict != "defer"]
 
 
 def _print(text: str) -> None:
@@ -249,14 +222,9 @@ def _print(text: str) -> None:
 @app.command("cancel")
 def cancel_job(name: JobName) -> None:
     """End a job that runs or waits: its call, its commands and their processes, wherever they are."""
-    import asyncio  # noqa: PLC0415  # not for --help
+    from callboard.cli import durable_store  # noqa: PLC0415  # not for --help
 
-    from callboard.cli.durable_store import cancel_durable_job, find_job  # noqa: PLC0415
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-
-    job = find_job(name)
-    ended = asyncio.run(JobStore().cancel(job.id)) if isinstance(job, Job) else cancel_durable_job(job)
+    ended = durable_store.cancel_job(durable_store.find_job(name))
     typer.echo(f"{ended.id}: {ended.state}{f' ({ended.reason})' if ended.reason not in {'', ended.state} else ''}")
 
 
@@ -280,30 +248,25 @@ def resume_job(
     It goes on in its tree, with what the model knew. What it was told and did before is not repeated; a call that was
     under way is not made again.
     """
-    from callboard.cli.durable_store import (  # noqa: PLC0415  # not for --help
-        find_job,
-        resume_durable_job,
-        to_record,
-    )
+    from callboard.cli.durable_store import find_job, resume_job_in_worker  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.settings import settings_in  # noqa: PLC0415
     from callboard.coding.agents.job_request import request_of  # noqa: PLC0415
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415
     from callboard.jobs.direct import is_direct  # noqa: PLC0415
 
     job = find_job(name)
-    if isinstance(job, Job):
+    if job.kind == "chat":
         raise CallerError("this is a chat", path=job.id, hint=f"callboard chat --resume {job.id}")
     if not is_direct(job):
         if model or base_url:
             raise CallerError("a worker reads the model of the job", path=job.id, hint="leave --model out")
-        resumed = resume_durable_job(job)
+        resumed = resume_job_in_worker(job)
         typer.echo(f"{resumed.id}: {resumed.state}; callboard jobs watch {resumed.id} shows it", err=True)
         return
     flags = {"model": model or job.input.get("model"), "base_url": base_url or job.input.get("base_url")}
     flags |= {"max_rounds": job.input.get("rounds"), **{name: job.input.get(name) for name in ("dialect", "budget")}}
     settings = settings_in(Path(job.directory), flags)
-    request = request_of(to_record(job), settings)
+    request = request_of(job.kind, job.directory, job.input, settings)
     display = JobDisplay(sys.stdout, sys.stderr, verbose=verbose or settings.coding.debug.enabled, as_json=as_json)
     follow_job(request, display, resume=job)
 
@@ -312,12 +275,19 @@ def undo(name: JobName) -> None:
     """Take back what a job did: its branch and its tree go; a chat's edits are taken out of your files."""
     import asyncio  # noqa: PLC0415  # not for --help
 
-    from callboard.cli.durable_store import find_job, settle_job, to_record  # noqa: PLC0415
-    from callboard.coding.jobs.job import Job  # noqa: PLC0415
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-    from callboard.coding.undo import undo_job  # noqa: PLC0415
+    from callboard.cli.durable_store import find_job, read_jobs, settle_job  # noqa: PLC0415
+    from callboard.coding.job_folders import JobFolders  # noqa: PLC0415
+    from callboard.jobs.chat import undo_chat  # noqa: PLC0415
+    from callboard.jobs.coding_kind import undo_job  # noqa: PLC0415
 
+    folders = JobFolders()
     job = find_job(name)
-    if not JobStore().folder(job.id).is_dir():
+    if not folders.folder(job.id).is_dir():
         raise CallerError("nothing of the job is on this host", path=job.id)
-    typer.echo(asyncio.run(undo_job(job if isinstance(job, Job) else to_record(settle_job(job)), JobStore())))
+    job = settle_job(job)
+    if not job.has_ended:
+        raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")
+    if job.kind == "chat":
+        typer.echo(read_jobs(lambda store: undo_chat(store, job, folders)))
+        return
+    typer.echo(asyncio.run(undo_job(job.id, job.memory.get("tree", {}), folders)))

@@ -15,9 +15,8 @@ from callboard.text.display import collapse
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from callboard.coding.jobs.job import Job
     from callboard.jobs.job import DurableJob
-    from callboard.jobs.trace import CallSpan, RoundSpan, TraceBuilder
+    from callboard.jobs.trace import CallSpan, RoundSpan
 
 _BAR: Final = 30
 """Characters of the waterfall."""
@@ -39,7 +38,8 @@ def trace(
 
     job = find_job(name)
     builder = TraceBuilder()
-    _read(job, builder)
+    for entry in read_jobs(lambda store: store.read_entries(job.id)):
+        builder.feed_entry(entry)
     if as_json:
         described = {name: getattr(job, name) for name in ("id", "state", "model", "usage", "cost")}
         typer.echo(json.dumps({**described, "rounds": describe_trace(builder.rounds)}, indent=2))
@@ -49,21 +49,7 @@ def trace(
     Console(highlight=False, soft_wrap=False).print(_make_table(job, builder.rounds))
 
 
-def _read(job: Job | DurableJob, builder: TraceBuilder) -> None:
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415  # not for --help
-
-    if isinstance(job, DurableJob):
-        for entry in read_jobs(lambda store: store.read_entries(job.id)):
-            builder.feed_entry(entry)
-        return
-    from callboard.coding.jobs.log import replay_steps  # noqa: PLC0415  # as above
-    from callboard.coding.jobs.store import JobStore  # noqa: PLC0415
-
-    for step in replay_steps(JobStore().folder(job.id)):
-        builder.feed(step)
-
-
-def _make_table(job: Job | DurableJob, rounds: list[RoundSpan]) -> Table:
+def _make_table(job: DurableJob, rounds: list[RoundSpan]) -> Table:
     from rich.table import Table  # noqa: PLC0415  # rich costs 50 ms
     from rich.text import Text  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import typer
 
 from callboard.cli import interrupt
-from callboard.cli.durable_store import find_durable_job, open_store
+from callboard.cli.durable_store import find_job, open_store
 from callboard.cli.jobs import EXIT_CODES, JobDisplay, JobName
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
 from callboard.core.ports import Clock
@@ -59,7 +59,7 @@ def watch(
 
     Exit codes: those of the job, as of `callboard build`.
     """
-    job = find_durable_job(name, "watched")
+    job = find_job(name)
     viewer = JsonViewer() if as_json else Viewer(verbose=verbose)
 
     try:

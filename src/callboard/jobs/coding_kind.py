@@ -12,12 +12,11 @@ import asyncio
 import os
 import platform
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, get_args
 
-import msgspec
 from msgspec import structs
 
 from callboard.coding.agents.job_request import JobRequest, request_of
@@ -27,17 +26,17 @@ from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, R
 from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.prompts import describe_traces, task_text
 from callboard.coding.chat.approver import FILE, SavedApprovals
-from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree
+from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree, undo_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
-from callboard.coding.jobs.job import Job, JobType
-from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
-from callboard.coding.jobs.log import Step, TreeSnapshot
-from callboard.coding.jobs.store import JobStore, jobs_directory
+from callboard.coding.job_folders import JobFolders, jobs_directory
+from callboard.coding.json_encoding import escape_surrogates
+from callboard.coding.output import Job, JobType
+from callboard.coding.steps import Step, TreeSnapshot
 from callboard.configuration import Settings, load_settings
 from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
-from callboard.jobs.coding_record import FORK, CodingRecord, read_job
+from callboard.jobs.coding_record import FORK, CodingRecord, encode_output, read_job
 from callboard.jobs.entries import Item
 from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
 from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
@@ -108,7 +107,7 @@ async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None
 
     Raises CallerError.
     """
-    jobs = JobStore(folders)
+    jobs = JobFolders(folders)
     folder = jobs.folder(job.id)
     if job.kind not in KINDS or job.state != "cancelled" or TreeRecord.load(folder) is None or is_closed(folder):
         return
@@ -116,6 +115,15 @@ async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None
         tree = await reopen_tree(Path(job.directory), folder, "")
         await tree.commit(f"Not finished: {job.title}")
         await tree.close(keep=False)
+
+
+async def undo_job(identifier: str, tree: Mapping[str, Any], folders: JobFolders) -> str:
+    """Take back what a job did that has ended; what was done, in words.
+
+    Raises CallerError if a process works in its folder, or if it cannot be taken back.
+    """
+    with folders.running(identifier):
+        return await undo_tree(tree, folders.folder(identifier))
 
 
 class CodingKind:
@@ -147,7 +155,7 @@ class CodingKind:
         """Why the job was not begun."""
         self._store = store
         self._open_model = open_model
-        self._jobs = JobStore(folders)
+        self._jobs = JobFolders(folders)
         self._request = request
         self._approver = approver
         self._show = show
@@ -165,7 +173,7 @@ class CodingKind:
         job = segment.job
         if self._request is None:
             check_directory(job.directory, self._store.database)
-        folder = self._make_folder(job.id)
+        folder = self._jobs.make(job.id)
         async with self._own(job.id):
             items = await self._read_items(segment, folder)
             record = CodingRecord(segment, folder, items, is_direct=self._request is not None)
@@ -186,7 +194,7 @@ class CodingKind:
         job = segment.job
         if self._request is None:
             check_directory(job.directory, self._store.database)
-        folder = self._make_folder(job.id)
+        folder = self._jobs.make(job.id)
         async with self._own(job.id):
             await self._read_items(segment, folder)
             change = await describe_change(Path(job.directory), folder, MAX_CHANGE)
@@ -250,7 +258,7 @@ class CodingKind:
         except asyncio.CancelledError:
             if segment.cancel_requested and not record.is_left:
                 await record.save()
-                await segment.end_cancelled(_encode_output(record.job))
+                await segment.end_cancelled(encode_output(record.job.output))
             raise
         await record.save()
         if runner.pending:
@@ -260,8 +268,8 @@ class CodingKind:
         if record.is_left:
             return GoesOn()
         if job.state == "completed":
-            return Completed(_encode_output(job))
-        return Failed(job.reason, job.error, _encode_output(job))
+            return Completed(encode_output(job.output))
+        return Failed(job.reason, job.error, encode_output(job.output))
 
     def _read_request(self, job: Job) -> JobRequest:
         """What is to be done, with the settings as they are now. Raises CallerError."""
@@ -271,14 +279,14 @@ class CodingKind:
         exclude_repository(directory)
         flags = {**job.input, "max_rounds": job.input.get("rounds")}
         names = ("model", "base_url", "dialect", "max_rounds", "budget")
-        request = request_of(job, load_settings({name: flags.get(name) for name in names}, directory, os.environ))
+        request = request_of(
+            job.type,
+            job.directory,
+            job.input,
+            load_settings({name: flags.get(name) for name in names}, directory, os.environ),
+        )
         check_request(request, self._store.database)
         return request
-
-    def _make_folder(self, identifier: str) -> Path:
-        folder = self._jobs.folder(identifier)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder
 
     @asynccontextmanager
     async def _own(self, identifier: str) -> AsyncIterator[None]:
@@ -330,9 +338,3 @@ def _find_snapshot(items: Sequence[Item], path: str) -> TreeSnapshot:
     if isinstance(last, TreeSnapshot) and last.tree:
         return last
     raise CallerError("the files were not kept behind that round", path=path, hint="fork an earlier round")
-
-
-def _encode_output(job: Job) -> dict[str, Any]:
-    """The output as the row of a job has it; `text` is what every kind's output has."""
-    fields: dict[str, Any] = msgspec.json.decode(encode_json(job.output))
-    return {"text": job.output.summary, **fields}

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.jobs.job import Job, JobOutput
-from callboard.coding.jobs.json_encoding import encode_json
-from callboard.coding.jobs.log import Step
+from callboard.coding.json_encoding import encode_json
+from callboard.coding.output import Job, JobOutput
+from callboard.coding.steps import Step
 from callboard.core import (
     Answer,
     ApprovalAnswered,
@@ -46,7 +46,7 @@ from callboard.core import (
 )
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.entries import Item
-from callboard.jobs.job import DurableJob
+from callboard.jobs.job import DurableJob, make_title
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.segment import JobSegment, may_pass
 from callboard.storage.atomic_file import write_private
@@ -94,19 +94,27 @@ class CodingRecord:
         """Those that are not written yet."""
         self._notes: dict[str, Any] = {}
         """What is not written yet of the memory."""
+        self._fields: dict[str, Any] = {}
+        """What is not written yet of the row's other fields."""
         self._phase = segment.job.phase
         self._calls: int | None = None
         self._journal = JobJournal(segment, _RUN)
         self._run = ""
         """The name of the run whose journal was opened last."""
         self.begins_fork = segment.job.memory.get(FORK, {}).get("entries") == segment.job.entries
-        self.job = read_job(segment.job, folder, is_new=not items)
+        self._job = read_job(segment.job, folder, is_new=not items)
 
     @property
     def is_left(self) -> bool:
         segment = self._segment
         is_stopped = self._task is not None and self._task.cancelling() > 0 and not segment.cancel_requested
         return self._is_left or is_stopped or segment.failure is not None
+
+    @property
+    def job(self) -> Job:
+        """The job with what it has used as of the last write."""
+        row = self._segment.job
+        return replace(self._job, rounds=row.rounds, usage=row.usage, cost=row.cost)
 
     def should_leave(self) -> bool:
         self._is_left = self._is_left or self._segment.should_leave(0 if self._is_direct else self._rounds)
@@ -145,7 +153,7 @@ class CodingRecord:
             case _:
                 pass
         if self._length > MAX_REPLY:
-            raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=self.job.id)
+            raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=self._job.id)
         if isinstance(step, RunEnded):
             self._in_run = False
         # The store has written what a person answered while the job waited.
@@ -154,15 +162,19 @@ class CodingRecord:
             self._steps.append(step)
 
     def update(self, **changes: Any) -> None:
-        self.job = replace(self.job, **changes)
-        self._phase = self.job.phase
+        self._job = replace(self._job, **changes)
+        self._phase = self._job.phase
         if "output" in changes:
-            write_private(self.folder / _OUTPUT, encode_json(self.job.output))
+            write_output(self.folder, self._job.output)
         self._calls = changes.get("calls", self._calls)
         self._notes |= {name: value for name, value in changes.items() if name in ("memory", "tree")}
+        if "description" in changes:
+            self._fields |= {"description": self._job.description, "title": make_title(self._job.description)}
+        if "model" in changes:
+            self._fields["model"] = self._job.model
 
-    async def save(self) -> None:
-        await self.write(self._segment.claim.append(self.take_steps(), **self.take_changes()))
+    async def save(self, canisters: Sequence[Canister] = ()) -> None:
+        await self.write(self._segment.claim.append([*self.take_steps(), *canisters], **self.take_changes()))
 
     async def write_notes(self) -> None:
         """Write what changed of the memory, with the steps before it."""
@@ -185,18 +197,23 @@ class CodingRecord:
     def take_changes(self) -> Any:
         """What is not written yet of the job. The progress of runs that are over is forgotten."""
         notes, self._notes = self._notes, {}
+        fields, self._fields = self._fields, {}
         memory = self._segment.job.memory
         if self._run:
             memory = {name: value for name, value in memory.items() if name == self._run or not name.startswith(_RUN)}
         # The journals do not count the calls by which code blocks were applied.
         calls = {} if self._calls is None or self.is_left else {"calls": self._calls}
-        return {"phase": self._phase, "memory": {**memory, **notes}, **calls}
+        return {"phase": self._phase, "memory": {**memory, **notes}, **calls, **fields}
 
 
 class CodingJournal:
     """The journal of one run, which writes the steps before it too."""
 
     def __init__(self, record: CodingRecord, journal: JobJournal) -> None:
+        self._saved: set[int] = set()
+        """The canisters that are written, by their `id`."""
+        self._results: set[str] = set()
+        """The calls whose results are written."""
         self.progress = journal.progress
         self._record = record
         self._journal = journal
@@ -208,6 +225,7 @@ class CodingJournal:
         await self._record.write_notes()
         steps: Any = self._record.take_steps()
         await self._record.write(self._journal.save([*steps, *items], progress, begins=begins))
+        self._saved.update(map(id, items))
 
     async def begin_call(
         self, invocation: InvocationCanister, idempotent: bool, /
@@ -217,16 +235,47 @@ class CodingJournal:
 
     async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
         await self._record.write(self._journal.end_call(invocation, result))
+        self._results.add(result.invocation_id)
+
+    def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:
+        """Those of a run's canisters that are not written, because the run was stopped."""
+        return [
+            each
+            for each in canisters
+            if id(each) not in self._saved
+            and not (isinstance(each, ResultCanister) and each.invocation_id in self._results)
+        ]
+
+
+def encode_output(output: JobOutput) -> dict[str, Any]:
+    """The output as the row of a job has it; `text` is what every kind's output has."""
+    fields: dict[str, Any] = msgspec.json.decode(encode_json(output))
+    return {"text": output.summary, **fields}
+
+
+def write_output(folder: Path, output: JobOutput) -> None:
+    """Keep the output of a job that has not ended in its folder."""
+    write_private(folder / _OUTPUT, encode_json(output))
 
 
 def read_job(job: DurableJob, folder: Path, *, is_new: bool) -> Job:
     """The job as its runner knows it; a new one has nothing of the job that it was made of."""
     output = folder / _OUTPUT
-    names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "created_at")
+    names = (
+        "id",
+        "description",
+        "directory",
+        "model",
+        "input",
+        "phase",
+        "rounds",
+        "calls",
+        "usage",
+        "cost",
+    )
     return Job(
         **{name: getattr(job, name) for name in names},
         type=job.kind,  # type: ignore[arg-type]  # its kind is one of these
-        started_at=job.started_at,
         tree={} if is_new else job.memory.get("tree", {}),
         memory={} if is_new else job.memory.get("memory", {}),
         output=msgspec.json.decode(output.read_bytes(), type=JobOutput) if output.exists() else JobOutput(),

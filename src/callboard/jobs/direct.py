@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
 
 from msgspec import structs
 
@@ -16,35 +17,37 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.abandoned import end_abandoned
-from callboard.jobs.coding_kind import describe_request
+from callboard.jobs.coding_kind import describe_request, host_queue
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.handle import JobHandle
-from callboard.jobs.job import DurableJob
+from callboard.jobs.job import DIRECT, DurableJob
 from callboard.jobs.kinds import JobKind
 from callboard.jobs.segment import SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.jobs.worker import EmbeddedWorker, Worker
 
-_PREFIX: Final = "direct-"
-
 
 def is_direct(job: DurableJob) -> bool:
     """Return whether the job runs in the process of a command."""
-    return job.queue.startswith(_PREFIX)
+    return job.queue.startswith(DIRECT)
+
+
+def make_queue() -> str:
+    """Return the name of a queue that only this process serves."""
+    return f"{DIRECT}{secrets.token_hex(8)}:{host_queue()}"
 
 
 async def submit_direct(store: DurableStore, request: JobRequest, model: str) -> DurableJob:
     """Add the job of a request that this process is about to run. Raises CallerError, DatabaseUnavailable."""
     template = await describe_request(request, model)
-    queue = f"{_PREFIX}{secrets.token_hex(8)}"
-    return await store.create(**structs.asdict(structs.replace(template, queue=queue, partition="")))
+    return await store.create(**structs.asdict(structs.replace(template, queue=make_queue(), partition="")))
 
 
 async def resume_direct(store: DurableStore, job: DurableJob) -> DurableJob:
     """Let a direct job go on in this process. Raises CallerError if it completed, or if another process runs it."""
     await end_abandoned(store, job.id)
-    return await store.resume(job.id)
+    return await store.resume(job.id, is_direct=True)
 
 
 async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> DurableJob:
@@ -56,20 +59,27 @@ async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> Dur
         CallerError: The kind could not begin the job, which is removed.
         DatabaseUnavailable: The database cannot be written.
     """
-    streams = JobStreams()
-    engine = EmbeddedEngine(store.database)
-    handle = JobHandle(store, job.id, streams)
-    runner = SegmentRunner(store, [kind], streams)
-    queues = {job.queue: QueueSettings()}
-    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)):
+    async with serve_direct(store, job, kind) as handle:
         try:
             await handle.result()
         except asyncio.CancelledError:
-            await finish_despite_cancellation(_cancel(handle))
+            await finish_despite_cancellation(cancel_direct(handle))
             raise
     return await store.get(job.id)
 
 
-async def _cancel(handle: JobHandle) -> None:
+@asynccontextmanager
+async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> AsyncIterator[JobHandle]:
+    """Run a job of a queue of this process, in a task of its own. Raises DatabaseUnavailable."""
+    streams = JobStreams()
+    engine = EmbeddedEngine(store.database)
+    runner = SegmentRunner(store, [kind], streams)
+    queues = {job.queue: QueueSettings()}
+    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)):
+        yield JobHandle(store, job.id, streams)
+
+
+async def cancel_direct(handle: JobHandle) -> None:
+    """Cancel a job of this process, and wait until it has ended."""
     await handle.cancel()
     await handle.result()

@@ -1,7 +1,6 @@
 """The entries of a job: its conversation and its steps, as numbered lines.
 
-An entry is the line that `agent/transcript.py` writes for a canister, or the one that `coding/jobs/log.py` writes for a
-step; so one reader serves the database, the exports, and the records of runs that were no durable jobs.
+An entry is the line that `agent/transcript.py` writes for a canister, or a step as JSON.
 
 Laws: the results of a turn are read in the order of its calls, whatever order they ended in; a line in another format
 is refused, and nothing but JSON is ever decoded.
@@ -15,9 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.coding.jobs.json_encoding import encode_json
-from callboard.coding.jobs.log import Step
-from callboard.coding.jobs.replay_conversation import replay_conversation
+from callboard.coding.json_encoding import encode_json
+from callboard.coding.steps import Step
 from callboard.core import Canister, InvocationCanister, ResultCanister, RolledBack
 from callboard.errors import CallerError
 
@@ -93,17 +91,9 @@ def decode_entry(line: str, *, path: str = "") -> Item:
 
 
 def read_conversation(items: Iterable[Item]) -> list[Canister]:
-    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls.
-
-    Where there are canisters, steps tell what happened beside them. Where there are steps alone, as in the log of a run
-    that was no durable job, they tell the conversation.
-    """
-    known = list(items)
-    if not any(isinstance(item, Canister) for item in known):
-        steps = [item for item in known if not isinstance(item, Canister)]
-        return replay_conversation(steps)
+    """The conversation as it goes on: without what was rolled back, and each turn's results in the order of its calls."""
     canisters: list[Canister] = []
-    for item in known:
+    for item in items:
         if isinstance(item, RolledBack):
             del canisters[item.to :]
         elif isinstance(item, Canister):

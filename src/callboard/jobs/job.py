@@ -6,14 +6,15 @@ the job is: its state, the segment that runs or will, and what its kind remember
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 from msgspec import structs
 
-from callboard.coding.jobs.job import new_identifier
-from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.json_encoding import encode_json
 
 __all__ = [
     "END_STATES",
@@ -38,6 +39,20 @@ TITLE: Final = 120
 """Characters of a job's title."""
 QUEUE: Final = "callboard"
 """The queue of jobs that any host may run."""
+DIRECT: Final = "direct-"
+"""How the queue of a job begins that its command runs; behind a colon is the queue of workers of its host."""
+CHAT: Final = "chat"
+"""The kind of a chat."""
+
+
+def new_identifier(now: datetime, token: Callable[[], str] = lambda: secrets.token_hex(3)) -> str:
+    """An identifier that sorts by time, such as `20261123-081500-042-9f3c1a`; `now` is in UTC."""
+    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{token()}"
+
+
+def find_worker_queue(queue: str) -> str:
+    """The queue in which a job goes on without its command."""
+    return queue.partition(":")[2] if queue.startswith(DIRECT) else queue
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,12 +148,19 @@ class JobTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def title(self) -> str:
         """The first line of the description."""
-        return self.description.strip().partition("\n")[0][:TITLE]
+        return make_title(self.description)
+
+
+def make_title(description: str) -> str:
+    """The first line of a description."""
+    return description.strip().partition("\n")[0][:TITLE]
 
 
 class Changes(TypedDict, total=False):
     """What the runner of a job may change beside adding entries."""
 
+    title: str
+    description: str
     model: str
     phase: str
     rounds: int

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.json_encoding import encode_json
 from callboard.configuration.jobs import NotifySettings
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.job_folders import JobFolders
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.store import DurableStore
 
@@ -53,7 +53,7 @@ async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collecti
     Raises:
         DatabaseUnavailable: The rest is left for the next time.
     """
-    records = JobStore()
+    records = JobFolders()
     removed = 0
     while old := await store.find_old(keep, queues, REMOVED_AT_ONCE):
         for identifier in old:

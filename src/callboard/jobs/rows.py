@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import Result
 
-from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
+from callboard.coding.json_encoding import encode_json, escape_surrogates
 from callboard.errors import CallerError
 
 T = TypeVar("T", bound=msgspec.Struct)

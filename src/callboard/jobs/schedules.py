@@ -24,7 +24,7 @@ import msgspec
 from croniter import croniter  # type: ignore[import-untyped]  # stubs are another package
 from sqlalchemy import Connection, Delete, Update, delete, select, update
 
-from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.json_encoding import encode_json
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries

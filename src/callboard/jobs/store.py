@@ -26,11 +26,13 @@ from callboard.jobs.database import Database
 from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
+    CHAT,
     QUEUE,
     Approval,
     DurableJob,
     DurableState,
     JobTemplate,
+    find_worker_queue,
     new_identifier,
 )
 from callboard.jobs.job_spans import trace_of_new_job
@@ -39,7 +41,7 @@ from callboard.jobs.reader import JobReader
 from callboard.jobs.rows import to_microseconds, to_row
 from callboard.jobs.tables import approvals
 
-_FORKED = ("kind", "title", "description", "directory", "model", "input", "queue", "partition", "priority")
+_FORKED = ("kind", "title", "description", "directory", "model", "input", "partition", "priority")
 MAX_FAILURES = 5
 """How often a segment whose runner died, or that raised, is begun again without coming further."""
 GIVEN_UP = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
@@ -287,10 +289,16 @@ class DurableStore(JobReader):
 
         return await self.database.run(give_up)
 
-    async def resume(self, identifier: str) -> DurableJob:
+    async def resume(self, identifier: str, *, is_direct: bool = False) -> DurableJob:
         """Let a job go on that was interrupted, cancelled or failed, from its last entry.
 
-        Raises CallerError for a job that completed, that has not ended, or that is not there.
+        Args:
+            identifier: The job.
+            is_direct: Whether this process runs the job. Then its queue stays, and a chat that completed goes on, too.
+                Else workers of its host run it.
+
+        Raises:
+            CallerError: The job completed, is a chat, has not ended, or is not there.
         """
         target: list[int] = []
 
@@ -298,13 +306,37 @@ class DurableStore(JobReader):
             stored = _lock(connection, identifier)
             if [stored.job.segment] == target:
                 return stored.job
-            if stored.job.state == "completed" or not stored.job.has_ended:
+            is_chat = stored.job.kind == CHAT
+            if is_chat and not is_direct:
+                raise _refuse_chat(identifier)
+            if (stored.job.state == "completed" and not is_chat) or not stored.job.has_ended:
                 raise CallerError(f"the job is {stored.job.state}, so it cannot be resumed", path=identifier)
             target[:] = [stored.job.segment + 1]
             queries.forget_open_approvals(connection, stored.key)
-            return self._go_on(connection, stored)
+            queue = stored.job.queue if is_direct else find_worker_queue(stored.job.queue)
+            return self._go_on(connection, stored, queue=queue)
 
         return await self.database.run(go_on)
+
+    async def amend(self, identifier: str, items: Iterable[Item], output: dict[str, Any]) -> DurableJob:
+        """Add entries to a job that has ended, and change its output. Raises CallerError for another."""
+        lines = [encode_entry(item) for item in items]
+
+        def add(connection: Connection) -> DurableJob:
+            stored = _lock(connection, identifier)
+            if not stored.job.has_ended:
+                raise CallerError(f"the job is {stored.job.state}", path=identifier)
+            if stored.job.output == output:  # the commit went unnoticed
+                return stored.job
+            numbers = range(stored.job.entries + 1, stored.job.entries + len(lines) + 1)
+            rows = [
+                {"job": stored.key, "number": number, "round": stored.job.rounds, "line": line}
+                for number, line in zip(numbers, lines, strict=True)
+            ]
+            queries.add_entries(connection, rows)
+            return self._change(connection, stored, entries=stored.job.entries + len(lines), output=output)
+
+        return await self.database.run(add)
 
     async def retry(self, identifier: str) -> DurableJob:
         """A new job with the same input and first entries, from its beginning; its parent is `JOB@0`.
@@ -322,14 +354,17 @@ class DurableStore(JobReader):
             memory: Stands in the place of the job's present memory.
 
         Raises:
-            CallerError: There is no such job, or it has fewer rounds.
+            CallerError: There is no such job, it is a chat, or it has fewer rounds.
         """
         source = await self.get(identifier)
+        if source.kind == CHAT:
+            raise _refuse_chat(source.id)
         if not 0 <= at_round <= source.rounds:
             raise CallerError(f"the job has {source.rounds} rounds", path=f"{source.id}@{at_round}")
         now = self._clock()
         job = DurableJob(
             **{name: getattr(source, name) for name in _FORKED},
+            queue=find_worker_queue(source.queue),
             id=new_identifier(now),
             parent=f"{source.id}@{at_round}",
             rounds=at_round,
@@ -411,6 +446,10 @@ def _lock(connection: Connection, identifier: str) -> StoredJob:
     if stored is None:
         raise CallerError("no such job", path=identifier, hint=queries.HINT)
     return stored
+
+
+def _refuse_chat(identifier: str) -> CallerError:
+    return CallerError("this is a chat", path=identifier, hint=f"callboard chat --resume {identifier}")
 
 
 def _describe_earlier(job: DurableJob, pending: Approval, answers: Sequence[ApprovalAnswered]) -> str:

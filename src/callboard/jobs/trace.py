@@ -1,7 +1,6 @@
 """Where a job's time, tokens and money went: its rounds, and the calls of each.
 
-`TraceBuilder` makes the rounds of the steps of a job that was run directly, or of the entries of a durable one. Jobs
-that were recorded before rounds were measured have no times.
+`TraceBuilder` makes the rounds of a job's entries. Jobs that were recorded before rounds were measured have no times.
 
 Law: each round and each call is there once, in the order in which they began, whatever the job came to.
 """
@@ -13,10 +12,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.jobs.log import PhaseStarted, RoundMeasured, Step
+from callboard.coding.steps import PhaseStarted, Step
 from callboard.core import InvocationEnded, InvocationIncomplete, ResultReady, RoundStarted
 from callboard.core.canisters import ToolError
-from callboard.jobs.entries import JobEntry
+from callboard.jobs.entries import JobEntry, ReplyTook
 from callboard.jobs.steps import EntrySteps
 
 CallState: TypeAlias = Literal["done", "failed", "open"]
@@ -97,8 +96,6 @@ class TraceBuilder:
                 self._calls[identifier] = call
             case ResultReady(canister=result):
                 self._end_call(result.invocation_id, result.timestamp, result.error)
-            case RoundMeasured():
-                self._measure(step)
             case _:
                 pass
 
@@ -108,7 +105,7 @@ class TraceBuilder:
             self.feed(step)
         if (took := entry.took) is not None:
             replied_at = getattr(entry.item, "timestamp", None) or took.began_at
-            self._measure(RoundMeasured(entry.round, took.began_at, replied_at, took.usage, took.cost))
+            self._measure(took, replied_at)
 
     def _begin_round(self) -> list[RoundSpan]:
         self.rounds.append(RoundSpan(number=len(self.rounds) + 1, phase=self._phase))
@@ -120,13 +117,12 @@ class TraceBuilder:
             call.state, call.ended_at = "done" if error is None else "failed", at
             call.failure = "" if error is None else f"{error.category}: {error.message}"[:MAX_FAILURE]
 
-    def _measure(self, measured: RoundMeasured) -> None:
+    def _measure(self, took: ReplyTook, replied_at: datetime) -> None:
         span = (self.rounds or self._begin_round())[-1]
-        span.began_at, span.replied_at = measured.began_at, measured.replied_at
-        span.usage, span.cost = measured.usage, measured.cost
+        span.began_at, span.replied_at = took.began_at, replied_at
+        span.usage, span.cost = took.usage, took.cost
         for call in span.calls:
-            call.began_at = measured.replied_at
-            call.ended_at = measured.ended_at.get(call.identifier, call.ended_at)
+            call.began_at = replied_at
 
 
 def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:

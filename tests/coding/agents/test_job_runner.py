@@ -15,10 +15,10 @@ from tests.coding.conftest import Nobody, make_request
 from tests.coding.stored import run_job
 
 from callboard.cli.models import CODING_FACTS
-from callboard.coding.undo import undo_job
 from callboard.configuration import load_settings
 from callboard.core import ReplyFailed, TextPiece, Usage
 from callboard.errors import CallerError
+from callboard.jobs.coding_kind import undo_job
 from callboard.providers import open_model
 from callboard.sandbox import detect
 from callboard.sandbox.detect import Candidate
@@ -54,7 +54,7 @@ def test_a_tested_change_on_a_branch_of_its_own(run, repository, jobs):
 def test_undo_takes_the_branch_back(run, repository, jobs):
     before = repository.state()
     job = run("debug", DEBUG, [MEND]).job
-    told = asyncio.run(undo_job(job, jobs))
+    told = asyncio.run(undo_job(job.id, job.tree, jobs))
     assert job.output.branch in told
     assert job.output.branch not in repository.git("branch")
     assert repository.state() == before
@@ -429,7 +429,7 @@ def test_a_folder_without_git_gets_a_patch(run, repository, jobs):
     assert (place / "calc.py").read_text().endswith("a - b\n")
     subprocess.run(["git", "apply", job.output.patch], cwd=place, check=True)
     assert (place / "calc.py").read_text().endswith("a + b\n")
-    asyncio.run(undo_job(job, jobs))
+    asyncio.run(undo_job(job.id, job.tree, jobs))
 
 
 # Access, permissions and settings.
@@ -598,7 +598,6 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.jobs.coding_kind import CodingKind
 from callboard.jobs.database import Database
 from callboard.jobs.direct import run_direct, submit_direct
-from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.store import DurableStore
 from callboard.configuration import load_settings
 from callboard.testing import Call, ScriptedModel
@@ -622,7 +621,7 @@ async def main():
     request = JobRequest(kind="build", directory=place, settings=settings, description="x", workflow="phased")
     model = ScriptedModel(script)
     with Database.open(f"sqlite:///{folder / 'jobs.db'}") as database:
-        store = DurableStore(database, EmbeddedEngine(database).enqueue)
+        store = DurableStore(database)
         job = await submit_direct(store, request, "scripted")
         kind = CodingKind("build", store, lambda _: model, folder / "jobs", request=request, approver=Nobody(), show=show)
         return await run_direct(store, job, kind)
@@ -692,7 +691,7 @@ def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository)
     (job,) = jobs.all()
     assert job.state == "interrupted"
     assert repository.state() == before
-    assert "gone" in asyncio.run(undo_job(job, jobs))
+    assert "gone" in asyncio.run(undo_job(job.id, job.tree, jobs))
     assert repository.git("worktree", "list").count("\n") == 1
 
 

@@ -1,5 +1,3 @@
-from datetime import UTC, datetime
-
 from tests.tables import table
 
 from callboard.coding.agents.pull_request import (
@@ -10,7 +8,7 @@ from callboard.coding.agents.pull_request import (
     format_pull_request,
     strip_code,
 )
-from callboard.coding.jobs.job import Finding, Job
+from callboard.coding.output import Finding, Job
 
 JOB = Job(
     id="20261122-080000-000-abc",
@@ -18,7 +16,6 @@ JOB = Job(
     description="Add tests for GenerateInstances, which makes the instances of a recurring event from its rule.",
     directory="/somewhere",
     model="scripted",
-    created_at=datetime(2026, 11, 22, tzinfo=UTC),
 )
 
 

@@ -8,34 +8,26 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 from tests.calc_project import CODE, EDIT, READ
-from tests.tables import table
+from tests.coding.stored import StoredJobs
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import diff_of
-from callboard.coding.chat.session import open_chat
-from callboard.coding.jobs.job import Checkpoint, JobOutput
-from callboard.coding.jobs.log import Notice, PromptSent, RoundMeasured, replay_steps
-from callboard.coding.jobs.replay_conversation import replay_conversation
-from callboard.coding.jobs.store import JobStore
-from callboard.coding.undo import undo_chat, undo_job
+from callboard.coding.output import Checkpoint, JobOutput
+from callboard.coding.steps import Notice
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,
-    InvocationEnded,
-    ReplyEnded,
     ResultCanister,
-    ResultReady,
-    RolledBack,
-    RoundStarted,
-    RunEnded,
-    TextPiece,
     Usage,
     UserCanister,
-    contents,
 )
 from callboard.errors import CallerError
+from callboard.jobs.chat import open_chat, undo_chat
+from callboard.jobs.coding_record import write_output
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
 from callboard.sandbox import Outcome
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Rule
@@ -59,7 +51,7 @@ class Person:
 
 @pytest.fixture
 def jobs(tmp_path):
-    return JobStore(tmp_path / "jobs")
+    return StoredJobs(tmp_path / "jobs", tmp_path / "jobs.db")
 
 
 @pytest.fixture
@@ -82,11 +74,21 @@ def chatting(place, jobs):
             without_sandbox=True,
         )
         steps = []
-        async with open_chat(request, model, jobs, steps.append, person or Person(), resume=resume) as chat:
-            chat.steps = steps
-            yield chat
+        with Database.open(jobs.url) as database:
+            store = DurableStore(database)
+            options = {"resume": resume.id if resume else "", "folders": jobs}
+            async with open_chat(request, model, store, steps.append, person or Person(), **options) as chat:
+                chat.steps = steps
+                yield chat
 
     return chatting
+
+
+def undo(jobs, identifier):
+    async def take_back(store):
+        return await undo_chat(store, await store.get(identifier), jobs)
+
+    return jobs.ask(take_back)
 
 
 def git(place, *arguments):
@@ -98,60 +100,73 @@ def last_message_of(model):
     return model.requests[-1].canisters[-1].text
 
 
-async def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
+def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
     person = Person()
     model = ScriptedModel([READ, EDIT, "Done."])
 
-    async with chatting(model, person) as chat:
-        result = await chat.turn("mend add")
-        assert (result.state, result.output) == ("completed", "Done.")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            result = await chat.turn("mend add")
+            assert (result.state, result.output) == ("completed", "Done.")
+
+    asyncio.run(scenario())
     ((name, diff, _),) = person.asked
     assert name == "file"
     assert "-    return a - b\n+    return a + b\n" in diff
     assert "a + b" in (place / "calc.py").read_text()
 
 
-async def test_a_no_leaves_the_file_as_it_is(place, chatting):
+def test_a_no_leaves_the_file_as_it_is(place, chatting):
     model = ScriptedModel([EDIT, "A pity."])
 
-    async with chatting(model, Person("deny")) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, Person("deny")) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
     assert "the answer was no" in last_message_of(model)
 
 
-async def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
+def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
     person = Person()
     model = ScriptedModel([BACK, "Hm."])
 
-    async with chatting(model, person) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert person.asked == []
     assert "old is not in the file" in last_message_of(model)
     assert (place / "calc.py").read_text() == CODE
 
 
 @pytest.mark.parametrize(("verdict", "made"), [("allow", True), ("deny", False)])
-async def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(
-    place, chatting, verdict, made
-):
+def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(place, chatting, verdict, made):
     person = Person("allow", verdict)
     model = ScriptedModel([[EDIT, BACK], "Done."])
 
-    async with chatting(model, person) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model, person) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     first, second = (diff for _, diff, _ in person.asked)
     assert "+    return a + b\n" in first
     assert "-    return a + b\n+    return a * b\n" in second
     assert ("a * b" in (place / "calc.py").read_text()) == made
 
 
-async def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
+def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
     edit = {"action": "edit_lines", "path": "calc.py", "start_line": 2, "new_content": "    return b + a\n"}
     model = ScriptedModel([Call("code_edit", edit), Call("code_edit", {**edit, "end_line": 2}), "Done."])
 
-    async with chatting(model) as chat:
-        await chat.turn("mend add")
+    async def scenario():
+        async with chatting(model) as chat:
+            await chat.turn("mend add")
+
+    asyncio.run(scenario())
     assert "b + a" in (place / "calc.py").read_text()
 
 
@@ -217,52 +232,61 @@ def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, aske
         (Call("test"), "test"),
     ],
 )
-async def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
+def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
     person = Person("deny")
 
-    async with chatting(ScriptedModel([call, "Done."]), person) as chat:
-        await chat.turn("go")
+    async def scenario():
+        async with chatting(ScriptedModel([call, "Done."]), person) as chat:
+            await chat.turn("go")
+
+    asyncio.run(scenario())
     assert [each for _, _, each in person.asked] == [pattern]
 
 
-async def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, jobs):
+def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, jobs):
     git(place, "init", "--quiet")
     model = ScriptedModel([[EDIT, NEW], "One.", BACK, "Two.", READ, "Nothing to do.", "I see."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("first")
-        await chat.turn("second")
-        await chat.turn("look only")
-        assert chat.job.output.files == ("calc.py", "new.py")
-        assert "+    return a * b" in await chat.diff()
-        assert await chat.undo() == ("calc.py",)
-        assert "a + b" in (place / "calc.py").read_text()
-        assert await chat.undo() == ("calc.py", "new.py")
-        assert (place / "calc.py").read_text() == CODE
-        assert not (place / "new.py").exists()
-        with pytest.raises(CallerError, match="nothing to take back"):
-            await chat.undo()
-        await chat.turn("and now?")
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            await chat.turn("look only")
+            assert chat.job.output.files == ("calc.py", "new.py")
+            assert "+    return a * b" in await chat.diff()
+            assert await chat.undo() == ("calc.py",)
+            assert "a + b" in (place / "calc.py").read_text()
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "calc.py").read_text() == CODE
+            assert not (place / "new.py").exists()
+            with pytest.raises(CallerError, match="nothing to take back"):
+                await chat.undo()
+            await chat.turn("and now?")
+
+    asyncio.run(scenario())
     assert last_message_of(model).count("took your changes back") == 2
     assert last_message_of(model).endswith("and now?")
     (job,) = jobs.all()
     assert (job.state, job.output.files, job.output.diff) == ("completed", (), "")
 
 
-async def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
+def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
     model = ScriptedModel([[EDIT, NEW], "One."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("first")
-        (place / "own.py").write_text("mine\n")
-        changed = (place / "calc.py").read_text() + "# mine\n"
-        (place / "calc.py").write_text(changed)
-        with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
-            await chat.undo()
-        assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
-        (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
-        assert await chat.undo() == ("calc.py", "new.py")
-        assert (place / "own.py").read_text() == "mine\n"
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("first")
+            (place / "own.py").write_text("mine\n")
+            changed = (place / "calc.py").read_text() + "# mine\n"
+            (place / "calc.py").write_text(changed)
+            with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
+                await chat.undo()
+            assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
+            (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
+            assert await chat.undo() == ("calc.py", "new.py")
+            assert (place / "own.py").read_text() == "mine\n"
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("between", ["", "# mine\n"])
@@ -273,9 +297,9 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
             with (place / "calc.py").open("a") as file:
                 file.write(between)
             await chat.turn("second")
-            with pytest.raises(CallerError, match="running already"):
-                await undo_chat(chat.job, jobs)
-        return await undo_chat(jobs.load(chat.job.id), jobs)
+            with pytest.raises(CallerError, match="the job is running"):
+                await asyncio.to_thread(undo, jobs, chat.job.id)
+        return await asyncio.to_thread(undo, jobs, chat.job.id)
 
     if between:
         with pytest.raises(CallerError, match=r"calc\.py"):
@@ -285,52 +309,62 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     assert asyncio.run(scenario()) == "as before the chat: calc.py, new.py"
     assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (CODE, False)
     (job,) = jobs.all()
-    assert "nothing" in asyncio.run(undo_job(job, jobs))
-    assert any(isinstance(each, PromptSent) and "took your" in each.text for each in replay_steps(jobs.folder(job.id)))
+    assert "nothing" in undo(jobs, job.id)
+    assert "took your" in jobs.conversation(job.id)[-1].text
 
 
-async def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
+def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
     calls = [
         Call("file", {"action": "delete", "path": "calc.py"}),
         Call("file", {"action": "write", "path": "calc.py/part.py", "content": "x\n"}),
     ]
 
-    async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
-        await chat.turn("go")
-        assert (place / "calc.py" / "part.py").is_file()
-        await chat.undo()
+    async def scenario():
+        async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
+            await chat.turn("go")
+            assert (place / "calc.py" / "part.py").is_file()
+            await chat.undo()
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
 
 
-async def test_what_a_command_changed_is_taken_back_too(place, chatting):
+def test_what_a_command_changed_is_taken_back_too(place, chatting):
     command = Call("bash", {"command": "echo more >> calc.py; touch made; mkdir sub; touch sub/x"})
 
-    async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
-        await chat.turn("go")
-        assert await chat.undo() == ("calc.py", "made", "sub/x")
+    async def scenario():
+        async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
+            await chat.turn("go")
+            assert await chat.undo() == ("calc.py", "made", "sub/x")
+
+    asyncio.run(scenario())
     assert (place / "calc.py").read_text() == CODE
 
 
-async def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(
-    place, chatting, monkeypatch, tmp_path
-):
+def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(place, chatting, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
-        await chat.turn("first")
-        await chat.turn("second")
-        told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
-        assert len(told) == 1
-        assert "cannot be taken back: git is not installed" in told[0]
-        with pytest.raises(CallerError, match="git is not installed"):
-            await chat.undo()
+    async def scenario():
+        async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
+            await chat.turn("first")
+            await chat.turn("second")
+            told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
+            assert len(told) == 1
+            assert "cannot be taken back: git is not installed" in told[0]
+            with pytest.raises(CallerError, match="git is not installed"):
+                await chat.undo()
+
+    asyncio.run(scenario())
     assert "a * b" in (place / "calc.py").read_text()
 
 
-async def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
-    async with chatting(ScriptedModel([READ, "I see."])) as chat:
-        await chat.turn("look")
-    job = chat.job
+def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
+    async def scenario():
+        async with chatting(ScriptedModel([READ, "I see."])) as chat:
+            await chat.turn("look")
+        return chat.job
+
+    job = asyncio.run(scenario())
     assert not (jobs.folder(job.id) / "snapshots.git").exists()
 
 
@@ -349,7 +383,6 @@ def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chattin
                 await turn
             with pytest.raises(ProcessLookupError):
                 os.kill(int(pid.read_text()), 0)
-            assert chat.job.state == "waiting"
             result = await chat.turn("awake?")
             assert result.output == "Awake."
             assert await chat.undo() == ("pid",)
@@ -375,8 +408,8 @@ def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chattin
     job = asyncio.run(scenario())
     (turn,) = job.output.turns
     # As it is on disk from before the first change on.
-    job = jobs.update(job, output=JobOutput(turns=(Checkpoint(turn.before),)))
-    assert asyncio.run(undo_chat(job, jobs)) == "as before the chat: calc.py"
+    write_output(jobs.folder(job.id), JobOutput(turns=(Checkpoint(turn.before),)))
+    assert undo(jobs, job.id) == "as before the chat: calc.py"
     assert (place / "calc.py").read_text() == CODE
 
 
@@ -433,127 +466,83 @@ def test_however_a_chat_ends_its_job_says_so_and_can_go_on(place, chatting, jobs
     assert (job.state, job.rounds, job.description) == ("completed", 3, "mend add")
 
 
-async def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
+def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     model = ScriptedModel([EDIT, "Done.", "Who are you?", "I forgot."])
 
-    async with chatting(model, access="full") as chat:
-        await chat.turn("mend add")
-        chat.clear()
-        await chat.turn("hello")
-        await chat.turn("hello again")
-    job = chat.job
+    async def scenario():
+        async with chatting(model, access="full") as chat:
+            await chat.turn("mend add")
+            chat.clear()
+            await chat.turn("hello")
+            await chat.turn("hello again")
+        return chat.job
+
+    job = asyncio.run(scenario())
     assert [each.text for each in model.requests[-1].canisters][1:] == ["hello", "Who are you?", "hello again"]
     assert "a + b" in (place / "calc.py").read_text()
-    assert [each.text for each in replay_conversation(replay_steps(jobs.folder(job.id)))] == [
+    assert [each.text for each in jobs.conversation(job.id)][-4:] == [
         *("hello", "Who are you?", "hello again", "I forgot."),
     ]
 
 
-async def test_long_results_are_cut_and_read_on(place, chatting):
+def test_long_results_are_cut_and_read_on(place, chatting):
     (place / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
     model = ScriptedModel([Call("file", {"action": "read", "path": "long.txt"}), "Long."])
 
-    async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
-        await chat.turn("read it")
+    async def scenario():
+        async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
+            await chat.turn("read it")
+
+    asyncio.run(scenario())
     assert len(last_message_of(model)) < 1200
     assert "Read on with read_result(" in last_message_of(model)
 
 
-async def test_usage_and_cost_are_sums(chatting):
+def test_usage_and_cost_are_sums(chatting):
     replies = [["One.", Usage(input=10, output=2, cached=4)], ["Two.", Usage(input=20, output=3)]]
     model = ScriptedModel(replies, profile={"prices": {"input": 1_000_000.0, "output": 2_000_000.0}})
 
-    async with chatting(model) as chat:
-        await chat.turn("one")
-        await chat.turn("two")
+    async def scenario():
+        async with chatting(model) as chat:
+            await chat.turn("one")
+            await chat.turn("two")
+            return chat
+
+    chat = asyncio.run(scenario())
     assert (chat.usage, chat.rounds, chat.cost) == (Usage(input=30, output=5, cached=4), 2, 40.0)
     assert chat.job.usage == {"input": 30, "output": 5, "cached": 4, "reasoning": 0}
 
 
-async def test_another_model_has_its_own_price(jobs, chatting):
+def test_another_model_has_its_own_price(jobs, chatting):
     dear = {"prices": {"input": 2_000_000.0, "output": 0.0}}
     cheap = {"prices": {"input": 1_000_000.0, "output": 0.0}}
     first, second = [ScriptedModel([["Hi.", Usage(input=10)]], profile=each) for each in (cheap, dear)]
 
-    async with chatting(first) as chat:
-        await chat.turn("one")
-        chat.use_model(second)
-        await chat.turn("two")
-    steps = [*replay_steps(jobs.folder(chat.job.id))]
-    assert [each.cost for each in steps if isinstance(each, RoundMeasured)] == [10.0, 20.0]
+    async def scenario():
+        async with chatting(first) as chat:
+            await chat.turn("one")
+            chat.use_model(second)
+            await chat.turn("two")
+            return chat
+
+    chat = asyncio.run(scenario())
+    entries = jobs.ask(lambda store: store.read_entries(chat.job.id))
+    assert [each.took.cost for each in entries if each.took] == [10.0, 20.0]
     assert (chat.cost, chat.model) == (30.0, second)
 
 
-async def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):
+def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):
     (place / "AGENTS.md").write_text("Write tests first.")
     model = ScriptedModel(["Hello."], profile={"coding": "short"})
 
-    async with chatting(model, coding={"project": {"name": "Calc"}}) as chat:
-        await chat.turn("hello")
-        names = [name for name, _, _ in chat.tools()]
+    async def scenario():
+        async with chatting(model, coding={"project": {"name": "Calc"}}) as chat:
+            await chat.turn("hello")
+            return [name for name, _, _ in chat.tools()]
+
+    names = asyncio.run(scenario())
     assert {"read_file", "replace_in_file", "bash"} <= {*names}
     assert "code_edit" not in names
     supervisor = model.requests[0].canisters[0].text
     assert "Write tests first." in supervisor
     assert "The project is Calc." in supervisor
-
-
-CALLED = InvocationEnded(0, "c1", "file", {"action": "read", "path": "a"}, "{}")
-RESULT = ResultCanister(contents("text"), invocation_id="c1")
-
-
-@table(
-    ("steps", "texts"),
-    [
-        ([], []),
-        ([PromptSent("a")], ["a"]),
-        (
-            [
-                PromptSent("a"),
-                PromptSent("b"),
-                RoundStarted(1),
-                TextPiece("c"),
-                ReplyEnded("stop"),
-                RunEnded("completed"),
-            ],
-            ["a\n\nb", "c"],
-        ),
-        (
-            [
-                PromptSent("a"),
-                RoundStarted(1),
-                TextPiece("lost"),
-                ReplyEnded("retry"),
-                TextPiece("c"),
-                ReplyEnded("stop"),
-            ],
-            ["a", "c"],
-        ),
-        ([PromptSent("a"), RoundStarted(1), TextPiece("cut")], ["a", "cut"]),
-        (
-            [
-                PromptSent("a"),
-                RoundStarted(1),
-                CALLED,
-                ReplyEnded("invocations"),
-                ResultReady(RESULT),
-                RoundStarted(2),
-                TextPiece("b"),
-                ReplyEnded("stop"),
-            ],
-            ["a", "file", "text", "b"],
-        ),
-        (
-            [PromptSent("a"), RoundStarted(1), CALLED, ReplyEnded("invocations"), PromptSent("b"), RoundStarted(1)],
-            ["a", "file", "Error: the run was cancelled", "b"],
-        ),
-        (
-            [PromptSent("a"), RoundStarted(1), CALLED, PromptSent("b")],
-            ["a", "file", "Error: the run was cancelled", "b"],
-        ),
-        ([PromptSent("a"), RoundStarted(1), TextPiece("b"), ReplyEnded("stop"), RolledBack(0), PromptSent("c")], ["c"]),
-    ],
-)
-def test_a_record_is_a_conversation(steps, texts):
-    found = [each.name if isinstance(each, InvocationCanister) else each.text for each in replay_conversation(steps)]
-    assert found == texts

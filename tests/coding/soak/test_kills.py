@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.undo import undo_job
+from callboard.jobs.coding_kind import undo_job
 
 RUNS = int(os.environ.get("SOAK_KILLS", "30"))
 SEED = os.environ.get("SOAK_SEED") or str(random.randrange(2**32))
@@ -57,7 +57,7 @@ def test_at_any_moment(command, data, repository, seen_of, calling, number):  # 
     whole = command(*arguments, cwd=repository.root, replies=replies())
     took = time.monotonic() - began
     assert whole.code == 0, whole.err
-    asyncio.run(undo_job(data.all()[0], data))
+    asyncio.run(undo_job(data.all()[0].id, {}, data))
     (repository.root / "calc.py").write_text("def add(a, b):\n    return a - b  # mine\n")
     before = seen_of(repository.root)
     known = {job.id for job in data.all()}
@@ -76,8 +76,8 @@ def test_at_any_moment(command, data, repository, seen_of, calling, number):  # 
         assert not [*(repository.root / ".git").rglob("*.lock")], told
         for job in jobs:
             known.add(job.id)
-            asyncio.run(undo_job(job, data))
-            asyncio.run(undo_job(job, data))
+            asyncio.run(undo_job(job.id, job.tree, data))
+            asyncio.run(undo_job(job.id, job.tree, data))
             assert not (data.folder(job.id) / "tree").exists(), told
         assert repository.git("worktree", "list").count("\n") == 1, told
         assert seen_of(repository.root) == before, told

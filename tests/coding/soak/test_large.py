@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from callboard.coding.undo import undo_job
+from callboard.jobs.coding_kind import undo_job
 
 FILES = int(os.environ.get("SOAK_FILES", "100000"))
 BYTES = int(os.environ.get("SOAK_BYTES", str(1024**3)))
@@ -42,7 +42,7 @@ def measured(command, data, repository, calling):
         print(f"\n{name}: {seconds:.1f} s{memory}")  # noqa: T201  # what this is for
         assert done.code == 0, done.err
         job = data.all()[0]
-        asyncio.run(undo_job(job, data))
+        asyncio.run(undo_job(job.id, job.tree, data))
         return job, done
 
     return run

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import pytest
 from acp import connect_to_agent
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+from tests.coding.stored import StoredJobs
 
 from callboard.cli.chat import EditorChats
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.jobs.store import JobStore
 from callboard.configuration import load_settings
+from callboard.jobs.database import Database
+from callboard.jobs.store import DurableStore
 from callboard.servers.acp.serve import ClientConnection, LineTransport
 from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import open_reader, open_writer
@@ -33,9 +35,8 @@ class Model(ScriptedModel):
 class ScriptedChats(EditorChats):
     """The chats of the command line, with scripted models."""
 
-    def __init__(self, jobs, models, access=""):
-        super().__init__({"access": access}, without_sandbox=True)
-        self.jobs = jobs
+    def __init__(self, store, models, access=""):
+        super().__init__(store, {"access": access}, without_sandbox=True)
         self.models = models
         self.prepared = []
 
@@ -90,8 +91,9 @@ class Editor:
 
 
 @pytest.fixture
-def jobs(tmp_path):
-    return JobStore(tmp_path / "data" / "jobs")
+def jobs(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return StoredJobs(None, tmp_path / "jobs.db")
 
 
 @pytest.fixture
@@ -102,7 +104,8 @@ def connected(jobs):
     async def connected(replies, editor=None, *, access="", root=None, initialize=True):
         editor = editor or Editor()
         models = replies if isinstance(replies, dict) else {"scripted": Model(replies)}
-        chats = ScriptedChats(jobs, models, access)
+        database = Database.open(jobs.url)
+        chats = ScriptedChats(DurableStore(database), models, access)
         (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
         reader, close = await open_reader(ours_read, 2**20)
         connection = ClientConnection(LineTransport(reader, await open_writer(ours_write)), chats, root=root)
@@ -128,6 +131,7 @@ def connected(jobs):
             await asyncio.wait_for(serving, 60)
             await agent.close()
             client_close()
+            database.close()
             close()
 
     return connected

@@ -13,7 +13,6 @@ from tests.calc_project import CODE, EDIT, READ
 from tests.servers.acp.conftest import Editor, Model
 
 from callboard.cli.chat_commands import COMMANDS
-from callboard.coding.jobs.log import replay_steps
 from callboard.core import ApprovalAnswered, PictureContent, ReplyEnded, ReplyFailed, TextPiece, UserCanister
 from callboard.testing import Call
 
@@ -80,9 +79,8 @@ async def test_what_is_allowed_for_longer_is_not_asked_again(place, connected, a
             (place / "calc.py").write_text(CODE)
             session = await room.agent.new_session(cwd=str(place))
             await room.agent.prompt(session_id=session.session_id, prompt=[text_block(prompt)])
-        (answered,) = [each for each in replay_steps(room.chats.jobs.folder(session.session_id)) if is_answer(each)][
-            :1
-        ] or [None]
+        entries = await room.chats.store.read_entries(session.session_id)
+        (answered,) = [each.item for each in entries if is_answer(each.item)][:1] or [None]
         count = len(room.editor.questions)
     assert count == later
     if answer != "good":
@@ -155,7 +153,7 @@ def test_a_session_is_listed_loaded_and_resumed(place, tmp_path, jobs, connected
             blocks = [text_block("mend add"), image_block(PICTURE, "image/png")]
             await room.agent.prompt(session_id=session.session_id, prompt=blocks)
             await room.agent.new_session(cwd=str(place))  # without a turn, it leaves nothing
-            with pytest.raises(RequestError, match="running already"):
+            with pytest.raises(RequestError, match="the job is running"):
                 await room.agent.load_session(cwd=str(place), session_id=session.session_id)
             return session.session_id
 

@@ -17,8 +17,8 @@ from callboard.coding.agents.pull_request import (
 )
 from callboard.coding.git import github
 from callboard.coding.git.tree import Tree
-from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput
-from callboard.coding.jobs.log import Notice, Step
+from callboard.coding.output import MAX_DIFF, Job, JobOutput
+from callboard.coding.steps import Notice, Step
 
 
 async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner, tests: JobTests) -> JobOutput:

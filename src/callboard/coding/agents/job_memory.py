@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.phases import Workflow
-from callboard.coding.jobs.job import Finding
-from callboard.coding.jobs.json_encoding import encode_json
+from callboard.coding.json_encoding import encode_json
+from callboard.coding.output import Finding
 from callboard.coding.test_runners import TestReport
 
 MAX_FAILURES: Final = 12

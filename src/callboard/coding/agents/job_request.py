@@ -7,6 +7,7 @@ new one.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from callboard.coding.agents.phases import Workflow
-from callboard.coding.jobs.job import Job, JobType
+from callboard.coding.output import JobType
 from callboard.configuration import Settings
 from callboard.configuration.coding import Access
 from callboard.errors import CallerError
@@ -126,13 +127,18 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name in _INPUT if (value := getattr(self, name))}
 
 
-def request_of(job: Job, settings: Settings) -> JobRequest:
+def request_of(kind: str, directory: str, job_input: Mapping[str, Any], settings: Settings) -> JobRequest:
     """The request that a job was made of, with settings that were read anew. The job knows its task in full.
 
     Raises CallerError.
     """
-    fields = {name: value for name, value in job.input.items() if name in _INPUT}
-    return JobRequest(kind=job.type, directory=Path(job.directory), settings=settings, **fields)
+    fields = {name: value for name, value in job_input.items() if name in _INPUT}
+    return JobRequest(
+        kind=kind,  # type: ignore[arg-type]  # the kind of a job that was made of a request
+        directory=Path(directory),
+        settings=settings,
+        **fields,
+    )
 
 
 def parse_access(name: str, path: str) -> Access:

@@ -10,7 +10,7 @@ from typing import Final
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.phases import Phase
-from callboard.coding.jobs.json_encoding import escape_surrogates
+from callboard.coding.json_encoding import escape_surrogates
 from callboard.configuration.coding import ProjectSettings
 
 MAX_REPOSITORY: Final = 8000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from callboard.coding.agents.prompt_context import fence
-from callboard.coding.jobs.job import Finding, Job, PullRequest
+from callboard.coding.output import Finding, Job, PullRequest
 
 SUBJECT: Final = 70
 """Characters of a commit's first line."""

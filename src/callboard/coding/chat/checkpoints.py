@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from callboard.coding.git.snapshots import Snapshots, open_snapshots
-from callboard.coding.jobs.job import Checkpoint
+from callboard.coding.output import Checkpoint
 from callboard.errors import CallerError
 from callboard.text.display import display_names, escape
 

@@ -1,20 +1,20 @@
 """A chat: turns of a person and a model in the person's own tree.
 
-A chat is a job too, with a record and a log. Law: before a turn's first change there is a checkpoint to go back to, or
+A chat is a job too, with a record. Law: before a turn's first change there is a checkpoint to go back to, or
 the user has been told that there is none.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from callboard.agent.run import Run, RunResult
+from callboard.coding.agents.job_record import JobRecord, RunRecord
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approver import ChatApprover
@@ -22,21 +22,16 @@ from callboard.coding.chat.checkpoints import Checkpoints, restored_note
 from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 from callboard.coding.chat.mcp_servers import connect_servers
 from callboard.coding.chat.turn_agent import TurnAgent
-from callboard.coding.jobs.job import MAX_DIFF, Job, JobOutput, JobState
-from callboard.coding.jobs.log import JobLog, Notice, PromptSent, Step, replay_steps
-from callboard.coding.jobs.replay_conversation import replay_conversation
-from callboard.coding.jobs.round_meter import RoundMeter
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.output import MAX_DIFF, Job, JobOutput
+from callboard.coding.steps import Notice, PromptSent, Step
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
 from callboard.configuration import DescribedServer, disconnect_ensembles
 from callboard.configuration.coding import Access
-from callboard.core import AssistantCanister, Canister, InvocationCanister, Model, PictureContent, RolledBack, Usage
+from callboard.core import AssistantCanister, Canister, Model, PictureContent, RolledBack, Usage, UserCanister
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
-from callboard.modes import get_plan
 from callboard.profiles import describe_spent
-from callboard.programs import exclude_repository
 from callboard.tools import Ensemble
 
 PICTURES_ALONE: Final = "(pictures)"
@@ -44,16 +39,14 @@ PICTURES_ALONE: Final = "(pictures)"
 
 
 class ChatSession:
-    """A chat under way; made by `open_chat`."""
+    """A chat under way; made by `open_session`."""
 
     def __init__(
         self,
         request: JobRequest,
         model: Model,
-        job: Job,
-        jobs: JobStore,
+        find_record: Callable[[], JobRecord],
         *,
-        log: JobLog,
         workspace: Workspace,
         show: Callable[[Step], None],
         approver: ChatApprover,
@@ -61,21 +54,17 @@ class ChatSession:
         results: KeptResults,
         ensembles: Iterable[Ensemble] = (),
     ) -> None:
-        self.job = job
-        """Its record as it is on disk."""
         self.access: Access = request.access_level
-        self.rounds = job.rounds
-        self.usage = Usage.from_counts(job.usage)
-        self.cost = job.cost
-        """In US dollars, None where it is not known."""
         self.workspace = workspace
         self.model = model
         self._request = request
-        self._jobs = jobs
-        self._log = log
+        self._find_record = find_record
         self._show = show
         self._history = [*history]
-        folder = jobs.folder(job.id)
+        self._notes: list[str] = []
+        """What the model reads before the next prompt."""
+        if self._history and isinstance(self._history[-1], UserCanister):
+            self._notes.append(self._history.pop().text)
         self._turn_agent = TurnAgent(
             request,
             model,
@@ -83,15 +72,35 @@ class ChatSession:
             results,
             approver,
             ensembles=ensembles,
-            on_question=self._wait_for,
             on_answer=self._emit,
             before_change=self._begin_checkpoint,
         )
-        self._checkpoints = Checkpoints(request.directory, folder, job.output.turns)
+        self._checkpoints = Checkpoints(request.directory, self._record.folder, self.job.output.turns)
         self._label = ""
         self._no_checkpoints = ""
         """Why changes cannot be taken back, once the user has been told."""
-        self._notes: list[str] = []
+
+    @property
+    def _record(self) -> JobRecord:
+        return self._find_record()
+
+    @property
+    def job(self) -> Job:
+        """The chat as it is recorded."""
+        return self._record.job
+
+    @property
+    def rounds(self) -> int:
+        return self.job.rounds
+
+    @property
+    def usage(self) -> Usage:
+        return Usage.from_counts(self.job.usage)
+
+    @property
+    def cost(self) -> float | None:
+        """In US dollars, None where it is not known."""
+        return self.job.cost
 
     # What the user does
 
@@ -103,20 +112,18 @@ class ChatSession:
         budget = self._remaining_budget()
         self._label = prompt[:100]
         self._emit(PromptSent(prompt, tuple(pictures)))
-        self._update(state="running", reason="", description=self.job.description or prompt.strip() or PICTURES_ALONE)
+        self._record.update(description=self.job.description or prompt.strip() or PICTURES_ALONE)
         notes, self._notes = self._notes, []
         notice = self.workspace.notice
         content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
-        run = self._turn_agent.agent(self.access, budget).stream(content, history=self._history)
-        meter = RoundMeter(get_plan(self.model).prices)
+        journal = self._record.open_journal(f"turn-{secrets.token_hex(4)}")
+        run = self._turn_agent.agent(self.access, budget).stream(content, history=self._history, journal=journal)
         try:
             async with run:
                 async for event in run:
-                    for measured in meter.feed(event, datetime.now(UTC)):
-                        self._log.add(measured)
                     self._emit(event)
         finally:
-            await finish_despite_cancellation(self._end_turn(run))
+            await finish_despite_cancellation(self._end_turn(run, journal))
             if self.workspace.notice != notice:
                 self.notify(self.workspace.notice)
         return run.result
@@ -126,9 +133,8 @@ class ChatSession:
         if self._no_checkpoints and not self._checkpoints:
             raise CallerError(self._no_checkpoints)
         files = await self._checkpoints.restore()
-        self._update(output=self._output())
+        self._record.update(output=self._output())
         self._notes.append(restored_note(files))
-        self._log.add(PromptSent(self._notes[-1]))
         return files
 
     async def diff(self) -> str:
@@ -140,7 +146,7 @@ class ChatSession:
         self._history.clear()
         self._notes.clear()
         self.workspace.seen = ReadTracker()
-        self._log.add(RolledBack(0))
+        self._record.add(RolledBack(0))
 
     def tools(self) -> list[tuple[str, str, bool]]:
         """The model's tools: the name, what it does, and whether all of it runs without asking."""
@@ -154,27 +160,21 @@ class ChatSession:
         """From the next turn on, another model answers. Who gave it closes it."""
         self.model = model
         self._turn_agent.use_model(model)
-        self._update(model=model.name)
+        self._record.update(model=model.name)
 
     def notify(self, text: str) -> None:
         """Shows and records a notice."""
         self._emit(Notice(text))
 
-    def wait(self) -> None:
-        """It is the user's turn."""
-        self._wait_for("for the user")
-
-    async def close(self, state: JobState, reason: str = "", error: str = "") -> None:
-        """Records how the chat ended, and its diff."""
+    async def close(self) -> None:
+        """Record the chat's diff, and what the model has not read yet."""
         output = self._output()
         with suppress(CallboardError, OSError):
             output = replace(output, diff=(await self.diff())[:MAX_DIFF])
-        self._update(state=state, reason=reason, error=error, output=output)
+        self._record.update(output=output)
+        await self._record.save([UserCanister("\n\n".join(self._notes))] if self._notes else ())
 
     # A turn
-
-    def _wait_for(self, what: str) -> None:
-        self._update(state="waiting" if what else "running", reason=what)
 
     async def _begin_checkpoint(self) -> None:
         if self._no_checkpoints:
@@ -186,34 +186,20 @@ class ChatSession:
             self.notify(f"changes cannot be taken back: {error}")
             return
         # On disk before anything changes: even if the process dies, the way back is known.
-        self._update(output=self._output())
+        self._record.update(output=self._output())
 
-    async def _end_turn(self, run: Run) -> None:
+    async def _end_turn(self, run: Run, journal: RunRecord) -> None:
         try:
             await self._checkpoints.end()
         except CallerError as error:
             self.notify(f"the changes of this turn cannot be taken back: {error}")
         finally:
-            self._add_up(run)
-            self.wait()
-
-    def _add_up(self, run: Run) -> None:
-        if not run.ended:
-            return
-        result = run.result
-        self._history += result.canisters
-        self.usage += result.usage
-        self.cost = None if result.cost is None or not self._is_priced else (self.cost or 0.0) + result.cost
-        self.rounds += result.rounds
-        calls = sum(isinstance(each, InvocationCanister) for each in result.canisters)
-        answers = [each.text for each in result.canisters if isinstance(each, AssistantCanister) and each.text]
-        self._update(
-            rounds=self.rounds,
-            calls=self.job.calls + calls,
-            usage=self.usage.counts(),
-            cost=self.cost,
-            output=replace(self._output(), summary=answers[-1] if answers else self.job.output.summary),
-        )
+            canisters = run.result.canisters if run.ended else ()
+            self._history += canisters
+            answers = [each.text for each in canisters if isinstance(each, AssistantCanister) and each.text]
+            summary = answers[-1] if answers else self.job.output.summary
+            self._record.update(output=replace(self._output(), summary=summary))
+            await self._record.save(journal.find_unsaved(canisters))
 
     @property
     def _is_priced(self) -> bool:
@@ -238,22 +224,19 @@ class ChatSession:
         return replace(self.job.output, turns=checkpoints.turns, files=checkpoints.files)
 
     def _emit(self, step: Step) -> None:
-        self._log.add(step)
+        self._record.add(step)
         self._show(step)
-
-    def _update(self, **changes: Any) -> None:
-        self.job = self._jobs.update(self.job, **changes)
 
 
 @asynccontextmanager
-async def open_chat(
+async def open_session(
     request: JobRequest,
     model: Model,
-    jobs: JobStore,
+    find_record: Callable[[], JobRecord],
     show: Callable[[Step], None],
     approver: ChatApprover,
     *,
-    resume: Job | None = None,
+    history: Iterable[Canister] = (),
     servers: Iterable[DescribedServer] = (),
     on_change: Callable[[ChangedFile], None] | None = None,
 ) -> AsyncIterator[ChatSession]:
@@ -262,69 +245,45 @@ async def open_chat(
     Args:
         request: What is wanted.
         model: Answers.
-        jobs: Where it is recorded.
+        find_record: Returns where the chat is recorded now.
         show: Gets each step.
         approver: Asks the user.
-        resume: An earlier chat that goes on.
+        history: The conversation so far.
         servers: MCP servers whose tools the model gets too. One that cannot be connected is told of.
         on_change: Gets each file that a tool of ours writes or deletes, in the thread that does it.
-
-    At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
-    removed if there was no turn.
     """
-    exclude_repository(request.directory)
-    job = resume or jobs.create("chat", "", request.directory, model=model.name, input=request.input)
-    folder = jobs.folder(job.id)
-    with _removed_without_a_turn(jobs, job), jobs.running(job.id), JobLog(folder) as log:
-        history = replay_conversation(replay_steps(folder)) if resume else []
-        job = jobs.update(job, state="running", reason="", error="", completed_at=None, model=model.name)
-        # The user's own tree. Where there is no sandbox, commands are refused, each by itself.
-        workspace = Workspace(
-            request.directory,
-            prefer="none" if request.without_sandbox else "",
-            confinement=make_confinement(request.settings.coding, request.directory, folder),
-        )
-        if on_change is not None:
-            workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, on_change)
-        results = KeptResults(folder / "results")
-        ensembles: list[Ensemble] = []
-        chat = ChatSession(
-            request,
-            model,
-            job,
-            jobs,
-            log=log,
-            workspace=workspace,
-            show=show,
-            approver=approver,
-            history=history,
-            results=results,
-            ensembles=ensembles,
-        )
-        try:
-            await workspace.connect()
-            ensembles += await connect_servers(servers, results, chat.notify)
-            chat.wait()
-            yield chat
-            await chat.close("completed")
-        except asyncio.CancelledError:
-            await finish_despite_cancellation(chat.close("cancelled", "ended by a signal"))
-            raise
-        except (CallboardError, OSError) as error:
-            await chat.close("failed", str(error), str(error))
-            raise
-        finally:
-            try:
-                await finish_despite_cancellation(disconnect_ensembles(ensembles))
-            finally:
-                await workspace.disconnect()
-
-
-@contextmanager
-def _removed_without_a_turn(jobs: JobStore, job: Job) -> Iterator[None]:
-    """Removes a chat's job at the end if there was no turn: it holds nothing to go on with."""
+    folder = find_record().folder
+    # The user's own tree. Where there is no sandbox, commands are refused, each by itself.
+    workspace = Workspace(
+        request.directory,
+        prefer="none" if request.without_sandbox else "",
+        confinement=make_confinement(request.settings.coding, request.directory, folder),
+    )
+    if on_change is not None:
+        workspace.files = ObservedDirectory(str(request.directory), READ_ONLY, on_change)
+    results = KeptResults(folder / "results")
+    ensembles: list[Ensemble] = []
+    chat = ChatSession(
+        request,
+        model,
+        find_record,
+        workspace=workspace,
+        show=show,
+        approver=approver,
+        history=history,
+        results=results,
+        ensembles=ensembles,
+    )
     try:
-        yield
+        await workspace.connect()
+        ensembles += await connect_servers(servers, results, chat.notify)
+        await find_record().save()
+        try:
+            yield chat
+        finally:
+            await finish_despite_cancellation(chat.close())
     finally:
-        if not jobs.load(job.id).description:
-            jobs.remove(job.id)
+        try:
+            await finish_despite_cancellation(disconnect_ensembles(ensembles))
+        finally:
+            await workspace.disconnect()

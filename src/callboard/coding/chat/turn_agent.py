@@ -51,8 +51,8 @@ _PLAIN_NAME: Final = re.compile(r"[\w.-]+")
 class ApprovalPolicy(JobPolicy):
     """The policy of a turn: looking is free; all else is asked about, unless the access or a rule says otherwise.
 
-    An agent takes `approve` and `before_call`. `on_question` gets what is asked, and "" when it is answered; `on_answer`
-    gets the answers of `before_call`, which the run does not know.
+    An agent takes `approve` and `before_call`. `on_answer` gets the answers of `before_call`, which the run does not
+    know.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class ApprovalPolicy(JobPolicy):
         access: Access,
         workspace: Workspace,
         ensembles: Iterable[Ensemble],
-        on_question: Callable[[str], None],
         on_answer: Callable[[ApprovalAnswered], None],
     ) -> None:
         """`ensembles` are all that the model can call; those that do not work in the workspace are somebody else's."""
@@ -72,7 +71,6 @@ class ApprovalPolicy(JobPolicy):
         self._access = access
         self._workspace = workspace
         self._invokers = InvokerRegistry(ensembles)
-        self._on_question = on_question
         self._on_answer = on_answer
         self._failing: set[str] = set()
         """Edits whose dry run failed when they were to be asked about."""
@@ -132,11 +130,7 @@ class ApprovalPolicy(JobPolicy):
         if not invocation.quoted_from and self.decide(invoker, invocation.arguments).permission == "allow":
             # Since this call was looked at, an answer for another one has allowed it too.
             return Allow(by="an answer about another call")
-        self._on_question(f"asks whether {invocation.name} may run")
-        try:
-            return await self._ask_person(invocation, why, changes=changes, pattern=pattern)
-        finally:
-            self._on_question("")
+        return await self._ask_person(invocation, why, changes=changes, pattern=pattern)
 
 
 def _foreign_pattern(invoker: Invoker) -> str:
@@ -175,7 +169,6 @@ class TurnAgent:
         results: Holds what was truncated for the model.
         approver: Asks the user.
         ensembles: Tools of others, which the model gets unless it may only look. Who made them connects them.
-        on_question: Gets what is asked, and "" when it is answered.
         on_answer: Gets the answers that the run does not know.
         before_change: Called before a call that may change files.
     """
@@ -189,7 +182,6 @@ class TurnAgent:
         approver: ChatApprover,
         *,
         ensembles: Iterable[Ensemble] = (),
-        on_question: Callable[[str], None],
         on_answer: Callable[[ApprovalAnswered], None],
         before_change: Callable[[], Awaitable[None]],
     ) -> None:
@@ -198,7 +190,6 @@ class TurnAgent:
         self._results = results
         self._approver = approver
         self._further = ensembles
-        self._on_question = on_question
         self._on_answer = on_answer
         self._before_change = before_change
         self._last_policy: ApprovalPolicy | None = None
@@ -274,7 +265,6 @@ class TurnAgent:
             access=access,
             workspace=self._workspace,
             ensembles=ensembles,
-            on_question=self._on_question,
             on_answer=self._on_answer,
         )
 

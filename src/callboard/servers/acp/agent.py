@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -55,9 +56,9 @@ from acp.schema import (
 from pydantic import BaseModel
 
 from callboard import __version__
-from callboard.coding.jobs.job import Job
 from callboard.configuration import DescribedServer, Settings, read_servers
 from callboard.errors import CallerError
+from callboard.jobs.job import DurableJob, JobSummary
 from callboard.servers.acp.content import read_prompt
 from callboard.servers.acp.session import MODE, MODEL, Ask, Chats, ClientSession, Send, config_options, mode_state
 from callboard.text.display import collapse
@@ -197,7 +198,7 @@ class AcpAgent:
 
     async def _load(self, request: LoadSessionRequest) -> LoadSessionResponse:
         session = await self._reopen(request)
-        session.replay()
+        await session.replay()
         return LoadSessionResponse(modes=mode_state(session.chat.access), config_options=self._options(session))
 
     async def _resume(self, request: ResumeSessionRequest) -> ResumeSessionResponse:
@@ -206,7 +207,7 @@ class AcpAgent:
 
     async def _list(self, request: ListSessionsRequest) -> ListSessionsResponse:
         directory = None if request.cwd is None else self._check_directory(request.cwd)
-        jobs = await asyncio.to_thread(self._chats.jobs.all)  # a file each
+        jobs = await self._chats.store.list(limit=sys.maxsize)
         chats = [each for each in jobs if self._is_listed(each, directory)]
         if request.cursor:
             chats = [each for each in chats if each.id < request.cursor]
@@ -215,7 +216,7 @@ class AcpAgent:
             SessionInfo(
                 session_id=each.id,
                 cwd=each.directory,
-                title=collapse(each.description, _MAX_TITLE),
+                title=collapse(each.title, _MAX_TITLE),
                 updated_at=(each.completed_at or each.created_at).isoformat(),
             )
             for each in page
@@ -284,8 +285,8 @@ class AcpAgent:
             raise CallerError(f"no session {collapse(identifier)!r} is open", path="sessionId", hint=hint)
         return session
 
-    def _is_listed(self, job: Job, directory: Path | None) -> bool:
-        if job.type != "chat" or not job.description:
+    def _is_listed(self, job: JobSummary, directory: Path | None) -> bool:
+        if job.kind != "chat" or not job.title:
             return False
         if directory is not None:
             return Path(job.directory) == directory
@@ -293,15 +294,15 @@ class AcpAgent:
 
     async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> ClientSession:
         directory = self._check_directory(request.cwd, request.additional_directories)
-        earlier = self._chats.jobs.load(request.session_id)
-        if earlier.type != "chat" or earlier.id != request.session_id:
+        earlier = await self._chats.store.get(request.session_id)
+        if earlier.kind != "chat" or earlier.id != request.session_id:
             raise CallerError("no chat has this id", path="sessionId", hint="session/list shows those there are")
         if Path(earlier.directory) != directory:
             raise CallerError(f"this chat is in {earlier.directory}", path="cwd", hint="load it there")
         return await self._open(directory, request.mcp_servers, earlier)
 
     async def _open(
-        self, directory: Path, servers: Sequence[ClientServer] | None, earlier: Job | None = None
+        self, directory: Path, servers: Sequence[ClientServer] | None, earlier: DurableJob | None = None
     ) -> ClientSession:
         prepared = await self._chats.prepare(directory, earlier=earlier)
         try:

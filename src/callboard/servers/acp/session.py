@@ -40,18 +40,21 @@ from acp.schema import (
 from callboard.agent.run import RunResult
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.approver import FILE, SavedApprovals
-from callboard.coding.chat.session import PICTURES_ALONE, ChatSession, open_chat
-from callboard.coding.jobs.job import Job
-from callboard.coding.jobs.log import Step, replay_steps
-from callboard.coding.jobs.store import JobStore
+from callboard.coding.chat.session import PICTURES_ALONE, ChatSession
+from callboard.coding.steps import Step
 from callboard.configuration import DescribedServer
 from callboard.configuration.coding import CHAT_ROUNDS, Access
-from callboard.core import ReplyEnded, ReplyFailed
+from callboard.core import ReplyEnded, ReplyFailed, SupervisorCanister
 from callboard.errors import CallerError, ProviderError
+from callboard.jobs.chat import open_chat
+from callboard.jobs.job import DurableJob
+from callboard.jobs.steps import read_steps
+from callboard.jobs.store import DurableStore
 from callboard.modes import get_plan
 from callboard.providers.registry import PlannedModel
 from callboard.servers.acp.content import Prompt, fence
 from callboard.servers.acp.updates import ClientApprover, Update, UpdateEncoder
+from callboard.storage.directories import data_directory
 from callboard.text.display import collapse
 
 MODE: Final = "mode"
@@ -110,7 +113,7 @@ class Chats(Protocol):
     """Prepares chats, and runs their commands."""
 
     @property
-    def jobs(self) -> JobStore:
+    def store(self) -> DurableStore:
         """Where chats are recorded."""
         ...
 
@@ -119,7 +122,7 @@ class Chats(Protocol):
         """The commands that a person may type: what follows the name, and a summary."""
         ...
 
-    async def prepare(self, directory: Path, *, earlier: Job | None = None, model: str = "") -> PreparedChat:
+    async def prepare(self, directory: Path, *, earlier: DurableJob | None = None, model: str = "") -> PreparedChat:
         """A chat in a directory, or one that goes on; with `model` in place of that of the settings.
 
         The caller closes the model. Raises CallboardError.
@@ -163,7 +166,7 @@ class ClientSession:
         ask: Ask,
         *,
         servers: Iterable[DescribedServer] = (),
-        earlier: Job | None = None,
+        earlier: DurableJob | None = None,
         client: str = "",
     ) -> None:
         self.chat: ChatSession
@@ -185,7 +188,7 @@ class ClientSession:
             prefix=f"{secrets.token_hex(3)}-",
             context_tokens=get_plan(prepared.model).context_tokens,
         )
-        saved = SavedApprovals(root, chats.jobs.directory.parent / FILE)
+        saved = SavedApprovals(root, data_directory() / FILE)
         self._approver = ClientApprover(saved, self._encoder, root, self._ask_client, self._show, client=client)
         self._withheld: list[AnyUpdate] | None = []
         self._turn: asyncio.Task[StopReason] | None = None
@@ -215,10 +218,10 @@ class ClientSession:
             async with open_chat(
                 prepared.request,
                 prepared.model,
-                self._chats.jobs,
+                self._chats.store,
                 self._show_step,
                 self._approver,
-                resume=self._earlier,
+                resume=self._earlier.id if self._earlier else "",
                 servers=self._servers,
                 on_change=self._encoder.add_change,
             ) as self.chat:
@@ -232,11 +235,12 @@ class ClientSession:
             for each in self._opened_models.values():
                 await each.aclose()
 
-    def replay(self) -> None:
+    async def replay(self) -> None:
         """Shows the conversation so far. Raises CallerError."""
         self._withheld = None  # the log has it too
         self._encoder.replays = True
-        for step in replay_steps(self._chats.jobs.folder(self.identifier)):
+        entries = await self._chats.store.read_entries(self.identifier)
+        for step in read_steps([each for each in entries if not isinstance(each.item, SupervisorCanister)]):
             self._show_step(step)
         self._encoder.replays = False
         for update in self._encoder.finish():

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import to_builtins
 
-from callboard.coding.jobs.json_encoding import encode_json
-from callboard.coding.jobs.log import Notice, PhaseEnded, Resumed, TreeSnapshot
+from callboard.coding.json_encoding import encode_json
+from callboard.coding.steps import Notice, PhaseEnded, Resumed, TreeSnapshot
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,

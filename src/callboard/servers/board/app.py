@@ -39,7 +39,6 @@ from callboard.servers.listening import call_at_signals
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from callboard.coding.jobs.store import JobStore
     from callboard.jobs.client import JobClient
     from callboard.jobs.job import DurableJob
     from callboard.servers.board.tools_page import ToolsPart
@@ -64,7 +63,6 @@ class BoardPage(NamedTuple):
 
 PAGES: Final[Sequence[BoardPage]] = (
     BoardPage("Jobs", "/jobs", "jobs_page", "jobs"),
-    BoardPage("Runs", "/runs", "runs_page", "runs"),
     BoardPage("Requests", "/requests", "requests_page", "traffic"),
     BoardPage("Tools", "/tools", "tools_page", "tools"),
 )
@@ -84,8 +82,6 @@ class BoardParts:
     """Opens the database of durable jobs."""
     start_worker: Callable[[JobClient, DurableJob], None] = lambda client, job: None
     """Starts a worker for a job that goes on, where none would run it; it is called in a thread."""
-    runs: JobStore | None = None
-    """The runs that commands made themselves; their page needs what that of the jobs needs."""
     traffic: Traffic | None = None
     """The requests of a gateway."""
     tools: ToolsPart | None = None

@@ -1,32 +1,21 @@
-"""The record of a job: its input, its state and its output. It is `job.json` in the job's folder."""
+"""What a coding job or a chat hands over, and what its runner knows of it."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.jobs.json_encoding import encode_json
-
 JobType: TypeAlias = Literal["build", "debug", "review", "triage", "chat"]
-JobState: TypeAlias = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
+JobState: TypeAlias = Literal["running", "completed", "failed"]
 
-END_STATES: Final[frozenset[JobState]] = frozenset({"completed", "failed", "cancelled", "interrupted"})
 MAX_DIFF: Final = 1_000_000
 """Characters of the diff that a job's record holds."""
 
 
 UNTESTED: Final = "not run"
 """How `JobOutput.tests` begins if no test ran."""
-
-
-def new_identifier(now: datetime, token: Callable[[], str] = lambda: secrets.token_hex(3)) -> str:
-    """An identifier that sorts by time, such as `20261123-081500-042-9f3c1a`; `now` is in UTC."""
-    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}-{token()}"
 
 
 @dataclass(frozen=True)
@@ -79,10 +68,9 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. Times are in UTC."""
+    """One job while a process runs it."""
 
     id: str
-    """Sorts by the time at which the job was made."""
     type: JobType
     description: str
     """The task in full, with the issue and the logs."""
@@ -91,7 +79,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     input: dict[str, Any] = {}
     """What the command was called with."""
-    state: JobState = "pending"
+    state: JobState = "running"
     reason: str = ""
     """Why it is in its state, where there is something to say."""
     phase: str = ""
@@ -105,12 +93,3 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, int] = {}
     cost: float | None = None
     """In US dollars, None where it is not known."""
-    created_at: datetime
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The job as programs read it: without its memory, which may have another form in the next release."""
-        fields: dict[str, Any] = msgspec.json.decode(encode_json(self))
-        del fields["memory"]
-        return fields

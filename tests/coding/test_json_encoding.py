@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.jobs.json_encoding import encode_json, escape_surrogates
-from callboard.coding.jobs.log import PromptSent, replay_steps
+from callboard.coding.json_encoding import encode_json, escape_surrogates
+from callboard.coding.steps import PromptSent
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(st.characters(exclude_categories=[])),
@@ -28,8 +28,3 @@ def test_names_that_are_not_utf_8():
 @given(anything)
 def test_everything_can_be_written_down(value):
     msgspec.json.decode(encode_json(value))
-
-
-def test_such_a_step_replays(tmp_path):
-    (tmp_path / "events.jsonl").write_bytes(encode_json(PromptSent("\udcff")) + b"\n")
-    assert [*replay_steps(tmp_path)] == [PromptSent("\\udcff")]

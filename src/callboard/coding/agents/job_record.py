@@ -6,10 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from callboard.coding.jobs.job import Job
-from callboard.coding.jobs.log import Step
+from callboard.coding.output import Job
+from callboard.coding.steps import Step
 from callboard.core import Answer, Canister, InvocationCanister, Journal, RunProgress
 from callboard.errors import CallboardError
+
+
+class RunRecord(Journal, Protocol):
+    """The journal of a run of a job."""
+
+    def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:
+        """Those of a run's canisters that are not written, because the run was stopped."""
+        ...
 
 
 class JobLeft(Exception):
@@ -47,7 +55,7 @@ class JobRecord(Protocol):
         """Return whether the job waits until its model can be asked again. Then this process leaves the job."""
         ...
 
-    def open_journal(self, name: str, start: RunProgress | None = None) -> Journal:
+    def open_journal(self, name: str, start: RunProgress | None = None) -> RunRecord:
         """The journal of a run, by a name that no other run of the job has; `start` is the progress where none is saved."""
         ...
 
@@ -67,6 +75,6 @@ class JobRecord(Protocol):
         """Change fields of the job. Raises OSError."""
         ...
 
-    async def save(self) -> None:
-        """Return when another process would find all of it, but for a reply that is not whole."""
+    async def save(self, canisters: Sequence[Canister] = ()) -> None:
+        """Write all of it, and these canisters. A reply that is not whole is not written."""
         ...

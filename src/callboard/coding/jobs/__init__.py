@@ -1,1 +1,0 @@
-"""Jobs on disk: the store, the log of steps, and the conversation that a log holds."""

@@ -1,0 +1,183 @@
+"""The kind "chat": a job is a whole chat, which the process of its person runs.
+
+Law: however a chat ends, its conversation is recorded; a chat without a turn leaves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from callboard.agent.resume import find_waiting_calls
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.cancellation import finish_despite_cancellation
+from callboard.coding.chat.approver import ChatApprover
+from callboard.coding.chat.checkpoints import Checkpoints, restored_note
+from callboard.coding.chat.dry_run import ChangedFile
+from callboard.coding.chat.session import ChatSession, open_session
+from callboard.coding.job_folders import JobFolders
+from callboard.coding.steps import Step
+from callboard.configuration import DescribedServer
+from callboard.core import Canister, Model, UserCanister, error_result
+from callboard.errors import CallboardError, CallerError
+from callboard.jobs.abandoned import end_abandoned
+from callboard.jobs.coding_record import CodingRecord, encode_output, read_job, write_output
+from callboard.jobs.direct import cancel_direct, make_queue, serve_direct
+from callboard.jobs.job import CHAT, CallIntent, DurableJob
+from callboard.jobs.kinds import Completed, Failed, Outcome
+from callboard.jobs.segment import JobSegment
+from callboard.jobs.store import DurableStore
+from callboard.programs import exclude_repository
+from callboard.text.display import escape
+
+_CUT: Final = "the run was cancelled"
+
+
+class ChatKind:
+    """The kind of one chat, which its owner leads: `record` is where the chat is recorded now.
+
+    A process that stood still loses its claim, and then takes the chat over from itself.
+    """
+
+    name = CHAT
+
+    def __init__(self, folder: Path) -> None:
+        self.record: CodingRecord
+        self.begun: asyncio.Future[Sequence[Canister]] = asyncio.get_running_loop().create_future()
+        """The conversation so far, when a segment has begun."""
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        """How the chat ended."""
+        self.is_closed = asyncio.Event()
+        """Set when the owner has left the chat."""
+        self._folder = folder
+        self._owner = asyncio.current_task()
+
+    def find_obstacle(self, _job: DurableJob) -> str:
+        """None: no other process serves the queue."""
+        return ""
+
+    def find_model(self, _job: DurableJob) -> str:
+        """None: the row says so."""
+        return ""
+
+    async def run(self, segment: JobSegment) -> Outcome:
+        """Wait until the chat has ended. If the job is cancelled, the owner is."""
+        self.record = CodingRecord(segment, self._folder, (), is_direct=True)
+        if not self.begun.done():
+            self.begun.set_result(segment.conversation)
+        try:
+            return await asyncio.shield(self.outcome)
+        except asyncio.CancelledError:
+            if segment.cancel_requested:
+                if self._owner is not None and not self.is_closed.is_set():
+                    self._owner.cancel()
+                await finish_despite_cancellation(self._end_cancelled(segment))
+            raise
+
+    async def _end_cancelled(self, segment: JobSegment) -> None:
+        await self.is_closed.wait()
+        await segment.end_cancelled(encode_output(self.record.job.output))
+
+    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
+        """Nothing can be seen of it."""
+        return ""
+
+
+@asynccontextmanager
+async def open_chat(
+    request: JobRequest,
+    model: Model,
+    store: DurableStore,
+    show: Callable[[Step], None],
+    approver: ChatApprover,
+    *,
+    resume: str = "",
+    folders: JobFolders | None = None,
+    servers: Iterable[DescribedServer] = (),
+    on_change: Callable[[ChangedFile], None] | None = None,
+) -> AsyncIterator[ChatSession]:
+    """A chat, for as long as it is entered. Raises CallerError, DatabaseUnavailable.
+
+    At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
+    removed if there was no turn.
+
+    Args:
+        request: What is wanted.
+        model: Answers.
+        store: Where it is recorded.
+        show: Gets each step.
+        approver: Asks the user.
+        resume: An earlier chat that goes on.
+        folders: Where its files are, by default those of the user.
+        servers: As of `open_session`.
+        on_change: As of `open_session`.
+    """
+    exclude_repository(request.directory)
+    folders = folders or JobFolders()
+    if resume:
+        await end_abandoned(store, resume)
+        job = await store.resume(resume, is_direct=True)
+    else:
+        job = await store.create(
+            CHAT, directory=str(request.directory), model=model.name, input=request.input, queue=make_queue()
+        )
+    folder = folders.make(job.id)
+    kind = ChatKind(folder)
+    try:
+        with folders.running(job.id):
+            async with serve_direct(store, job, kind) as handle:
+                history = await kind.begun
+                cut = [error_result(each.identifier, "cancelled", _CUT) for each in find_waiting_calls(history)]
+                kind.record.update(model=model.name)
+                await kind.record.save(cut)
+                try:
+                    async with open_session(
+                        request,
+                        model,
+                        lambda: kind.record,
+                        show,
+                        approver,
+                        history=[*history, *cut],
+                        servers=servers,
+                        on_change=on_change,
+                    ) as chat:
+                        yield chat
+                except asyncio.CancelledError:
+                    kind.is_closed.set()
+                    await finish_despite_cancellation(cancel_direct(handle))
+                    raise
+                except (CallboardError, OSError) as error:
+                    kind.outcome.set_result(Failed("", str(error), encode_output(kind.record.job.output)))
+                    await handle.result()
+                    raise
+                kind.outcome.set_result(Completed(encode_output(kind.record.job.output)))
+                await handle.result()
+    finally:
+        if not (await store.get(job.id)).description:
+            await store.remove(job.id)
+            folders.remove(job.id)
+
+
+async def undo_chat(store: DurableStore, job: DurableJob, folders: JobFolders) -> str:
+    """Makes the files that a chat changed what they were before its first change; what was done, in words.
+
+    Raises CallerError if the chat is under way, or if somebody else has changed one of the files since.
+    """
+    if not job.has_ended:
+        raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id}")
+    folder = folders.folder(job.id)
+    output = read_job(job, folder, is_new=False).output
+    with folders.running(job.id):
+        checkpoints = Checkpoints(Path(job.directory), folder, output.turns)
+        if not checkpoints:
+            return f"nothing of {job.id} is to be taken back"
+        files = await checkpoints.restore(all_=True)
+        output = replace(output, turns=checkpoints.turns, files=checkpoints.files, diff="")
+        write_output(folder, output)
+        await store.amend(job.id, [UserCanister(restored_note(files))], encode_output(output))
+    return f"as before the chat: {', '.join(map(escape, files))}" if files else f"{job.id} left nothing changed"
