@@ -330,11 +330,6 @@ def test_a_whole_body():
     msgspec.json.encode(request.body)
 
 
-def test_a_whole_body_for_older_models():
-    body = encode_request(whole(), budgets=True).body
-    assert body["generationConfig"]["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": 1024}
-
-
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
     request = lowered(UserCanister("u"), stream=False, parallel=True)
     assert request.body == {"contents": [user(text("u"))]}
@@ -356,22 +351,26 @@ def test_names_are_safe_everywhere():
 
 
 @table(
-    ("effort", "level", "budget", "lost"),
+    ("effort", "level", "lost"),
     [
-        ("none", {"thinkingBudget": 0}, 0, ()),
-        ("minimal", {"includeThoughts": True, "thinkingLevel": "MINIMAL"}, 512, ()),
-        ("high", {"includeThoughts": True, "thinkingLevel": "HIGH"}, 24576, ()),
-        ("max", {"includeThoughts": True, "thinkingLevel": "XHIGH"}, 24576, ("effort max",)),
-        ("much", None, None, ("effort much",)),
+        ("none", {"thinkingBudget": 0}, ()),
+        ("minimal", {"includeThoughts": True, "thinkingLevel": "MINIMAL"}, ()),
+        ("high", {"includeThoughts": True, "thinkingLevel": "HIGH"}, ()),
+        ("max", {"includeThoughts": True, "thinkingLevel": "XHIGH"}, ("effort max",)),
+        ("much", None, ("effort much",)),
     ],
 )
-def test_efforts(effort, level, budget, lost):
+def test_efforts(effort, level, lost):
     request = Request("m", (), controls=Controls(effort=effort))
     low = encode_request(request)
     assert low.body.get("generationConfig", {}).get("thinkingConfig") == level
     assert low.dropped == lost
-    older = encode_request(request, budgets=True).body.get("generationConfig", {})
-    assert older.get("thinkingConfig", {}).get("thinkingBudget") == budget
+
+
+def test_a_budget_of_an_older_model_is_an_effort():
+    thinking = {"includeThoughts": True, "thinkingBudget": 1024}
+    request = decode_request({"contents": [], "generationConfig": {"thinkingConfig": thinking}}, model="m")
+    assert (request.controls.effort, request.extra) == ("low", {})
 
 
 def test_paths():
@@ -524,9 +523,9 @@ def requests(draw):
     )
 
 
-@given(requests(), st.booleans())
-def test_what_is_encoded_is_decoded(request, budgets):
-    low = encode_request(request, budgets=budgets and request.controls.effort != "xhigh")
+@given(requests())
+def test_what_is_encoded_is_decoded(request):
+    low = encode_request(request)
     assert (low.names, low.dropped) == ({}, ())
     assert decode_request(low.body, model="m", stream=request.stream) == request
     assert (

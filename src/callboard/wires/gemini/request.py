@@ -58,12 +58,12 @@ _LEVELS: Mapping[str, str] = {
 _EFFORTS = {level: effort for effort, level in reversed(list(_LEVELS.items()))}
 
 
-def encode_controls(controls: Controls, dropped: list[str], *, budgets: bool) -> dict[str, Any]:
+def encode_controls(controls: Controls, dropped: list[str]) -> dict[str, Any]:
     config = {name: value for name, ours in _CONFIG_FIELDS.items() if (value := getattr(controls, ours)) is not None}
     if controls.stop:
         config["stopSequences"] = list(controls.stop)
     if controls.effort is not None:
-        thinking = _encode_effort(controls.effort, budgets=budgets)
+        thinking = _encode_effort(controls.effort)
         if thinking is None or _decode_effort(thinking) != controls.effort:
             dropped.append(f"effort {controls.effort}")
         if thinking is not None:
@@ -71,14 +71,13 @@ def encode_controls(controls: Controls, dropped: list[str], *, budgets: bool) ->
     return config
 
 
-def _encode_effort(effort: str, *, budgets: bool) -> dict[str, Any] | None:
+def _encode_effort(effort: str) -> dict[str, Any] | None:
     """The thinkingConfig of an effort, the nearest that there is; None for a word that is none."""
     if effort == "none":
         return {"thinkingBudget": 0}
     if effort not in _LEVELS:
         return None
-    amount: dict[str, Any] = {"thinkingBudget": BUDGETS[effort]} if budgets else {"thinkingLevel": _LEVELS[effort]}
-    return {"includeThoughts": True, **amount}
+    return {"includeThoughts": True, "thinkingLevel": _LEVELS[effort]}
 
 
 def _decode_effort(thinking: Mapping[str, Any]) -> str | None:
@@ -109,10 +108,10 @@ def _pop_effort(thinking: ThinkingConfig | None, rest: dict[str, Any]) -> str | 
     if thinking is None:
         return None
     effort = _decode_effort({"thinkingLevel": thinking.thinking_level, "thinkingBudget": thinking.thinking_budget})
-    if effort is not None and any(
-        rest["thinkingConfig"] == _encode_effort(effort, budgets=budgets) for budgets in (False, True)
-    ):
-        del rest["thinkingConfig"]
+    if effort is not None:
+        of_older_models = {"includeThoughts": True, "thinkingBudget": BUDGETS.get(effort)}
+        if rest["thinkingConfig"] in (_encode_effort(effort), of_older_models):
+            del rest["thinkingConfig"]
     return effort
 
 
@@ -147,11 +146,10 @@ def request_path(model: str, *, stream: bool) -> str:
     return f"/{_resource(model)}:{method}"
 
 
-def encode_request(request: Request, *, budgets: bool = False, dummy_signature: str = "") -> EncodedRequest:
+def encode_request(request: Request, *, dummy_signature: str = "") -> EncodedRequest:
     """The request as a body. A value that is None or the wire's default is left out.
 
-    Schemas are sent as JSON Schema. The effort is a thinkingLevel, or with `budgets` the thinkingBudget that models
-    before Gemini 3 take. `dummy_signature` is as of `MessageEncoder`.
+    Schemas are sent as JSON Schema, the effort as a thinkingLevel. `dummy_signature` is as of `MessageEncoder`.
     """
     names = LetteredToolNames(request)
     messages = MessageEncoder(request, names, dummy_signature)
@@ -170,7 +168,7 @@ def encode_request(request: Request, *, budgets: bool = False, dummy_signature: 
     elif request.tool_choice not in {"auto", "none"}:
         dropped.append("tool_choice")
     dropped += dropped_descriptions(request.namespaces)
-    generation = encode_controls(request.controls, dropped, budgets=budgets)
+    generation = encode_controls(request.controls, dropped)
     if (constraint := request.constraint) is not None:
         generation["responseMimeType"] = JSON
         generation["responseJsonSchema"] = constraint.schema
