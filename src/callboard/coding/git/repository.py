@@ -68,13 +68,6 @@ _OPERATIONS: Final[tuple[tuple[str, Operation], ...]] = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
-# They read neither the index nor a file of the working tree, so what is configured of those does not matter.
-_PLUMBING: Final = frozenset(
-    {
-        *("branch", "check-ref-format", "config", "diff-tree", "for-each-ref", "hash-object", "log", "remote"),
-        *("rev-list", "rev-parse", "symbolic-ref", "update-ref"),
-    }
-)
 # A prompt of the user's shell may show the name.
 _SAFE_BRANCH = re.compile(r"[\w./+#=@-]+")
 _DUBIOUS: Final = re.compile(r"dubious ownership in repository at '(.*)'")
@@ -150,7 +143,6 @@ class Repository:
         self._settings: tuple[Setting, ...] | None = None
         self._fingerprints: tuple[object, ...] = ()
         """Of the files that `_settings` were read from."""
-        self._valid_branches: set[str] = set()
 
     async def git(
         self,
@@ -167,7 +159,7 @@ class Repository:
         Raises:
             GitFailed: The exit code is not 0, and `check` is not off.
         """
-        settings = await self.settings(refresh=arguments[0] not in _PLUMBING)
+        settings = await self.settings()
         with self.environment(settings, online=online) as safe:
             variables = {**safe, **(environment or {})}
             outcome = await run_git(
@@ -186,27 +178,23 @@ class Repository:
             raise git_error(outcome, arguments, str(self.root))
         return outcome
 
-    async def settings(self, *, refresh: bool = True) -> tuple[Setting, ...]:
+    async def settings(self) -> tuple[Setting, ...]:
         """The whole configuration: the system's, the user's and the repository's.
 
         A change of a file that another one includes is seen by the next Repository. That is safe: git works with what
         is allowed of this list, and never reads the files themselves.
 
-        Args:
-            refresh: Whether the files are read again where one has changed.
-
         Raises:
             GitFailed: The configuration cannot be read.
         """
-        if self._settings is None or refresh:
-            fingerprints = self._configuration_fingerprints()
-            if self._settings is None or fingerprints != self._fingerprints:
-                self._fingerprints = fingerprints
-                settings = parse_settings((await self._run_configured("config", "--list", "--show-scope", "-z")).items)
-                if all(setting.is_of_user for setting in settings):
-                    # For a repository in a format that it does not know, git lists nothing and exits with 0.
-                    await self._run_configured("rev-parse", "--git-dir")
-                self._settings = settings
+        fingerprints = self._configuration_fingerprints()
+        if self._settings is None or fingerprints != self._fingerprints:
+            self._fingerprints = fingerprints
+            settings = parse_settings((await self._run_configured("config", "--list", "--show-scope", "-z")).items)
+            if all(setting.is_of_user for setting in settings):
+                # For a repository in a format that it does not know, git lists nothing and exits with 0.
+                await self._run_configured("rev-parse", "--git-dir")
+            self._settings = settings
         return self._settings
 
     def _configuration_fingerprints(self) -> tuple[object, ...]:
@@ -246,7 +234,7 @@ class Repository:
 
     async def is_partial(self) -> bool:
         """Whether it is a partial clone, where objects that no checkout needed so far are missing."""
-        return is_partial(await self.settings(refresh=False))
+        return is_partial(await self.settings())
 
     async def configure(self, *arguments: str, check: bool = True) -> GitOutcome:
         """Run `git config` on the repository's own file. Raises GitFailed."""
@@ -423,12 +411,9 @@ class Repository:
 
     async def check_branch(self, name: str) -> None:
         """Raise GitFailed for what is no name of a branch."""
-        if name in self._valid_branches:
-            return
         valid = not name.startswith("-") and "@{" not in name and name not in ("@", "HEAD")
         if not valid or (await self.git("check-ref-format", f"refs/heads/{name}", check=False)).code:
             raise GitFailed(f"{name!r} is no name for a branch", hint="letters, digits, - and / make one")
-        self._valid_branches.add(name)
 
     async def switch(self, name: str) -> None:
         """Check a branch out. Changes that are not committed stay, or git refuses. Raises GitFailed."""
