@@ -20,8 +20,7 @@ from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.checkpoints import Checkpoints, restored_note
 from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
-from callboard.coding.chat.mcp_servers import connect_servers
-from callboard.coding.chat.turn_agent import TurnAgent
+from callboard.coding.chat.turn_agent import TurnAgent, connect_servers
 from callboard.coding.output import MAX_DIFF, Job, JobOutput
 from callboard.coding.steps import Notice, PromptSent, Step
 from callboard.coding.workspace.run_command import make_confinement

@@ -2,6 +2,9 @@
 
 Law: an edit that is asked about is shown as what it would do to the files as they are; nobody is asked about one that
 would fail.
+
+A chat may be given MCP servers besides its own tools. Law: a tool of theirs never has the name of one of ours, so what is free for ours, or was allowed once, is not so for
+theirs.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ from callboard.coding.agents.phases import READ_GROUPS, actions_of_groups
 from callboard.coding.agents.prompts import instructions
 from callboard.coding.chat.approver import ChatApprover, pattern_of
 from callboard.coding.chat.dry_run import ChangedFile, dry_run_edit
-from callboard.coding.chat.mcp_servers import without_names_of_ours
-from callboard.coding.tools import make_ensemble, purpose_of, single_action
+from callboard.coding.tools import make_ensemble, purpose_of, single_action, tool_names
 from callboard.coding.workspace.workspace import Workspace
+from callboard.configuration import DescribedServer, prepare_ensembles
 from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import (
     Allow,
@@ -35,11 +38,53 @@ from callboard.core import (
     error_result,
     pipe,
 )
+from callboard.errors import CallerError
 from callboard.execution import ask_approval
 from callboard.execution.result_store import READ_RESULT, RESULTS, KeptResults
+from callboard.extras import require_extra
 from callboard.loop import ContextWindow, Limits, RepetitionFilter
 from callboard.modes import HallucinatedResultFilter, get_plan
-from callboard.tools import Decision, Ensemble, Invoker, InvokerRegistry, Rule
+from callboard.text.display import collapse
+from callboard.tools import Decision, Ensemble, Invoker, InvokerRegistry, Rule, filtered
+
+_MAX_WARNING: Final = 1000
+"""Characters of a warning, which may quote a server."""
+
+
+async def connect_servers(
+    servers: Iterable[DescribedServer], results: KeptResults, warn: Callable[[str], None]
+) -> list[Ensemble]:
+    """The connected servers. One that cannot be connected is warned of, and has no tools until it can.
+
+    So are all of them where the extra `mcp` is not installed.
+
+    Args:
+        servers: The servers.
+        results: Holds what of their results is too long for the model.
+        warn: Called with a line of text.
+
+    Raises:
+        CallerError: Two servers have one name.
+    """
+    enabled = [each for each in servers if each.settings.enabled]
+    if not enabled:
+        return []
+    try:
+        require_extra("mcp")
+    except CallerError as error:
+        warn(f"without the tools of {', '.join([each.name for each in enabled])}: {error}")
+        return []
+    ensembles = await prepare_ensembles(
+        {"mcp": enabled}, warn=lambda text: warn(collapse(text, _MAX_WARNING)), result_store=results
+    )
+    return [each for each in ensembles if each.name != RESULTS]
+
+
+def without_names_of_ours(ensemble: Ensemble) -> Ensemble:
+    """The tools that an ensemble has now, without those that have the name of one of ours."""
+    ours = {*tool_names(), READ_RESULT}
+    return filtered(ensemble, lambda invoker: invoker.name not in ours)
+
 
 FREE: Final = frozenset((*actions_of_groups(READ_GROUPS), READ_RESULT))
 """Actions that look, and are never asked about."""
