@@ -43,7 +43,6 @@ def make_policy(directory, person, ensembles, workspace):
         access="edit",
         workspace=workspace,
         ensembles=ensembles,
-        on_question=lambda _: None,
         on_answer=lambda _: None,
     )
 
