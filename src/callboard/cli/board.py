@@ -16,7 +16,7 @@ from callboard.cli.agui import HELP, check_agents, describe_key, extend_board_by
 from callboard.cli.background import ensure_worker
 from callboard.cli.kept_tests import keep_reply
 from callboard.cli.keys import key_option, read_keys
-from callboard.cli.options import takes_options
+from callboard.cli.options import Port, takes_options
 from callboard.cli.telemetry import load_telemetry_settings
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed, require_extra
@@ -40,7 +40,7 @@ PORT: Final = 8283
 class BoardOptions:
     """The options of `callboard board`."""
 
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = PORT
+    port: Port = PORT
     host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --url.")] = "127.0.0.1"
     url: Annotated[
         str,

@@ -22,11 +22,10 @@ from callboard.cli import complete, interrupt
 from callboard.cli.approvals import Approvals
 from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
 from callboard.cli.durable_store import find_job, open_store
-from callboard.cli.job_commands import BaseUrl, Dialect, Directory, Model, NoSandbox, Verbose
 from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
-from callboard.cli.options import Budget
+from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose
 from callboard.cli.settings import settings_in
 from callboard.cli.telemetry import load_telemetry_settings, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
@@ -131,14 +130,7 @@ def chat(
     prompt: Annotated[str, typer.Argument(help="What to begin with.", show_default=False)] = "",
     model: Model = "",
     base_url: BaseUrl = "",
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="native, structured, validated or parsed; else the profile's.",
-            show_default=False,
-            autocompletion=complete.modes,
-        ),
-    ] = "",
+    mode: Mode = "",
     dialect: Dialect = "",
     directory: Directory = Path(),
     access: Annotated[

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from callboard.cli import complete
+from callboard.cli.options import Json
 from callboard.core import InvocationCanister, ResultCanister, ToolDeclaration, contents
 from callboard.dialects import (
     DIALECTS,
@@ -48,7 +49,7 @@ def dialects(
             help="Name the dialect of this file: a chat template, or a tokenizer_config.json.", show_default=False
         ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show how models spell calls: every dialect with an example, or one in full."""
     if name and template:

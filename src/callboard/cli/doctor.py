@@ -13,7 +13,7 @@ import typer
 
 from callboard.cli import interrupt
 from callboard.cli.models import pull_with_progress
-from callboard.cli.options import takes_options
+from callboard.cli.options import Json, takes_options
 from callboard.cli.serve import BackendOptions
 from callboard.cli.settings import settings_here
 from callboard.configuration import Settings, user_file
@@ -54,7 +54,7 @@ class DoctorOptions(BackendOptions):
         float, typer.Option(min=1, help="Seconds for all questions; what they do not suffice for is not asked.")
     ] = 110.0
     requests: Annotated[int, typer.Option(min=1, help="The most requests, likewise.")] = 150
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
+    as_json: Json = False
 
 
 @takes_options(DoctorOptions)

@@ -21,7 +21,7 @@ from callboard.cli import complete, interrupt
 from callboard.cli.command_group import DefaultGroup
 from callboard.cli.eval_add import add
 from callboard.cli.eval_model import MeasuredModel
-from callboard.cli.options import takes_options
+from callboard.cli.options import Json, takes_options
 from callboard.configuration import load_settings, user_file
 from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.errors import CallboardError, CallerError
@@ -226,7 +226,7 @@ that is asked as a plain client would."
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Ask everything again, or only what has no answer yet.")
     ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
+    as_json: Json = False
 
 
 @app.command("run")

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from callboard.cli import complete
+from callboard.cli.options import Json, Mode
 from callboard.cli.settings import settings_here
 from callboard.modes import Plan, make_plan
 from callboard.profiles import Examination, Resolution, normalise, resolve
@@ -25,10 +26,8 @@ def explain(
             help="A model's name, such as openai:gpt-4o.", show_default=False, autocompletion=complete.models
         ),
     ],
-    mode: Annotated[
-        str, typer.Option(help="As for `callboard run`.", show_default=False, autocompletion=complete.modes)
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    mode: Mode = "",
+    as_json: Json = False,
 ) -> None:
     """Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from."""
     settings = settings_here(

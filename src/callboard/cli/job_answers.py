@@ -15,6 +15,7 @@ import typer
 from callboard.cli.durable_store import change_jobs, find_job, read_jobs
 from callboard.cli.jobs import JobName
 from callboard.cli.line_editor import NO, YES, discard_input, read_answer
+from callboard.cli.options import Json
 from callboard.configuration.ownership import find_user_name
 from callboard.errors import CallerError
 from callboard.text.display import collapse, escape, make_visible
@@ -27,7 +28,6 @@ CallName = Annotated[
     str,
     typer.Argument(metavar="CALL", help="Which, or how its id begins, where several wait.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the job as JSON.")]
 
 
 def approve(
@@ -42,7 +42,7 @@ def approve(
         typer.Option(help="Of what you have seen: if it is another by now, nothing is approved.", show_default=False),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Let a call of a job run that waits for your approval. What will run is shown before."""
     edited = _read_arguments(edit)
@@ -61,7 +61,7 @@ def deny(
     name: JobName,
     call: CallName = "",
     reason: Annotated[str, typer.Option(help="Why, for the model to read.", show_default=False)] = "",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Refuse a call of a job that waits for your approval; the job goes on without it."""
     job = find_job(name)
@@ -74,7 +74,7 @@ def answer(
     name: JobName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer. `-` reads standard input.")],
     call: CallName = "",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Answer a question of a job that waits for it."""
     job = find_job(name)

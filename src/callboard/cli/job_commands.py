@@ -13,44 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 
 import typer
 
-from callboard.cli import complete
-from callboard.cli.options import Background, Budget, Wait
+from callboard.cli.options import Background, BaseUrl, Budget, Dialect, Directory, Model, NoSandbox, Verbose, Wait
 
 if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
 
-DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
-"""As of `callboard.configuration`, which is not imported for --help."""
-
-Model: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="local:NAME, openai:NAME, ..., or NAME with --base-url.",
-        show_default=DEFAULT_MODEL,
-        autocompletion=complete.models,
-    ),
-]
-BaseUrl: TypeAlias = Annotated[
-    str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
-]
-Dialect: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        help="How calls are spelled if the tools stand in the prompt (callboard dialects).",
-        show_default="the profile's",
-        autocompletion=complete.dialects,
-    ),
-]
-Directory: TypeAlias = Annotated[
-    Path, typer.Option("--directory", "-C", help="Where the repository is.", show_default="here")
-]
-NoSandbox: TypeAlias = Annotated[
-    bool,
-    typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
-]
-Verbose: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show rounds, prompts, reasoning, notes and usage.")
-]
 Logs: TypeAlias = Annotated[Path | None, typer.Option(help="A file of logs.", show_default=False)]
 SameAsOption: TypeAlias = Annotated[str, typer.Option(help="The same as an option.", show_default=False)]
 

@@ -12,6 +12,7 @@ import typer
 
 from callboard.cli import interrupt, mcp_pins, mcp_serve, mcp_servers
 from callboard.cli.display import result_text
+from callboard.cli.options import Json, McpFiles
 from callboard.cli.tools import parse_arguments
 from callboard.configuration import disconnect_ensembles, user_file
 from callboard.configuration.edit_config import add_server as write_server
@@ -33,7 +34,7 @@ _WIDTH = 500
 
 
 @app.command("list")
-def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
+def list_servers(mcp: McpFiles = None, as_json: Json = False) -> None:
     """Connect all servers and show how that went."""
     servers = mcp_servers.find_servers(mcp)
     enabled = [each.settings for each in servers.values() if each.settings.enabled]
@@ -64,7 +65,7 @@ def list_servers(mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = Fals
 
 
 @app.command("tools")
-def list_tools(name: mcp_servers.Name, mcp: mcp_servers.Files = None, as_json: mcp_servers.Json = False) -> None:
+def list_tools(name: mcp_servers.Name, mcp: McpFiles = None, as_json: Json = False) -> None:
     """Show a server's tools, and which of them are not offered before you accept them."""
 
     async def describe(server: McpEnsemble) -> dict[str, Any]:
@@ -105,8 +106,8 @@ def call_tool(
         list[str] | None,
         typer.Option("--argument", "-a", help="KEY=VALUE, the value JSON or a string; repeatable.", show_default=False),
     ] = None,
-    mcp: mcp_servers.Files = None,
-    as_json: mcp_servers.Json = False,
+    mcp: McpFiles = None,
+    as_json: Json = False,
 ) -> None:
     """Call a server's tool as a model would. Prints the result; exit code 1 if it is an error."""
     values = {**parse_arguments(arguments), **dict(_parse_pair(each) for each in argument or ())}
@@ -148,7 +149,7 @@ def add_server(
         list[str] | None,
         typer.Option(help="A tool not to offer, or a pattern of such; repeatable.", show_default=False),
     ] = None,
-    as_json: mcp_servers.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Write a server into your own callboard.toml."""
     if bool(command) == bool(url):
@@ -174,9 +175,9 @@ def add_server(
 @app.command("login")
 def log_in_at(
     name: mcp_servers.Name,
-    mcp: mcp_servers.Files = None,
+    mcp: McpFiles = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
-    as_json: mcp_servers.Json = False,
+    as_json: Json = False,
 ) -> None:
     """Log in at a server that asks for it. The tokens are kept in a file that only you can read."""
     settings = mcp_servers.find_server(name, mcp).settings

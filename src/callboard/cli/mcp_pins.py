@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from callboard.cli import mcp_servers
+from callboard.cli.options import Json, McpFiles
 from callboard.errors import NoSuchTool
 from callboard.mcp import McpEnsemble, Pins
 from callboard.mcp.server_report import list_states
@@ -16,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as the
 
 
 @app.command("list")
-def list_pins(as_json: mcp_servers.Json = False) -> None:
+def list_pins(as_json: Json = False) -> None:
     """Show the tools that are trusted, by server."""
     every = Pins().list_all()
     if as_json:
@@ -44,8 +45,8 @@ def list_pins(as_json: mcp_servers.Json = False) -> None:
 def accept_pins(
     name: mcp_servers.Name,
     tool: Annotated[str, typer.Argument(help="One tool; else all, and the server's instructions.")] = "",
-    mcp: mcp_servers.Files = None,
-    as_json: mcp_servers.Json = False,
+    mcp: McpFiles = None,
+    as_json: Json = False,
 ) -> None:
     """Trust a server's tools as they are now."""
 
@@ -69,7 +70,7 @@ def accept_pins(
 
 
 @app.command("forget")
-def forget_pins(name: mcp_servers.Name, as_json: mcp_servers.Json = False) -> None:
+def forget_pins(name: mcp_servers.Name, as_json: Json = False) -> None:
     """Trust nothing of a server any more: its next use is its first."""
     was_known = Pins().forget(name)
     if as_json:

@@ -19,6 +19,7 @@ from callboard.agent import Agent
 from callboard.cli import interrupt
 from callboard.cli.keys import HINT, read_keys
 from callboard.cli.load_tools import Toolbox, load_attribute
+from callboard.cli.options import Ensembles, Host, McpFiles, Port, Tools
 from callboard.cli.settings import module_directory, settings_here, settings_in
 from callboard.cli.telemetry import start_telemetry
 from callboard.configuration import Settings, load_mcp_json
@@ -78,17 +79,9 @@ MIN_KEY_CHARS = 8
 
 
 def serve(
-    ensembles: Annotated[
-        list[str] | None,
-        typer.Option(help="A directory of ensembles, or a built-in one: io; repeatable.", show_default=False),
-    ] = None,
-    tools: Annotated[
-        list[str] | None, typer.Option(help="module:attribute or file.py[:attribute]; repeatable.", show_default=False)
-    ] = None,
-    mcp: Annotated[
-        list[str] | None,
-        typer.Option(help="An mcp.json file, whose servers' tools are served too; repeatable.", show_default=False),
-    ] = None,
+    ensembles: Ensembles = None,
+    tools: Tools = None,
+    mcp: McpFiles = None,
     agent: Annotated[
         str,
         typer.Option(help="module:attribute or file.py:attribute of an Agent, served as a tool.", show_default=False),
@@ -102,8 +95,8 @@ def serve(
         typer.Option("--directory", "-C", help="The repository that the agents work on.", show_default=False),
     ] = None,
     transport: Annotated[Literal["stdio", "http"], typer.Option(help="What clients reach it by.")] = "stdio",
-    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8284,  # not the board's
+    host: Host = "127.0.0.1",
+    port: Port = 8284,  # not the board's
     key: Annotated[
         list[str] | None,
         typer.Option(

@@ -29,12 +29,6 @@ from callboard.text.suggest import suggest
 T = TypeVar("T")
 
 Name = Annotated[str, typer.Argument(help="The server's name.", show_default=False, autocompletion=complete.servers)]
-Files = Annotated[
-    list[str] | None,
-    typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 _LOUD = frozenset({"warning", "error", "critical", "alert", "emergency"})
 _WIDTH = 1000
 _BOOLEANS = {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}

@@ -17,6 +17,7 @@ import typer
 
 from callboard.cli import complete
 from callboard.cli.examined import compare_model
+from callboard.cli.options import Json
 from callboard.configuration import Settings
 from callboard.errors import ModelFileError, NoSuchModel
 from callboard.profiles import ModeName, model_names
@@ -49,7 +50,7 @@ _Name = Annotated[
 @app.command("list")
 def list_models(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the models that can be had, and which are here."""
     catalogue = _catalogue(context)

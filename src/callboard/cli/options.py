@@ -1,4 +1,4 @@
-"""Commands that take their options as one struct.
+"""The options that commands share, and commands that take their options as one struct.
 
 A dataclass names the options, each annotated as Typer wants it; commands that share options share a base class. Typer
 itself knows only functions with a parameter for each option.
@@ -9,12 +9,75 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from callboard.cli import complete
+from callboard.configuration.settings import BY_NAME
+
 Options = TypeVar("Options")
 
+Model = Annotated[
+    str,
+    typer.Option(
+        help="local:NAME, openai:NAME, ..., or NAME with --base-url; with commas, the next one where one fails.",
+        show_default=BY_NAME["model"].default,
+        autocompletion=complete.models,
+    ),
+]
+BaseUrl = Annotated[
+    str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
+]
+Mode = Annotated[
+    str,
+    typer.Option(
+        help="native, structured, validated or parsed; else the profile's.",
+        show_default=False,
+        autocompletion=complete.modes,
+    ),
+]
+Dialect = Annotated[
+    str,
+    typer.Option(
+        help="How calls are spelled if the tools stand in the prompt (callboard dialects).",
+        show_default="the profile's",
+        autocompletion=complete.dialects,
+    ),
+]
+MaxRounds = Annotated[
+    int | None,
+    typer.Option(min=1, help="Replies, the last without tools.", show_default=str(BY_NAME["max_rounds"].default)),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option("--tools", help="module:attribute or file.py[:attribute]; repeatable.", show_default=False),
+]
+Ensembles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ensembles",
+        help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.",
+        show_default=False,
+    ),
+]
+McpFiles = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
+]
+Directory = Annotated[Path, typer.Option("--directory", "-C", help="Where the repository is.", show_default="here")]
+NoSandbox = Annotated[
+    bool,
+    typer.Option("--no-sandbox", help="Run commands and tests unconfined: where the machine itself is the sandbox."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage; of jobs the prompts too.")
+]
+Host = Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 Budget = Annotated[
     float | None,
     typer.Option(

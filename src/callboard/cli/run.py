@@ -12,28 +12,39 @@ from typing import Annotated
 import typer
 
 from callboard.agent import Agent, Conversation, Run
-from callboard.cli import complete, interrupt, mcp_servers
+from callboard.cli import interrupt, mcp_servers
 from callboard.cli.background import show_submitted, submit_prompt
 from callboard.cli.display import Display
 from callboard.cli.examined import compare_model
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
 from callboard.cli.load_tools import Toolbox, select_servers
 from callboard.cli.models import open_model
-from callboard.cli.options import Background, Budget, Wait, takes_options
+from callboard.cli.options import (
+    Background,
+    BaseUrl,
+    Budget,
+    Ensembles,
+    MaxRounds,
+    McpFiles,
+    Mode,
+    Model,
+    Tools,
+    Verbose,
+    Wait,
+    takes_options,
+)
 from callboard.cli.settings import settings_here
 from callboard.cli.telemetry import start_telemetry
 from callboard.configuration import Settings
 from callboard.configuration.ownership import find_user_name
-from callboard.core import Allow, Answer, Deny, InvocationCanister, Model, RunState, encode_line
+from callboard.core import Allow, Answer, Deny, InvocationCanister, RunState, encode_line
+from callboard.core import Model as CoreModel
 from callboard.errors import CallerError
 from callboard.execution.approval import EarlierAnswers
 from callboard.loop import Limits
 from callboard.text.display import make_visible
 from callboard.tools import Ensemble
 
-# As in `callboard.configuration`, which is not imported for --help.
-DEFAULT_MODEL = "local:qwen2.5-coder-0.5b"
-MAX_ROUNDS = 20
 EXIT_CODES: dict[RunState, int] = {"completed": 0, "failed": 1, "incomplete": 3, "pending": 4, "cancelled": 130}
 
 
@@ -42,42 +53,13 @@ class RunCommandOptions:
     """The options of `callboard run`."""
 
     prompt: Annotated[str, typer.Argument(help="What to ask. `-` reads it from standard input.", show_default=False)]
-    model: Annotated[
-        str,
-        typer.Option(
-            help="local:NAME, openai:NAME, ..., or NAME with --base-url; with commas, the next one where one fails.",
-            show_default=DEFAULT_MODEL,
-            autocompletion=complete.models,
-        ),
-    ] = ""
-    base_url: Annotated[
-        str, typer.Option(help="A Chat Completions endpoint, such as http://127.0.0.1:8080/v1.", show_default=False)
-    ] = ""
-    tools: Annotated[
-        list[str] | None, typer.Option(help="module:attribute or file.py[:attribute]; repeatable.", show_default=False)
-    ] = None
-    ensembles: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A directory of ensembles, or a built-in one: io, coding, coding_single; repeatable.",
-            show_default=False,
-        ),
-    ] = None
-    mcp: Annotated[
-        list[str] | None,
-        typer.Option(help="An mcp.json file, as other clients have it; repeatable.", show_default=False),
-    ] = None
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="native, structured, validated or parsed; else the profile's.",
-            show_default=False,
-            autocompletion=complete.modes,
-        ),
-    ] = ""
-    max_rounds: Annotated[
-        int | None, typer.Option(min=1, help="Replies, the last without tools.", show_default=str(MAX_ROUNDS))
-    ] = None
+    model: Model = ""
+    base_url: BaseUrl = ""
+    tools: Tools = None
+    ensembles: Ensembles = None
+    mcp: McpFiles = None
+    mode: Mode = ""
+    max_rounds: MaxRounds = None
     budget: Budget = None
     latest: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the conversation that was begun last.")
@@ -90,7 +72,7 @@ class RunCommandOptions:
     wait: Wait = False
     background: Background = False
     as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage.")] = False
+    verbose: Verbose = False
 
 
 @takes_options(RunCommandOptions)
@@ -188,7 +170,7 @@ def choose_conversation(*, latest: bool, resume: str, fork: str) -> Conversation
 
 
 def _make_agent(
-    settings: Settings, model: Model, ensembles: list[Ensemble], conversation: Conversation, display: Display
+    settings: Settings, model: CoreModel, ensembles: list[Ensemble], conversation: Conversation, display: Display
 ) -> Agent:
     earlier = EarlierAnswers()
 

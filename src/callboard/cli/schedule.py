@@ -18,6 +18,7 @@ from callboard.cli.display import Display
 from callboard.cli.durable_store import open_store
 from callboard.cli.job_commands import take_request
 from callboard.cli.models import CODING_FACTS, open_model
+from callboard.cli.options import Json
 from callboard.coding.agents.job_request import JobRequest
 from callboard.core import UserCanister, contents
 from callboard.errors import CallerError
@@ -37,7 +38,6 @@ app = typer.Typer(no_args_is_help=True, help="Jobs that are submitted again and 
 _COMMANDS: Final = ("build", "debug", "review", "triage")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a schedule a line, as JSON.")]
 
 
 @app.command("add")
@@ -67,7 +67,7 @@ def add(
         ),
     ] = "",
     priority: Annotated[int, typer.Option(help="Of its jobs: the lowest comes first.")] = 0,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Have workers submit a job at the times of a line of cron: a command of a coding agent, or an agent's prompt.
 
@@ -100,7 +100,7 @@ async def _add(schedules: ScheduleStore, name: str, cron: str, zone: str, templa
 
 
 @app.command("list")
-def list_schedules(as_json: AsJson = False) -> None:
+def list_schedules(as_json: Json = False) -> None:
     """List the schedules: when each is due next, what it submits, and what became of its last job."""
     schedules = _use(lambda schedules: schedules.list()) if may_have_jobs() else ()
     for each in schedules:

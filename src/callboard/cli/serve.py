@@ -18,7 +18,7 @@ import typer
 from callboard.cli import complete
 from callboard.cli.agui import HELP, describe_key, make_key
 from callboard.cli.keys import key_option, read_keys
-from callboard.cli.options import takes_options
+from callboard.cli.options import Host, LogLevel, Mode, Port, takes_options
 from callboard.jobs.streams import JobStreams
 
 if TYPE_CHECKING:
@@ -89,14 +89,7 @@ class BackendOptions:
             autocompletion=complete.local,
         ),
     ] = ""
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="native, structured, validated or parsed; else the profile's.",
-            show_default=False,
-            autocompletion=complete.modes,
-        ),
-    ] = ""
+    mode: Mode = ""
     dialect: Annotated[
         str,
         typer.Option(
@@ -160,8 +153,8 @@ class ServeOptions(BackendOptions):
         typer.Option(help="FROM=TO: what clients call the backend's model; repeatable.", show_default=False),
     ] = None
     config: Annotated[str, typer.Option(help="A TOML file of settings, for several backends.", show_default=False)] = ""
-    host: Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8282
+    host: Host = "127.0.0.1"
+    port: Port = 8282
     key: Annotated[list[str] | None, key_option("clients", "CALLBOARD_GATEWAY_KEYS")] = None
     requests_per_minute: Annotated[
         float | None, typer.Option(help="Requests a minute of one key.", show_default=False)
@@ -204,7 +197,7 @@ class ServeOptions(BackendOptions):
     certificate: Annotated[str, typer.Option(help="A PEM file, for https.", show_default=False)] = ""
     private_key: Annotated[str, typer.Option(help="The PEM file of its key.", show_default=False)] = ""
     workers: Annotated[int, typer.Option(min=1, help="Processes that answer.")] = 1
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info"
+    log_level: LogLevel = "info"
 
 
 @takes_options(ServeOptions)

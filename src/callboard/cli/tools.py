@@ -12,6 +12,7 @@ import typer
 from callboard.cli import complete, interrupt
 from callboard.cli.display import result_text
 from callboard.cli.load_tools import Toolbox, select_servers
+from callboard.cli.options import Ensembles, Json, Tools
 from callboard.cli.settings import settings_here
 from callboard.core import ResultCanister, ToolDeclaration
 from callboard.errors import CallerError, NoSuchTool
@@ -21,23 +22,12 @@ from callboard.tools import InvokerRegistry
 
 app = typer.Typer(no_args_is_help=True, help="Your tools, as models see them.")
 
-_Tools = Annotated[
-    list[str] | None,
-    typer.Option("--tools", help="module:attribute or file.py[:attribute]; repeatable.", show_default=False),
-]
-_Ensembles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ensembles", help="A directory of ensembles, or a built-in one: io; repeatable.", show_default=False
-    ),
-]
-
 
 @app.command("list")
 def list_tools(
-    tools: _Tools = None,
-    ensembles: _Ensembles = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Names, descriptions and schemas as one JSON array.")] = False,
+    tools: Tools = None,
+    ensembles: Ensembles = None,
+    as_json: Json = False,
 ) -> None:
     """Show the tools with their parameters."""
 
@@ -64,8 +54,8 @@ def list_tools(
 def call_tool(
     name: Annotated[str, typer.Argument(help="The tool's name.", show_default=False, autocompletion=complete.tools)],
     arguments: Annotated[str, typer.Argument(help='A JSON object such as {"a": 1}.')] = "{}",
-    tools: _Tools = None,
-    ensembles: _Ensembles = None,
+    tools: Tools = None,
+    ensembles: Ensembles = None,
 ) -> None:
     """Call a tool as a model would: validated, with its timeout. Prints the result; exit code 1 if it is an error."""
 
