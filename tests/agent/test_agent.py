@@ -75,26 +75,7 @@ def test_the_seeds_complete_conversation():
     model.assert_complete()
 
 
-def test_the_seeds_complete_conversation_on_the_wire():
-    async def scenario():
-        calling = [
-            ReplyStarted(),
-            InvocationStarted(0, "call_abc123", "get_weather"),
-            ArgumentsPiece(0, '{"location":'),
-            ArgumentsPiece(0, '"San Francisco, CA"}'),
-            InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
-            ReplyEnded("invocations"),
-        ]
-        async with FakeBackend([calling, ANSWER.text, "It is still cloudy."]) as backend:
-            agent = Agent("gpt-4o", [get_weather], base_url=backend.url)
-            result = await agent.run(QUESTION.text)
-            assert result.canisters == (QUESTION, INVOCATION, RESULT, ANSWER)
-            # As the seed has it, the canister without content included, it may go on.
-            history = [QUESTION, AssistantCanister(None), INVOCATION, RESULT, ANSWER]
-            await agent.run("And now?", history=history)
-            backend.assert_complete()
-        return [asked.body["messages"] for asked in backend.requests]
-
+async def test_the_seeds_complete_conversation_on_the_wire():
     said = [
         {"role": "user", "content": "What's the weather in SF?"},
         {
@@ -112,7 +93,23 @@ def test_the_seeds_complete_conversation_on_the_wire():
         {"role": "assistant", "content": ANSWER.text},
         {"role": "user", "content": "And now?"},
     ]
-    assert asyncio.run(scenario()) == [said[:1], said[:3], said]
+    calling = [
+        ReplyStarted(),
+        InvocationStarted(0, "call_abc123", "get_weather"),
+        ArgumentsPiece(0, '{"location":'),
+        ArgumentsPiece(0, '"San Francisco, CA"}'),
+        InvocationEnded(0, "call_abc123", "get_weather", INVOCATION.arguments, INVOCATION.raw),
+        ReplyEnded("invocations"),
+    ]
+    async with FakeBackend([calling, ANSWER.text, "It is still cloudy."]) as backend:
+        agent = Agent("gpt-4o", [get_weather], base_url=backend.url)
+        result = await agent.run(QUESTION.text)
+        assert result.canisters == (QUESTION, INVOCATION, RESULT, ANSWER)
+        # As the seed has it, the canister without content included, it may go on.
+        history = [QUESTION, AssistantCanister(None), INVOCATION, RESULT, ANSWER]
+        await agent.run("And now?", history=history)
+        backend.assert_complete()
+    assert [asked.body["messages"] for asked in backend.requests] == [said[:1], said[:3], said]
 
 
 def test_without_tools():
@@ -395,14 +392,11 @@ async def test_leaving_in_the_middle_of_a_reply_reaches_the_backend(how):
         ),
     ],
 )
-def test_what_a_backend_refuses(reply, code):
-    async def scenario():
-        async with FakeBackend([reply]) as backend:
-            with pytest.raises(ProviderError) as caught:
-                await Agent("fake-model", base_url=backend.url).run("Hi")
-        return caught.value.code
-
-    assert asyncio.run(scenario()) == code
+async def test_what_a_backend_refuses(reply, code):
+    async with FakeBackend([reply]) as backend:
+        with pytest.raises(ProviderError) as caught:
+            await Agent("fake-model", base_url=backend.url).run("Hi")
+    assert caught.value.code == code
 
 
 def test_runs_at_once_share_an_agent():

@@ -156,7 +156,7 @@ def test_a_structured_reply_that_stays_of_another_shape_is_no_answer():
 
 
 @table("mode", REPLIES)
-def test_a_flag_as_a_key_in_every_mode(mode):
+async def test_a_flag_as_a_key_in_every_mode(mode):
     @tool(cli={"-q": "query"})
     def look(query: str) -> str:
         """Look."""
@@ -179,9 +179,7 @@ def test_a_flag_as_a_key_in_every_mode(mode):
         "parsed": ['```json\n{"name": "look", "arguments": {"-q": "x"}}\n```\n', "So."],
     }
 
-    async def scenario():
-        async with FakeBackend(replies[mode]) as backend:
-            return await Agent("local-model", [look], base_url=backend.url, mode=mode).run("?")
-
-    (found,) = [each for each in asyncio.run(scenario()).canisters if isinstance(each, ResultCanister)]
+    async with FakeBackend(replies[mode]) as backend:
+        outcome = await Agent("local-model", [look], base_url=backend.url, mode=mode).run("?")
+    (found,) = [each for each in outcome.canisters if isinstance(each, ResultCanister)]
     assert found.text == "Results for x"

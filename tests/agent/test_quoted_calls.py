@@ -204,11 +204,9 @@ def test_another_command_of_the_model_runs(tools, ran):
     assert ran == ["ls"]
 
 
-def test_a_react_agent_refuses_quoted_calls(tools, ran):
-    async def scenario():
-        async with FakeBackend([*SPELLED["validated"], "Nothing new."]) as backend:
-            agent = ReactAgent(tools, "qwen3:8b", base_url=backend.url, tool_calling_mode="validated")
-            return await agent.run("Read the news.", return_result=True)
-
-    assert asyncio.run(scenario()).state == "completed"
+async def test_a_react_agent_refuses_quoted_calls(tools, ran):
+    async with FakeBackend([*SPELLED["validated"], "Nothing new."]) as backend:
+        agent = ReactAgent(tools, "qwen3:8b", base_url=backend.url, tool_calling_mode="validated")
+        outcome = await agent.run("Read the news.", return_result=True)
+    assert outcome.state == "completed"
     assert ran == []

@@ -124,18 +124,15 @@ def test_an_agent_that_asks_itself_for_ever_is_stopped():
     assert agent.run_sync("?").output == "up"
 
 
-def test_an_inner_run_that_is_cut_has_been_counted():
+async def test_an_inner_run_that_is_cut_has_been_counted():
     inner = Agent(ScriptedModel([[TOKENS, Call("wait")]]), [])
     run = asking(inner, [TOKENS, ASK]).stream("?")
 
-    async def scenario():
-        async with run:
-            async for event in run:
-                if isinstance(event, Nested) and isinstance(event.event, InvocationEnded):
-                    break
-        return run.result
-
-    assert asyncio.run(scenario()).usage == Usage(200, 20)
+    async with run:
+        async for event in run:
+            if isinstance(event, Nested) and isinstance(event.event, InvocationEnded):
+                break
+    assert run.result.usage == Usage(200, 20)
 
 
 # Auxdata.
@@ -241,24 +238,21 @@ def test_events_of_a_run_within_an_inner_run_are_nested_twice():
     assert text == "deep"
 
 
-def test_inner_events_come_while_the_tool_runs():
-    async def scenario():
-        answered = asyncio.Event()
+async def test_inner_events_come_while_the_tool_runs():
+    answered = asyncio.Event()
 
-        @tool
-        async def wait(context: Context) -> str:
-            """Wait."""
-            context.progress(1)
-            await answered.wait()
-            return "waited"
+    @tool
+    async def wait(context: Context) -> str:
+        """Wait."""
+        context.progress(1)
+        await answered.wait()
+        return "waited"
 
-        inner = Agent(ScriptedModel([Call("wait"), "Done."]), [wait])
-        async for event in asking(inner).stream("?"):
-            if isinstance(event, Nested) and isinstance(event.event, ToolProgress):
-                answered.set()
-        return answered.is_set()
-
-    assert asyncio.run(scenario())
+    inner = Agent(ScriptedModel([Call("wait"), "Done."]), [wait])
+    async for event in asking(inner).stream("?"):
+        if isinstance(event, Nested) and isinstance(event.event, ToolProgress):
+            answered.set()
+    assert answered.is_set()
 
 
 # Time and cancellation.
@@ -280,27 +274,24 @@ def test_a_tool_without_a_time_limit_runs_in_a_thread_too():
     assert result_texts(agent.run_sync("?")) == ["3"]
 
 
-def test_what_ends_the_outer_run_ends_the_inner_one():
-    async def scenario():
-        begun, ended = asyncio.Event(), asyncio.Event()
+async def test_what_ends_the_outer_run_ends_the_inner_one():
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-        task = asyncio.create_task(asking(Agent(ScriptedModel([Call("wait")]), [wait])).run("?"))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return ended.is_set()
-
-    assert asyncio.run(scenario())
+    task = asyncio.create_task(asking(Agent(ScriptedModel([Call("wait")]), [wait])).run("?"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
     gc.collect()
 
 

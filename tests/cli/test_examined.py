@@ -90,19 +90,17 @@ async def test_a_gateway_asks_a_backend_once_for_all_of_its_models():
     assert len(paths) == len(set(paths))
 
 
-def test_of_models_that_were_not_examined_nothing_is_asked():
-    async def scenario():
-        async with FakeBackend([], pages=OLD) as backend:
-            model = open_model("fake-model", base_url=backend.url, profile={"context_tokens": 4096})
-            await compare_model(FallbackModel([model]), pytest.fail)
-            await model.aclose()
-            transport = Transport(retries=0)
-            settings = BackendSettings(url=backend.url)
-            await compare_backend(settings, {"fake-model": {"context_tokens": 4096}}, transport, pytest.fail)
-            await transport.aclose()
-            return backend.requests
-
-    assert asyncio.run(scenario()) == []
+async def test_of_models_that_were_not_examined_nothing_is_asked():
+    async with FakeBackend([], pages=OLD) as backend:
+        model = open_model("fake-model", base_url=backend.url, profile={"context_tokens": 4096})
+        await compare_model(FallbackModel([model]), pytest.fail)
+        await model.aclose()
+        transport = Transport(retries=0)
+        settings = BackendSettings(url=backend.url)
+        await compare_backend(settings, {"fake-model": {"context_tokens": 4096}}, transport, pytest.fail)
+        await transport.aclose()
+        outcome = backend.requests
+    assert outcome == []
 
 
 def test_another_address_is_told_of_a_model_and_not_of_a_gateway_s_backend():

@@ -125,7 +125,7 @@ def test_a_projects_file_runs_nothing_unasked(invoke, own, tmp_path, toolbox):
 @pytest.mark.parametrize(
     "text", ['tools = ["planted"]', 'ensembles = ["coding"]', 'ensembles = ["ensembles"]', 'ensembles = ["io"]']
 )
-def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(own, tmp_path, text):
+async def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(own, tmp_path, text):
     """It holds in every directory, also in one that somebody else has filled."""
     (own.parent / "ensembles").mkdir()
     (own.parent / "ensembles" / "mine.toml").write_text('[ensemble]\nname = "mine"\nmodule = "planted"\n')
@@ -136,12 +136,10 @@ def test_no_module_of_the_current_directory_is_imported_for_the_users_own_file(o
     # As the console script does, Python does not look into the current directory by itself.
     command = [sys.executable, "-P", "-c", "from callboard.cli import main; main()", "run", "Hi"]
 
-    async def scenario():
-        async with FakeBackend([StatusReply(400)]) as backend:
-            own.write_text(f'model = "m"\nbase_url = "{backend.url}"\n{text}\n')
-            return await asyncio.to_thread(subprocess.run, command, cwd=repository, capture_output=True, check=False)
-
-    assert asyncio.run(scenario()).returncode == 1
+    async with FakeBackend([StatusReply(400)]) as backend:
+        own.write_text(f'model = "m"\nbase_url = "{backend.url}"\n{text}\n')
+        outcome = await asyncio.to_thread(subprocess.run, command, cwd=repository, capture_output=True, check=False)
+    assert outcome.returncode == 1
     assert not (tmp_path / "pwned").exists()
 
 

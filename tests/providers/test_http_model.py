@@ -377,10 +377,8 @@ async def test_the_version_in_a_base_url_is_not_said_twice(ending):
     assert (type(events[-1]), path) == (ReplyEnded, "/v1/messages")
 
 
-def test_blanks_around_a_base_url_are_no_part_of_it():
-    async def scenario():
-        async with FakeBackend(["Hi."]) as backend, aclosing(open_model("m", base_url=f" {backend.url}/ ")) as model:
-            events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
-            return "".join([event.text for event in events if isinstance(event, TextPiece)])
-
-    assert asyncio.run(scenario()) == "Hi."
+async def test_blanks_around_a_base_url_are_no_part_of_it():
+    async with FakeBackend(["Hi."]) as backend, aclosing(open_model("m", base_url=f" {backend.url}/ ")) as model:
+        events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
+        outcome = "".join([event.text for event in events if isinstance(event, TextPiece)])
+    assert outcome == "Hi."

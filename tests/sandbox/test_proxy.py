@@ -110,33 +110,28 @@ def test_head_without_end():
     assert ask(["example.org"], b"GET http://example.org/ HTTP/1.1\r\nX: " + bytes(2 * MAX_HEAD)) == b""
 
 
-def test_too_many_connections():
-    async def many():
-        async with open_proxy(["example.org"]) as place:
-            held = [await asyncio.open_unix_connection(place) for _ in range(MAX_CONNECTIONS)]
-            reader, writer = await asyncio.open_unix_connection(place)
-            answer = await reader.read()
-            for each in (writer, *(writer for _, writer in held)):
-                each.close()
-            return answer
-
-    assert asyncio.run(many()).startswith(b"HTTP/1.1 503")
+async def test_too_many_connections():
+    async with open_proxy(["example.org"]) as place:
+        held = [await asyncio.open_unix_connection(place) for _ in range(MAX_CONNECTIONS)]
+        reader, writer = await asyncio.open_unix_connection(place)
+        answer = await reader.read()
+        for each in (writer, *(writer for _, writer in held)):
+            each.close()
+        outcome = answer
+    assert outcome.startswith(b"HTTP/1.1 503")
 
 
-def test_nothing_is_left():
-    async def left():
-        async with open_proxy(["example.org"]) as place:
-            reader, writer = await asyncio.open_unix_connection(place)
-            # The first has come in when the second is answered.
-            answers, other = await asyncio.open_unix_connection(place)
-            other.write(b"nonsense\r\n\r\n")
-            assert (await answers.read()).startswith(b"HTTP/1.1 400")
-        assert await reader.read() == b""
-        writer.close()
-        other.close()
-        return place.parent
-
-    assert not asyncio.run(left()).exists()
+async def test_nothing_is_left():
+    async with open_proxy(["example.org"]) as place:
+        reader, writer = await asyncio.open_unix_connection(place)
+        # The first has come in when the second is answered.
+        answers, other = await asyncio.open_unix_connection(place)
+        other.write(b"nonsense\r\n\r\n")
+        assert (await answers.read()).startswith(b"HTTP/1.1 400")
+    assert await reader.read() == b""
+    writer.close()
+    other.close()
+    assert not place.parent.exists()
 
 
 def test_a_list_that_is_none(bubblewrap, workspace):

@@ -136,7 +136,7 @@ def test_hermes_6847_a_stream_that_breaks_off_is_no_whole_reply(back):
 
 
 @table("place", list(CUT))
-def test_command_code_785_an_agent_whose_stream_breaks_off_has_not_completed(place):
+async def test_command_code_785_an_agent_whose_stream_breaks_off_has_not_completed(place):
     ran = []
 
     @tool
@@ -145,13 +145,11 @@ def test_command_code_785_an_agent_whose_stream_breaks_off_has_not_completed(pla
         ran.append(city)
         return "sunny"
 
-    async def scenario():
-        async with FakeBackend([Raw(frames("chat", CUT[place]))] * 4) as backend:
-            agent = Agent("m", tools=[weather], base_url=backend.url, mode="native", limits=Limits(rounds=2))
-            async with agent.stream("Weather?") as events:
-                return [event.state async for event in events if isinstance(event, RunEnded)]
-
-    assert asyncio.run(scenario()) == ["failed"]
+    async with FakeBackend([Raw(frames("chat", CUT[place]))] * 4) as backend:
+        agent = Agent("m", tools=[weather], base_url=backend.url, mode="native", limits=Limits(rounds=2))
+        async with agent.stream("Weather?") as events:
+            outcome = [event.state async for event in events if isinstance(event, RunEnded)]
+    assert outcome == ["failed"]
     assert ran == []
 
 
@@ -456,14 +454,12 @@ def test_a_character_that_two_frames_were_cut_through_is_whole(back):
     assert (said, end("chat", answer)) == ("Hi \U0001f600!", "stop")
 
 
-def test_a_request_with_half_a_character_is_answered():
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serve_gateway(behind(backend)) as served:
-            answer = await served.post("responses", rb'{"model": "m", "input": "cut \ud83d"}')
-            (asked,) = [each.body for each in backend.requests if each.method == "POST"]
-            return answer.status, asked["messages"][-1]["content"]
-
-    assert asyncio.run(scenario()) == (200, "cut \ufffd")
+async def test_a_request_with_half_a_character_is_answered():
+    async with FakeBackend(["Hello"]) as backend, serve_gateway(behind(backend)) as served:
+        answer = await served.post("responses", rb'{"model": "m", "input": "cut \ud83d"}')
+        (asked,) = [each.body for each in backend.requests if each.method == "POST"]
+        outcome = answer.status, asked["messages"][-1]["content"]
+    assert outcome == (200, "cut \ufffd")
 
 
 @table("front", FRONTS)

@@ -347,14 +347,12 @@ def test_a_turn_that_the_provider_paused_is_sent_back_as_it_is():
     assert {name: value for name, value in block.items() if name != "cache_control"} == used
 
 
-def test_a_conversation_that_ends_with_the_model_is_gone_on_from():
-    async def scenario():
-        async with FakeBackend(["And?"], strict="llama.cpp") as backend:
-            agent = Agent("m", base_url=backend.url)
-            await agent.run("", history=[UserCanister("u"), AssistantCanister("Well")])
-            return backend.requests[0].body["messages"][-1]
-
-    assert asyncio.run(scenario())["role"] == "user"
+async def test_a_conversation_that_ends_with_the_model_is_gone_on_from():
+    async with FakeBackend(["And?"], strict="llama.cpp") as backend:
+        agent = Agent("m", base_url=backend.url)
+        await agent.run("", history=[UserCanister("u"), AssistantCanister("Well")])
+        outcome = backend.requests[0].body["messages"][-1]
+    assert outcome["role"] == "user"
 
 
 # Reasoning.
@@ -717,19 +715,17 @@ def test_older_gemini_models_get_no_made_up_signature():
     assert signatures_of(sent) == [None]
 
 
-def test_what_one_owner_s_model_thought_is_sent_for_no_other():
+async def test_what_one_owner_s_model_thought_is_sent_for_no_other():
     first, again = conversation("chat", GEMINI)
     keys = {name: sha256(name.encode()).hexdigest() for name in ("one", "two")}
 
-    async def scenario():
-        async with FakeBackend([signed(0), "Done.", "Done."]) as backend:
-            async with serve_gateway(behind(backend, wire="gemini"), keys=keys) as served:
-                answer = await served.post("chat", first, {"authorization": "Bearer one"})
-                for key in ("two", "one"):
-                    await served.post("chat", again([answer]), {"authorization": f"Bearer {key}"})
-            return [signatures_of(asked.body) for asked in backend.requests[-2:]]
-
-    assert asyncio.run(scenario()) == [[SKIP], [signature(0)]]
+    async with FakeBackend([signed(0), "Done.", "Done."]) as backend:
+        async with serve_gateway(behind(backend, wire="gemini"), keys=keys) as served:
+            answer = await served.post("chat", first, {"authorization": "Bearer one"})
+            for key in ("two", "one"):
+                await served.post("chat", again([answer]), {"authorization": f"Bearer {key}"})
+        outcome = [signatures_of(asked.body) for asked in backend.requests[-2:]]
+    assert outcome == [[SKIP], [signature(0)]]
 
 
 @pytest.mark.parametrize("front", FRONTS)

@@ -85,14 +85,12 @@ def test_copilot_intellij_1842_ones_own_tools_are_not_crowded_out():
     assert asyncio.run(scenario()) == [[*[f"own_{each}" for each in range(40)], "search_tools"]]
 
 
-def test_a_tool_that_has_to_be_called_is_declared():
-    async def scenario():
-        async with FakeBackend(replies(("flights_77", {"city": "Oslo"})), strict="openai") as backend:
-            agent = Agent("openai:gpt-5", ensembles=servers(), base_url=backend.url)
-            result = await agent.run("?", tool_choice=NamedTool("flights_77"))
-            return result.state, declared(backend)[0]
-
-    assert asyncio.run(scenario()) == ("completed", ["flights_77", "search_tools"])
+async def test_a_tool_that_has_to_be_called_is_declared():
+    async with FakeBackend(replies(("flights_77", {"city": "Oslo"})), strict="openai") as backend:
+        agent = Agent("openai:gpt-5", ensembles=servers(), base_url=backend.url)
+        result = await agent.run("?", tool_choice=NamedTool("flights_77"))
+        outcome = result.state, declared(backend)[0]
+    assert outcome == ("completed", ["flights_77", "search_tools"])
 
 
 def test_a_tool_that_is_forbidden_is_not_found():

@@ -413,7 +413,7 @@ def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chattin
     assert (place / "calc.py").read_text() == CODE
 
 
-def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
+async def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
     class Sandbox:
         name, notice = "bubblewrap", ""
 
@@ -423,14 +423,12 @@ def test_what_a_sandbox_turns_out_not_to_do_is_told_once(chatting):
 
     command = Call("bash", {"command": "echo x"})
 
-    async def scenario():
-        async with chatting(ScriptedModel([command, "One.", command, "Two."]), access="full") as chat:
-            chat.workspace.sandbox = Sandbox()
-            await chat.turn("one")
-            await chat.turn("two")
-            return chat.steps
-
-    told = [each.text for each in asyncio.run(scenario()) if isinstance(each, Notice)]
+    async with chatting(ScriptedModel([command, "One.", command, "Two."]), access="full") as chat:
+        chat.workspace.sandbox = Sandbox()
+        await chat.turn("one")
+        await chat.turn("two")
+        outcome = chat.steps
+    told = [each.text for each in outcome if isinstance(each, Notice)]
     assert told == ["commands run as root"]
 
 

@@ -189,41 +189,35 @@ def test_a_search_that_takes_too_long_says_so(at, monkeypatch):
     assert "(stopped after 0.2 s; name a directory or a file_pattern)" in at.call("grep", pattern="^(a+)+b$")
 
 
-def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
+async def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
     monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     at.write("evil", "a" * 100 + "\n")
     before = children_of_this_process()  # a parser may be there for good
 
-    async def scenario():
-        await at.workspace.connect()
-        call = asyncio.ensure_future(
-            run_invoker(at._ensemble.access_invoker("grep"), {"pattern": "^(a+)+b$"}, on_error="feedback")
-        )
-        while (children := children_of_this_process()) == before:  # noqa: ASYNC110  # nobody tells us
-            await asyncio.sleep(0.01)  # until it runs
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        return children
-
-    assert asyncio.run(scenario())
+    await at.workspace.connect()
+    call = asyncio.ensure_future(
+        run_invoker(at._ensemble.access_invoker("grep"), {"pattern": "^(a+)+b$"}, on_error="feedback")
+    )
+    while (children := children_of_this_process()) == before:  # noqa: ASYNC110  # nobody tells us
+        await asyncio.sleep(0.01)  # until it runs
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert children
     assert children_of_this_process() == before
 
 
 @pytest.mark.parametrize("call", [("grep", {"pattern": "run"}), ("find_definition", {"name": "run"})])
-def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call):
+async def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call):
     """It has ended when the call returns, not at some time after it."""
     monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     tool, arguments = call
     for number in range(300):
         at.write(f"a{number}.py", "def run(): pass\n" * 3)
 
-    async def scenario():
-        await at.workspace.connect()
-        await run_invoker(at._ensemble.access_invoker(tool), arguments)
-        return searching()
-
-    assert asyncio.run(scenario()) == []
+    await at.workspace.connect()
+    await run_invoker(at._ensemble.access_invoker(tool), arguments)
+    assert searching() == []
 
 
 def searching():

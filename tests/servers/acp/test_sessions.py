@@ -228,30 +228,26 @@ def test_modes_commands_and_models(place, connected):
     assert all(each.closed for each in models.values())
 
 
-def test_a_prompt_of_pictures_alone_is_a_turn(place, connected):
-    async def scenario():
-        async with connected(["A cat."]) as room:
-            session = (await room.agent.new_session(cwd=str(place))).session_id
-            await room.agent.prompt(session_id=session, prompt=[image_block(PICTURE, "image/png")])
-            assert room.editor.of("session_info_update")[0].title == "(pictures)"
-        async with connected([]) as room:
-            return (await room.agent.list_sessions()).sessions
-
-    assert [each.title for each in asyncio.run(scenario())] == ["(pictures)"]
+async def test_a_prompt_of_pictures_alone_is_a_turn(place, connected):
+    async with connected(["A cat."]) as room:
+        session = (await room.agent.new_session(cwd=str(place))).session_id
+        await room.agent.prompt(session_id=session, prompt=[image_block(PICTURE, "image/png")])
+        assert room.editor.of("session_info_update")[0].title == "(pictures)"
+    async with connected([]) as room:
+        outcome = (await room.agent.list_sessions()).sessions
+    assert [each.title for each in outcome] == ["(pictures)"]
 
 
-def test_what_was_told_while_a_session_was_loaded_is_told_once(place, connected):
+async def test_what_was_told_while_a_session_was_loaded_is_told_once(place, connected):
     broken = McpServerStdio(name="broken", command=sys.executable, args=["-c", ""], env=[])
 
-    async def scenario():
-        async with connected(["Hello."]) as room:
-            session = (await room.agent.new_session(cwd=str(place))).session_id
-            await room.agent.prompt(session_id=session, prompt=[text_block("hi")])
-            await room.agent.close_session(session_id=session)
-            await room.agent.load_session(cwd=str(place), session_id=session, mcp_servers=[broken])
-            return room.editor.text
-
-    assert asyncio.run(scenario()).count("broken has no tools") == 1
+    async with connected(["Hello."]) as room:
+        session = (await room.agent.new_session(cwd=str(place))).session_id
+        await room.agent.prompt(session_id=session, prompt=[text_block("hi")])
+        await room.agent.close_session(session_id=session)
+        await room.agent.load_session(cwd=str(place), session_id=session, mcp_servers=[broken])
+        outcome = room.editor.text
+    assert outcome.count("broken has no tools") == 1
 
 
 async def test_no_more_sessions_are_open_than_there_may_be(place, connected, monkeypatch):
@@ -296,13 +292,11 @@ async def test_what_a_prompt_may_hold(place, connected):
         ([TextPiece("Yes."), ReplyEnded("stop")], "end_turn"),
     ],
 )
-def test_why_a_turn_ends(place, connected, reply, stop_reason):
-    async def scenario():
-        async with connected([reply]) as room:
-            session = (await room.agent.new_session(cwd=str(place))).session_id
-            return await room.agent.prompt(session_id=session, prompt=[text_block("go")])
-
-    assert asyncio.run(scenario()).stop_reason == stop_reason
+async def test_why_a_turn_ends(place, connected, reply, stop_reason):
+    async with connected([reply]) as room:
+        session = (await room.agent.new_session(cwd=str(place))).session_id
+        outcome = await room.agent.prompt(session_id=session, prompt=[text_block("go")])
+    assert outcome.stop_reason == stop_reason
 
 
 async def test_a_failure_of_the_provider_is_an_error_with_its_words(place, connected):

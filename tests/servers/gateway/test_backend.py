@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from callboard.servers.gateway.auth import digest
@@ -59,28 +57,24 @@ async def test_nothing_is_learned_unless_the_request_succeeds_without_tools(serv
     assert len(learned) == 0
 
 
-def test_without_keys_of_the_gateway_clients_learn_by_their_own_keys(serving):
-    async def scenario():
-        async with FakeBackend(no_tools) as backend, serving(backend) as served:
-            for key in ("sk-ann", "sk-bob", "sk-ann"):
-                await served.post("chat", ASK, {"authorization": f"Bearer {key}"})
-            return tools_sent(backend)
-
-    assert asyncio.run(scenario()) == [True, False, True, False, False]
+async def test_without_keys_of_the_gateway_clients_learn_by_their_own_keys(serving):
+    async with FakeBackend(no_tools) as backend, serving(backend) as served:
+        for key in ("sk-ann", "sk-bob", "sk-ann"):
+            await served.post("chat", ASK, {"authorization": f"Bearer {key}"})
+        outcome = tools_sent(backend)
+    assert outcome == [True, False, True, False, False]
 
 
-def test_what_is_learned_is_tried_again_after_a_while(serving):
+async def test_what_is_learned_is_tried_again_after_a_while(serving):
     now = [0.0]
 
-    async def scenario():
-        async with FakeBackend(no_tools) as backend, serving(backend) as served:
-            served.gateway.backends[0]._learned = LearnedFacts(lambda: now[0])
-            for passed in (0.0, LEARNED_SECONDS - 1, 1.0):
-                now[0] += passed
-                await served.post("chat", ASK)
-            return tools_sent(backend)
-
-    assert asyncio.run(scenario()) == [True, False, False, True, False]
+    async with FakeBackend(no_tools) as backend, serving(backend) as served:
+        served.gateway.backends[0]._learned = LearnedFacts(lambda: now[0])
+        for passed in (0.0, LEARNED_SECONDS - 1, 1.0):
+            now[0] += passed
+            await served.post("chat", ASK)
+        outcome = tools_sent(backend)
+    assert outcome == [True, False, False, True, False]
 
 
 async def test_names_that_a_client_makes_up_push_out_nothing_of_others(serving):
@@ -137,25 +131,21 @@ async def test_what_is_refused_is_learned_once_for_each_model_and_shown(serving,
     assert learned == [{"m": facts}, {"m": facts}, None]
 
 
-def test_a_narrower_way_is_tried_before_the_tools_are_taken_away(serving):
+async def test_a_narrower_way_is_tried_before_the_tools_are_taken_away(serving):
     def reply(body):
         refuses = any("strict" in each["function"] for each in body.get("tools", ()))
         return StatusReply(400, {"error": {"message": "strict of tools is not supported"}}) if refuses else "Fine."
 
-    async def scenario():
-        async with FakeBackend(reply) as backend, serving(backend) as served:
-            function = {**TOOL["function"], "strict": True}
-            await served.post("chat", {**ASK, "tools": [{"type": "function", "function": function}]})
-            return tools_sent(backend)
-
-    assert asyncio.run(scenario()) == [True, True]
+    async with FakeBackend(reply) as backend, serving(backend) as served:
+        function = {**TOOL["function"], "strict": True}
+        await served.post("chat", {**ASK, "tools": [{"type": "function", "function": function}]})
+        outcome = tools_sent(backend)
+    assert outcome == [True, True]
 
 
-def test_a_profile_that_was_written_spares_the_refusal(serving):
-    async def scenario():
-        profiles = {"m": {"merge_system_messages": True}}
-        async with FakeBackend(picky) as backend, serving(backend, profiles=profiles) as served:
-            answer = await served.post("chat", {"model": "m", "messages": LATE})
-            return answer.status, len([each for each in backend.requests if each.method == "POST"])
-
-    assert asyncio.run(scenario()) == (200, 1)
+async def test_a_profile_that_was_written_spares_the_refusal(serving):
+    profiles = {"m": {"merge_system_messages": True}}
+    async with FakeBackend(picky) as backend, serving(backend, profiles=profiles) as served:
+        answer = await served.post("chat", {"model": "m", "messages": LATE})
+        outcome = answer.status, len([each for each in backend.requests if each.method == "POST"])
+    assert outcome == (200, 1)

@@ -70,13 +70,11 @@ def test_a_row_that_was_made_while_its_request_ended_is_made_anew(monkeypatch):
     assert view_row(entry).end == "left"
 
 
-def test_a_gateway_without_a_board_keeps_nothing(serving):
-    async def scenario():
-        async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
-            answer = await served.post("chat", ASK)
-            return served.request_log, answer.status
-
-    assert asyncio.run(scenario()) == (None, 200)
+async def test_a_gateway_without_a_board_keeps_nothing(serving):
+    async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
+        answer = await served.post("chat", ASK)
+        outcome = served.request_log, answer.status
+    assert outcome == (None, 200)
 
 
 async def test_a_request_is_seen_while_it_is_answered(serving, logged):

@@ -529,15 +529,12 @@ def test_a_conversation_begins_anew_with_its_summary(story, database):
     story(echoed, told, store=database)
 
 
-def test_the_providers_own_compaction_is_passed_on(serving, behind):
+async def test_the_providers_own_compaction_is_passed_on(serving, behind):
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
 
-    async def whole():
-        async with FakeBackend(["so"]) as backend, serving(backends=(behind(backend, wire="responses"),)) as served:
-            await served.post("responses", {"model": "m", "input": [item, {"role": "user", "content": "on"}]})
-        return backend.requests[-1].body["input"]
-
-    assert asyncio.run(whole())[0] == item
+    async with FakeBackend(["so"]) as backend, serving(backends=(behind(backend, wire="responses"),)) as served:
+        await served.post("responses", {"model": "m", "input": [item, {"role": "user", "content": "on"}]})
+    assert backend.requests[-1].body["input"][0] == item
 
 
 async def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):

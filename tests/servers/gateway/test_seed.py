@@ -659,26 +659,24 @@ def test_a_call_that_is_never_closed_is_not_lost(serving, size):
     assert "test.txt" in everything
 
 
-def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
-    async def scenario():
-        async with (
-            by_hand() as backend,
-            serving(backend, heartbeat=0.01) as served,  # which begins the stream
-            served.open("responses", {**HI, "stream": True, "tools": TOOLS}) as answer,
-        ):
-            asked = await backend.asked.get()
-            await asked.say("Let me help.\n")
-            data = b""
-            while b"Let me help." not in data:
-                data += await answer.content.readany()
-            # On a line of its own: behind words in its line it could be a quotation, and waits for what follows.
-            await asked.say(ONE)
-            while b"response.output_item.done" not in data.partition(b"function_call")[2]:
-                data += await answer.content.readany()
-            await asked.end()
-            return data + await answer.read()
-
-    assert b"response.completed" in asyncio.run(scenario())
+async def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
+    async with (
+        by_hand() as backend,
+        serving(backend, heartbeat=0.01) as served,  # which begins the stream
+        served.open("responses", {**HI, "stream": True, "tools": TOOLS}) as answer,
+    ):
+        asked = await backend.asked.get()
+        await asked.say("Let me help.\n")
+        data = b""
+        while b"Let me help." not in data:
+            data += await answer.content.readany()
+        # On a line of its own: behind words in its line it could be a quotation, and waits for what follows.
+        await asked.say(ONE)
+        while b"response.output_item.done" not in data.partition(b"function_call")[2]:
+            data += await answer.content.readany()
+        await asked.end()
+        outcome = data + await answer.read()
+    assert b"response.completed" in outcome
 
 
 # 5.6: the rest

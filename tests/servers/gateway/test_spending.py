@@ -112,29 +112,26 @@ def test_who_has_no_budget_leaves_no_trace():
     assert not spending._sums
 
 
-def test_the_sums_are_in_the_store_for_every_process_and_after_a_restart(database):
-    async def story():
-        store, other = (open_store(GatewaySettings(backends=(), store=database)) for _ in range(2))
-        await store.start()
-        await other.start()
-        limits = {"key_budgets": {"alice": 3.0}, "budget_per_day": 10.0}
-        here, there = budgets(store, **limits), budgets(other, **limits)
-        for spending in (here, there, here):
-            spending.charge("alice", 1.0)
-        await here.aclose()
-        await there.aclose()
-        spent = await store.read_spending("2026-03-01", ["", "alice", "bob"])
-        with pytest.raises(HttpError, match="the key alice for this day is spent"):
-            await budgets(other, **limits).check("alice")
-        await budgets(other, **limits).check("bob")
-        await store.aclose()
-        await other.aclose()
-        return spent
-
-    assert asyncio.run(story()) == {"": 3.0, "alice": 3.0}
+async def test_the_sums_are_in_the_store_for_every_process_and_after_a_restart(database):
+    store, other = (open_store(GatewaySettings(backends=(), store=database)) for _ in range(2))
+    await store.start()
+    await other.start()
+    limits = {"key_budgets": {"alice": 3.0}, "budget_per_day": 10.0}
+    here, there = budgets(store, **limits), budgets(other, **limits)
+    for spending in (here, there, here):
+        spending.charge("alice", 1.0)
+    await here.aclose()
+    await there.aclose()
+    spent = await store.read_spending("2026-03-01", ["", "alice", "bob"])
+    with pytest.raises(HttpError, match="the key alice for this day is spent"):
+        await budgets(other, **limits).check("alice")
+    await budgets(other, **limits).check("bob")
+    await store.aclose()
+    await other.aclose()
+    assert spent == {"": 3.0, "alice": 3.0}
 
 
-def test_what_is_not_in_the_store_yet_counts_and_is_written_when_it_answers():
+async def test_what_is_not_in_the_store_yet_counts_and_is_written_when_it_answers():
     class Store:
         answers = False
         written = None
@@ -147,18 +144,15 @@ def test_what_is_not_in_the_store_yet_counts_and_is_written_when_it_answers():
         async def read_spending(self, day, names):
             return {}
 
-    async def story():
-        store = Store()
-        spending = budgets(store, budget_per_day=1.0)
-        spending.charge("alice", 1.0)
-        await asyncio.sleep(0)
-        with pytest.raises(HttpError, match="is spent"):
-            await spending.check("alice")
-        store.answers = True
-        await spending.aclose()
-        return store.written
-
-    assert asyncio.run(story()) == {("2026-03-01", ""): 1.0}
+    store = Store()
+    spending = budgets(store, budget_per_day=1.0)
+    spending.charge("alice", 1.0)
+    await asyncio.sleep(0)
+    with pytest.raises(HttpError, match="is spent"):
+        await spending.check("alice")
+    store.answers = True
+    await spending.aclose()
+    assert store.written == {("2026-03-01", ""): 1.0}
 
 
 async def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(serving, behind):

@@ -275,14 +275,12 @@ def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence():
     assert "b1, context 4096" in told.version
 
 
-def test_of_another_wire_these_questions_are_not_asked():
-    async def scenario():
-        async with FakeBackend(lambda body: "ready") as backend:
-            settings = BackendSettings(url=backend.url, wire="responses")
-            budget = DoctorBudget(100, 1)
-            return await examine(settings, "", lambda _: None, lambda _: None, groups=["backend"], budget=budget)
-
-    _, row = asyncio.run(scenario()).backend
+async def test_of_another_wire_these_questions_are_not_asked():
+    async with FakeBackend(lambda body: "ready") as backend:
+        settings = BackendSettings(url=backend.url, wire="responses")
+        budget = DoctorBudget(100, 1)
+        outcome = await examine(settings, "", lambda _: None, lambda _: None, groups=["backend"], budget=budget)
+    _, row = outcome.backend
     assert (row.state, row.detail) == ("not asked", "these questions are of the wire chat")
 
 
