@@ -56,10 +56,12 @@ from callboard.core.events import (
     ToolProgress,
     Usage,
     Verdict,
+    decode_canister,
+    decode_event,
+    encode_line,
     unsent_note,
 )
 from callboard.core.fold import Fold
-from callboard.core.jsonl import decode_canister, decode_event, encode_line
 from callboard.core.ports import (
     Allow,
     Answer,
