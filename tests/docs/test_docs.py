@@ -511,9 +511,9 @@ def test_dependencies(package):
 
 
 SETTINGS = [
-    ("gateway.md", gateway.BackendSettings),
-    ("gateway.md", gateway.GatewayLimits),
-    ("gateway.md", gateway.GatewaySettings),
+    ("gateway_operation.md", gateway.BackendSettings),
+    ("gateway_operation.md", gateway.GatewayLimits),
+    ("gateway_operation.md", gateway.GatewaySettings),
     ("mcp.md", ServerSettings),
 ]
 
@@ -529,7 +529,7 @@ def test_settings_and_their_defaults(page, kind):
 
 @table("code", [*http_errors.STATUSES])
 def test_codes_of_refusals(code):
-    assert f"`{code}`" in TEXTS["gateway.md"]
+    assert f"`{code}`" in TEXTS["gateway.md"] + TEXTS["gateway_operation.md"]
 
 
 def test_rooms():
