@@ -67,7 +67,7 @@ async def test_an_editor_starts_it_and_talks_with_it(tmp_path, caplog):
     assert len(editor.questions) == 1
     with pytest.raises(ProcessLookupError):
         os.kill(int((place / "pid").read_text()), 0)
-    (job,) = user_jobs().all()
+    (job,) = await asyncio.to_thread(user_jobs().all)
     assert (job.type, job.state, job.output.files) == ("chat", "completed", ("calc.py", "pid"))
 
 

@@ -196,7 +196,7 @@ def test_a_job_that_was_killed_goes_on(command, repository, calling):
     replies = [read, "It is in calc.py.", "1. Change it.", edit]
     command(*begun, cwd=repository.root, replies=replies, sign=b'"name":"implement"', number=signal.SIGKILL)
     job = StoredJobs(None, database_url()).all()[0]
-    assert job.state == "running"  # as long as its lease
+    assert job.state == "interrupted"
     replies = [edit, "Changed calc.py.", "All tests pass.", "Make add work"]
     done = command("jobs", "resume", job.id, cwd=repository.root, replies=replies)
     assert done.code == 0, done.err
