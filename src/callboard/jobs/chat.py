@@ -27,7 +27,7 @@ from callboard.core import Canister, Model, UserCanister, error_result
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_record import CodingRecord, encode_output, read_job, write_output
-from callboard.jobs.direct import cancel_direct, make_queue, serve_direct
+from callboard.jobs.direct import make_queue, serve_direct
 from callboard.jobs.job import CHAT, CallIntent, DurableJob
 from callboard.jobs.kinds import Completed, Failed, Outcome
 from callboard.jobs.segment import JobSegment
@@ -149,7 +149,7 @@ async def open_chat(
                         yield chat
                 except asyncio.CancelledError:
                     kind.is_closed.set()
-                    await finish_despite_cancellation(cancel_direct(handle))
+                    await finish_despite_cancellation(handle.cancel_now())
                     raise
                 except (CallboardError, OSError) as error:
                     kind.outcome.set_result(Failed("", str(error), encode_output(kind.record.job.output)))

@@ -63,23 +63,31 @@ async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> Dur
         try:
             await handle.result()
         except asyncio.CancelledError:
-            await finish_despite_cancellation(cancel_direct(handle))
+            await finish_despite_cancellation(handle.cancel_now())
             raise
     return await store.get(job.id)
 
 
 @asynccontextmanager
-async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> AsyncIterator[JobHandle]:
+async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> AsyncIterator[DirectHandle]:
     """Run a job of a queue of this process, in a task of its own. Raises DatabaseUnavailable."""
     streams = JobStreams()
     engine = EmbeddedEngine(store.database)
     runner = SegmentRunner(store, [kind], streams)
     queues = {job.queue: QueueSettings()}
-    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)):
-        yield JobHandle(store, job.id, streams)
+    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)) as worker:
+        yield DirectHandle(store, job.id, streams, worker)
 
 
-async def cancel_direct(handle: JobHandle) -> None:
-    """Cancel a job of this process, and wait until it has ended."""
-    await handle.cancel()
-    await handle.result()
+class DirectHandle(JobHandle):
+    """A job that a worker of this process runs."""
+
+    def __init__(self, store: DurableStore, identifier: str, streams: JobStreams, worker: EmbeddedWorker) -> None:
+        super().__init__(store, identifier, streams)
+        self._worker = worker
+
+    async def cancel_now(self) -> None:
+        """Cancel the job, and wait until it has ended."""
+        await self.cancel()
+        self._worker.cancel(self.id)
+        await self.result()

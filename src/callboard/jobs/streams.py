@@ -67,8 +67,10 @@ class Subscription:
         """The next piece, or the number of an entry that is there by now; None where nothing comes for so long."""
         if not self._news:
             self._arrival.clear()
+            # `wait_for` of Python 3.11 loses a cancellation that comes together with news.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._arrival.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._arrival.wait()
         return self._news.popleft() if self._news else None
 
 

@@ -117,6 +117,13 @@ class Worker:
         for task, _ in self._running.values():
             task.cancel()
 
+    def cancel(self, job_id: str) -> None:
+        """Cancel the segment of a job that is to be cancelled, if it runs here."""
+        task, control = self._running.get(job_id, (None, None))
+        if task is not None and control is not None and not control.cancel_requested:
+            control.cancel_requested = True
+            task.cancel()
+
     async def run(self, until_idle: float | None = None) -> None:
         """Wait until `stop` is called, or until nothing was queued or running for some seconds."""
         if until_idle is None:
@@ -156,10 +163,7 @@ class Worker:
                 continue
             with suppress(CallboardError):  # the database is away
                 for job_id in await self._store.find_cancelled(tuple(self._running)):
-                    task, control = self._running.get(job_id, (None, None))
-                    if task is not None and control is not None and not control.cancel_requested:
-                        control.cancel_requested = True
-                        task.cancel()
+                    self.cancel(job_id)
 
     async def _look_for_due(self) -> None:
         schedules = ScheduleStore(self._store.database, self._engine.enqueue)
@@ -208,6 +212,11 @@ class EmbeddedWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self._close()
+
+    def cancel(self, job_id: str) -> None:
+        """As of a Worker."""
+        if self._worker is not None:
+            self._worker.cancel(job_id)
 
     async def _close(self) -> None:
         self._closing.set()
