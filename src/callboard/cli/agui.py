@@ -19,7 +19,7 @@ from callboard.cli.settings import import_from, settings_here
 from callboard.cli.settings_agent import open_settings_agent
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.agent_kind import load_agent, normalize_reference
+from callboard.jobs.references import load_agent, normalize_reference
 from callboard.servers.gateway.auth import LOOPBACK, Authenticator, digest
 from callboard.servers.gateway.settings import GatewaySettings
 

@@ -23,9 +23,9 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.core import UserCanister, contents
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.agent_kind import agent_queue, normalize_reference
 from callboard.jobs.database_url import may_have_jobs
 from callboard.jobs.job import JobTemplate
+from callboard.jobs.references import agent_queue, normalize_reference
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:

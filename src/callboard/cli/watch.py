@@ -170,9 +170,9 @@ def describe_runner(job: DurableJob) -> str:
 
 def _describe_worker(job: DurableJob) -> str:
     """The command that starts a process which runs the job."""
-    from callboard.jobs.agent_kind import agent_queue  # noqa: PLC0415
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
     from callboard.jobs.job import QUEUE  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue  # noqa: PLC0415
 
     queue, prefix = escape(job.queue), agent_queue("")
     if queue.startswith(prefix):

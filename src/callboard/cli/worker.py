@@ -104,13 +104,9 @@ async def _work(
     from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.cli.settings import import_from  # noqa: PLC0415
-    from callboard.jobs.agent_kind import (  # noqa: PLC0415
-        AgentKind,
-        agent_queue,
-        load_agent,
-        normalize_reference,
-    )
+    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
+    from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.user_settings import (  # noqa: PLC0415
