@@ -27,12 +27,6 @@ ADJECTIVES = "cached embed feed filtered prefixed renamed sed"
 RIDDLES = "told said given kept found left lost asked heard meant beneath wanted"
 """A value is a noun: `notice`, not `told`."""
 
-LINES = 25
-SHORT = {
-    "storage/directories.py": "the one place that asks the system where files belong",
-}
-"""Modules of fewer lines, and why each is one of its own."""
-
 
 def bound_name(node):
     """The name that a node binds as an argument, a variable or an attribute."""
@@ -77,13 +71,3 @@ def test_the_name_of_a_class_means_one_thing():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not path.startswith("wires/"):
                 places[node.name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
-
-
-def test_a_module_is_large_enough_to_have_a_name():
-    short = {
-        path
-        for path in modules()
-        if not path.endswith(("__init__.py", "__main__.py"))
-        and len((PACKAGE / path).read_text("utf-8").splitlines()) < LINES
-    }
-    assert short == SHORT.keys()
