@@ -36,7 +36,7 @@ BUDGETS = {
 }
 """Lines of each room, and of the modules beside the rooms ("root")."""
 FILES = 540
-TEST_LINES = 96_408
+TEST_LINES = 96_407
 
 
 def count_lines(folder):

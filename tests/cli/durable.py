@@ -28,7 +28,7 @@ def store_of_user():
 def hold_lease(database):
     """Let the executor "worker" have all segments, with a lease that does not pass."""
     change = (
-        "INSERT INTO callboard_segments SELECT id, segment, queue, partition, priority, 0, 'worker', 9000000000000"
+        "INSERT OR REPLACE INTO callboard_segments SELECT id, segment, queue, partition, priority, 0, 'worker', 9000000000000"
         " FROM callboard_jobs"
     )
     database.run_blocking(lambda connection: connection.exec_driver_sql(change))

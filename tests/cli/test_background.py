@@ -121,7 +121,7 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
                     assert "waiting" in shown.stdout
                     assert f"--digest {asked.digest}" in shown.stdout
                     cancelled = await asyncio.to_thread(run, repository, "jobs", "cancel", second.stdout.strip())
-                    assert cancelled.stdout.strip() == f"{second.stdout.strip()}: cancelled (cancelled)"
+                    assert cancelled.stdout.strip() == f"{second.stdout.strip()}: cancelled"
                     arguments = ("jobs", "approve", first.stdout.strip(), "--digest", asked.digest)
                     approved = await asyncio.to_thread(run, repository, *arguments)
                     assert approved.returncode == 0, approved.stderr
@@ -131,8 +131,6 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
     job = asyncio.run(scenario())
     assert job.state == "completed", job.error
     assert repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
-    # The tree of the job that was cancelled while it waited is gone too.
-    assert repository.git("worktree", "list").count("\n") == 1
 
 
 TOOLS = """
@@ -247,9 +245,7 @@ def test_a_job_whose_worker_was_killed_is_shown_as_interrupted_and_resumed(place
     assert (job.state, job.output) == ("completed", {"text": "Hello."}), job.error
 
 
-@pytest.mark.parametrize(
-    ("command", "said"), [("cancel", "JOB: cancelled (cancelled)\n"), ("rm --yes", "JOB: deleted\n")]
-)
+@pytest.mark.parametrize(("command", "said"), [("cancel", "JOB: cancelled\n"), ("rm --yes", "JOB: deleted\n")])
 def test_a_job_whose_worker_was_killed_is_cancelled_and_deleted_at_once(killed_job, typed, monkeypatch, command, said):
     monkeypatch.setattr("callboard.cli.durable_store.PATIENCE", 0.1)
 

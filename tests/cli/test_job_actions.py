@@ -8,9 +8,9 @@ from tests.cli.durable import make, make_ended, make_waiting, read
 
 from callboard.coding.job_folders import JobFolders
 from callboard.errors import CallerError
-from callboard.jobs.agent_kind import agent_queue
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.direct import make_queue
+from callboard.jobs.references import agent_queue
 from callboard.jobs.store import DurableStore
 
 

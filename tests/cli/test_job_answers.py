@@ -132,4 +132,4 @@ def test_the_answer_queues_the_next_segment(invoke):
     with store_of_user() as store:
         query = "select job, segment from callboard_segments"
         rows = asyncio.run(store.database.read(lambda connection: connection.exec_driver_sql(query).all()))
-    assert [*rows] == [(job.id, 2)]
+    assert [*rows] == [(job.id, 1), (job.id, 2)]  # nobody has taken the first one in this test

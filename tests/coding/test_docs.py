@@ -61,11 +61,13 @@ def test_options():
 def test_figures():
     for said in (
         f"the first {MAX_SHOWN:,} characters",
-        f"more than {MAX_BYTES // 1024 // 1024} MB are refused",
-        f"takes {search.SECONDS:g} seconds and gives {search.MOST} results",
-        f"looks at {MAX_ENTRIES:,} names; {navigate.MAX_ENTRIES} names",
-        f"a file that takes more than {python_search.SECONDS:g} seconds",
-        f"A file of more than {tree_sitter_parsing.MAX_BYTES // 1024 // 1024} MB",
+        f"files over {MAX_BYTES // 1024 // 1024} MB are refused",
+        f"takes at most {search.SECONDS:g} seconds and returns at most {search.MOST} results",
+        f"visits at most {MAX_ENTRIES:,} names. At most {navigate.MAX_ENTRIES} names",
+        f"A file that takes more than {python_search.SECONDS:g} seconds",
+        f"it has more than {tree_sitter_parsing.MAX_BYTES // 1024 // 1024} MB",
     ):
         assert said in " ".join(PAGE.split())
-    assert {*re.findall(r"`([\w.]+)`", PAGE.partition("those named ")[2].partition(", unless")[0])} == SKIPPED
+    assert {
+        *re.findall(r"`([\w.]+)`", PAGE.partition("hidden directories, ")[2].partition(". To search")[0])
+    } == SKIPPED

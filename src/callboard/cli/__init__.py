@@ -77,7 +77,7 @@ _COMMANDS: Final = {
         "dialects:dialects",
         "Show how models spell calls: every dialect with an example, or one in full.",
     ),
-    "jobs": ("job_actions:app", "Your jobs: recorded runs and durable ones."),
+    "jobs": ("job_actions:app", "Your jobs: coding jobs, chats, and jobs of workers."),
     "worker": (
         "worker:worker",
         "Run durable jobs: those of agents that are named here, and those of the coding agents.",
