@@ -25,7 +25,7 @@ from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
-from callboard.jobs.segment import SegmentRunner, SegmentWatch
+from callboard.jobs.segment import SegmentRunner, SegmentControl
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 from callboard.testing import Call, ScriptedModel
@@ -116,13 +116,13 @@ async def submit(store: DurableStore, task: str) -> DurableJob:
 async def open_store(url: str) -> AsyncIterator[tuple[EmbeddedEngine, DurableStore]]:
     with Database.open(url) as database:
         engine = EmbeddedEngine(database)
-        yield engine, DurableStore(database, engine.enqueue)
+        yield engine, DurableStore(database)
 
 
 def new_worker(engine: EmbeddedEngine, store: DurableStore, concurrency: int) -> Worker:
     runner = SegmentRunner(store, [AgentKind({REFERENCE: agent})])
 
-    async def run(identifier: str, number: int, watch: SegmentWatch) -> None:
+    async def run(identifier: str, number: int, watch: SegmentControl) -> None:
         clock.segment_began = time.perf_counter()
         clock.began = clock.began or (clock.segment_began, time.process_time())
         await runner(identifier, number, watch)
