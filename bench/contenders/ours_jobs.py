@@ -25,7 +25,7 @@ from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
-from callboard.jobs.segment import SegmentRunner, SegmentControl
+from callboard.jobs.segment import SegmentControl, SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 from callboard.testing import Call, ScriptedModel
