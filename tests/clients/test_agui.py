@@ -23,10 +23,11 @@ async def converse(tmp_path, node):
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        url = json.loads(await board.stdout.readline())["url"].removesuffix("/board/")
+        started = json.loads(await board.stdout.readline())
+        url = started["url"].removesuffix("/board/")
         client = await asyncio.create_subprocess_exec(
             *(str(node[0]), str(HERE / "programs/ag_ui_client.mjs"), f"{url}/agui"),
-            env={"PATH": os.environ["PATH"], "MODULES": str(node[1])},
+            env={"PATH": os.environ["PATH"], "MODULES": str(node[1]), "KEY": started["agui_key"]},
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await asyncio.wait_for(client.communicate(), PATIENCE)

@@ -6,7 +6,12 @@ const { HttpAgent } = require("@ag-ui/client");
 
 const warnings = [];
 console.warn = (...words) => warnings.push(words.join(" "));
-const agent = new HttpAgent({ url: process.argv[2], threadId: "official", initialState: { user: "Ada" } });
+const agent = new HttpAgent({
+  url: process.argv[2],
+  headers: { Authorization: `Bearer ${process.env.KEY}` },
+  threadId: "official",
+  initialState: { user: "Ada" },
+});
 const tools = [
   {
     name: "confirm",
