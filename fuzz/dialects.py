@@ -154,6 +154,8 @@ def check_offsets(given: Input, events: Sequence[Event]) -> None:
     said, rest, last = set[int](), list(given.text), 0
     for event in events:
         match event:
+            case Note(kind="missed_call" | "alert"):
+                pass  # what it is about stays text
             case TextPiece() | ReasoningPiece() | Note() | InvocationEnded() | InvocationIncomplete():
                 begin, end = event.offsets or (-1, -1)
                 assert 0 <= begin <= end <= len(given.text), event

@@ -1,4 +1,4 @@
-"""Two MCP servers of the coding agents on one PostgreSQL, and a worker: a task of one of them is seen by the other."""
+"""Two MCP servers of the coding agents on one PostgreSQL, and a worker: each of them sees the jobs of the other."""
 
 import asyncio
 import os
@@ -7,9 +7,8 @@ import pytest
 from mcp import Client
 from tests.cli import conftest as cli
 from tests.cli import test_mcp_agents
-from tests.cli.test_mcp_agents import ANSWER, LIMIT, REPORT, Script, over_http
+from tests.cli.test_mcp_agents import ANSWER, LIMIT, REPORT, Script, over_http, wait_for
 from tests.coding import conftest as coding
-from tests.servers.mcp.conftest import TaskClient
 
 from callboard.testing import FakeBackend
 
@@ -26,24 +25,21 @@ def on_postgresql(empty_postgresql, monkeypatch):
 
 @pytest.mark.parametrize("has_worker", [True, False])
 @pytest.mark.usefixtures("on_postgresql")
-def test_two_servers_see_the_same_tasks(callboard, command, write_settings, has_worker):
-    knows = TaskClient()
-
+def test_two_servers_see_the_same_jobs(callboard, command, repository, write_settings, has_worker):
     async def scenario():
         async with asyncio.timeout(LIMIT), FakeBackend(Script(ANSWER)) as backend:
-            write_settings(backend.url)
+            write_settings(backend.url, f'[jobs]\ndirectories = ["{repository.root}"]')
             async with (
                 over_http(command, kill=False) as first,
                 over_http(command, kill=False) as second,
-                Client(first, extensions=[knows]) as asking,
-                Client(second, extensions=[knows]) as client,
+                Client(first) as asking,
+                Client(second) as other,
             ):
-                handle = await asking.session.call_tool("triage", REPORT, allow_claimed=True)
-                task = await knows.request(client.session, "tasks/get", handle.task_id)
-                assert task["status"] == "working"
+                job = (await asking.call_tool("triage", REPORT)).structured_content["job"]
+                assert (await other.call_tool("get_job", {"job": job})).structured_content["state"] == "pending"
                 if not has_worker:
-                    await knows.request(client.session, "tasks/cancel", handle.task_id)
-                    return (await knows.request(asking.session, "tasks/get", handle.task_id))["status"]
+                    await other.call_tool("cancel_job", {"job": job})
+                    return (await wait_for(asking, job, "cancelled"))["state"]
                 worker = await asyncio.create_subprocess_exec(
                     *callboard.command,
                     "worker",
@@ -52,8 +48,8 @@ def test_two_servers_see_the_same_tasks(callboard, command, write_settings, has_
                     stderr=asyncio.subprocess.PIPE,
                     env={**os.environ},
                 )
-                results = [await knows.follow(each.session, handle.task_id) for each in (client, asking)]
+                results = [await wait_for(each, job, "completed") for each in (other, asking)]
                 await worker.communicate()
-                return [each.structured_content["result"]["summary"] for each in results]
+                return [each["result"]["summary"] for each in results]
 
     assert asyncio.run(scenario()) == ([ANSWER] * 2 if has_worker else "cancelled")
