@@ -71,27 +71,45 @@ def test_a_call_that_takes_too_long_is_ended(repo):
         run(["hash-object", "fifo"], repo, seconds=0.2)
 
 
+def waiting_script(folder, first):
+    script = folder / "slow"
+    os.mkfifo(folder / "fifo")
+    script.write_text(f"#!/bin/sh\n{first}echo $$ > {folder}/pid\nread -r _ < {folder}/fifo\n")
+    script.chmod(0o755)
+    return script
+
+
+def cancel(repo, pid, arguments, **options):
+    """Cancel git when its program has written its id; the program is gone then."""
+
+    async def cancelled():
+        task = asyncio.create_task(run_git(arguments, repo, writable=[pid.parent], **options))
+        while not task.done() and not pid.exists():  # noqa: ASYNC110  # for another process
+            await asyncio.sleep(0.01)
+        assert task.cancel()
+        await asyncio.wait([task], timeout=30)
+        assert task.cancelled()
+
+    asyncio.run(cancelled())
+    assert_gone(int(pid.read_text()))
+
+
 def test_a_call_that_is_cancelled_takes_its_lock_away(repo, tmp_path, git):
     """A filter of the user's own that waits: git holds the lock of the index, and is ended."""
-    script = tmp_path / "slow"
-    os.mkfifo(tmp_path / "fifo")
-    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nread -r _ < {tmp_path}/fifo\n")
-    script.chmod(0o755)
+    script = waiting_script(tmp_path, f"test -e {repo}/.git/index.lock && ")
     git(repo, "config", "filter.slow.clean", str(script))
     (repo / ".gitattributes").write_text("*.slow filter=slow\n")
     (repo / "x.slow").write_text("x\n")
-
-    async def cancelled():
-        task = asyncio.create_task(run_git(["add", "x.slow"], repo, writable=[tmp_path], programs=[script, SHELL]))
-        while not task.done() and not ((tmp_path / "pid").exists() and (repo / ".git" / "index.lock").exists()):  # noqa: ASYNC110  # for another process
-            await asyncio.sleep(0.01)
-        assert task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancelled())
+    cancel(repo, tmp_path / "pid", ["add", "x.slow"], programs=[script, SHELL])
     assert not (repo / ".git" / "index.lock").exists()
-    assert_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_of_git_that_ignores_the_signal_is_ended_too(repo, tmp_path):
+    """Git ends at the signal; its program keeps the output open."""
+    script = waiting_script(tmp_path, "trap '' TERM; ")
+    (repo / "a.py").write_text("changed\n")
+    environment = {"GIT_EXTERNAL_DIFF": str(script), "TMPDIR": str(tmp_path)}
+    cancel(repo, tmp_path / "pid", ["diff", "--ext-diff"], environment=environment, programs=[script, SHELL])
 
 
 def test_much_is_written_and_read_at_once(repo):

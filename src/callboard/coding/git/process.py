@@ -307,6 +307,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    if process.poll() is None:
+    # Not `poll`, which reaps git: one of its programs may still have its output open, and is in the group.
+    if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
