@@ -87,6 +87,23 @@ def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
     asyncio.run(scenario())
 
 
+def test_a_delivery_that_was_killed_is_made_again(repo, job, git):
+    """The killed git leaves a part of the bundle and its lock."""
+
+    async def scenario():
+        tree = await open_tree(repo, job, BRANCH)
+        (tree.root / "a.py").write_text("changed\n")
+        await tree.commit("Changed")
+        bundle = job / "tree.git" / "branch.bundle"
+        bundle.write_bytes(b"a part")
+        bundle.with_name("branch.bundle.lock").touch()
+        await (await reopen_tree(repo, job, BRANCH)).deliver()
+        assert not bundle.exists()
+
+    asyncio.run(scenario())
+    assert git(repo, "log", "-1", "--format=%s", BRANCH) == "Changed\n"
+
+
 def test_a_repository_of_the_job_that_is_gone_is_said(repo, job):
     asyncio.run(open_tree(repo, job, BRANCH))
     shutil.rmtree(job / "tree.git")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.coding.git.open_tree import open_tree, undo_tree
+from callboard.coding.git.open_tree import open_tree, reopen_tree, undo_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
 from callboard.errors import CallerError, SandboxUnavailable
@@ -171,7 +171,7 @@ def test_git_works_in_the_tree_for_a_command_too(repo, job, git):
         try:
             sandbox = await find_sandbox()
         except SandboxUnavailable as error:
-            pytest.skip(str(error))
+            pytest.skip(f"no sandbox: {error}")
         return (await sandbox.run(words, confinement)).output.decode()
 
     assert run(command("git", "status", "--porcelain")) == " M a.py\n"
@@ -206,6 +206,7 @@ def test_a_branch_that_somebody_else_made_meanwhile_stays(repo, job, git):
     tree = opened(repo, job)
     work(tree)
     git(repo, "branch", "callboard/x", "main~1")
+    git(repo, "branch", "line\u2028break")
     run(tree.deliver())
     assert tree.branch == "callboard/x-2"
     (tree.root / "more").write_text("more\n")
@@ -214,6 +215,21 @@ def test_a_branch_that_somebody_else_made_meanwhile_stays(repo, job, git):
     assert git(repo, "rev-parse", "callboard/x-2", "callboard/x") == git(repo, "rev-parse", last, "main~1")
     assert "callboard/x-2 is gone" in run(undo_tree({}, job))
     assert git(repo, "branch", "--list", "callboard/*") == "  callboard/x\n"
+
+
+def test_a_branch_that_the_user_checked_out_is_not_moved(repo, job, git):
+    tree = opened(repo, job)
+    delivered = work(tree)
+    run(tree.deliver())
+    git(repo, "checkout", "-q", "callboard/x")
+    (tree.root / "more").write_text("more\n")
+    last = run(tree.commit("fifth"))
+    with pytest.raises(CallerError, match="callboard/x is checked out; check another"):
+        run(tree.deliver())
+    assert git(repo, "rev-parse", "callboard/x").strip() == delivered
+    git(repo, "checkout", "-q", "main")
+    run(tree.close(keep=False))
+    assert git(repo, "rev-parse", "callboard/x").strip() == last
 
 
 def test_from_another_commit(repo, job):
@@ -328,6 +344,25 @@ def test_it_is_not_undone_where_somebody_built_upon_it(repo, job, git):
     assert git(repo, "rev-parse", "callboard/x").strip() == last
     git(repo, "reset", "-q", "--hard", "HEAD~1")
     assert "is gone" in run(undo_tree(tree.record, job))
+
+
+def test_undoing_says_that_commits_which_were_not_delivered_are_deleted(repo, job):
+    work(opened(repo, job))
+    assert run(undo_tree({}, job)) == "The job's tree is gone; it left no branch, and its commits are deleted."
+
+
+def test_a_job_whose_first_commit_was_pruned_can_be_undone(repo, job, git):
+    git(repo, "checkout", "-q", "-b", "topic")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "topic")
+    work(opened(repo, job))
+    git(repo, "checkout", "-q", "main")
+    git(repo, "branch", "-q", "-D", "topic")
+    git(repo, "reflog", "expire", "--expire=now", "--all")
+    git(repo, "gc", "-q", "--prune=now")
+    with pytest.raises(CallerError, match="or the commit that the job began at was pruned"):
+        run(reopen_tree(repo, job, ""))
+    assert run(undo_tree({}, job)) == "The job's tree is gone; it left no branch."
+    assert not (job / "tree.git").exists()
 
 
 def test_what_was_pushed_is_told(repo, job, git, tmp_path, home):

@@ -55,10 +55,11 @@ async def open_tree(directory: Path, job: Path, branch: str, at: str = "HEAD", *
     """
     if TreeRecord.load(job) is not None:
         raise CallerError("the job has a tree already", path=str(job))
-    return await _make(_absolute(directory), _absolute(job), branch, at, fetch=fetch)
+    return await _make(directory, job, branch, at, fetch=fetch)
 
 
 async def _make(directory: Path, job: Path, branch: str, at: str, *, fetch: bool) -> Tree:
+    directory, job = [await asyncio.to_thread(each.resolve) for each in (directory, job)]
     repository = await find_repository(directory)
     record = TreeRecord(kind="copy", job=str(job), directory=str(directory), branch=branch)
     if repository is not None:
@@ -261,7 +262,6 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
     Raises:
         CallerError: The user's repository or the job's is gone.
     """
-    directory, job = _absolute(directory), _absolute(job)
     record = TreeRecord.load(job)
     if record is None or not record.base:
         if record is not None:
@@ -272,7 +272,8 @@ async def reopen_tree(directory: Path, job: Path, branch: str, at: str = "HEAD",
         if repository is None:
             raise CallerError("the repository that the job began in is gone", path=str(directory))
         if str(repository.common) != record.common or not await repository.commit_id(record.base):
-            raise CallerError("this is not the repository that the job began in", path=str(directory))
+            why = "this is not the repository that the job began in, or the commit that the job began at was pruned"
+            raise CallerError(why, path=str(directory))
     own = record.open_repository()
     if not await asyncio.to_thread(own.git_directory.is_dir):
         raise CallerError("the repository that the job worked in is gone", path=str(own.git_directory))
@@ -371,9 +372,10 @@ async def _undo_branch(record: TreeRecord) -> str:
     commits: list[str] = []
     if bool(record.base) and await asyncio.to_thread(record.git_directory.is_dir):
         await asyncio.to_thread(record.root.mkdir, exist_ok=True)
-        commits = (await record.open_repository().git("rev-list", f"{record.base}..HEAD")).text.split()
+        # It fails if the commit that the job began at was pruned; the job can be undone all the same.
+        commits = (await record.open_repository().git("rev-list", f"{record.base}..HEAD", check=False)).text.split()
     if not tip or (tip not in commits and not record.head):
-        return "The job's tree is gone; it left no branch."
+        return f"The job's tree is gone; it left no branch{', and its commits are deleted' if commits else ''}."
     pushed = await _check_untouched(user, record, tip, commits)
     # Only if it has not moved since.
     await user.git("update-ref", "-d", f"refs/heads/{record.branch}", tip)
@@ -390,17 +392,12 @@ async def _check_untouched(user: Repository, record: TreeRecord, tip: str, commi
     branch, path = record.branch, record.directory
     if tip not in commits:
         raise CallerError(f"the branch {branch} is not where the job left it", path=path, hint="delete it yourself")
-    if (await user.git("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")).text.strip():
-        raise CallerError(f"the branch {branch} is checked out", path=path, hint="check another branch out first")
+    await user.check_not_checked_out(branch)
     arguments = ("for-each-ref", "--format=%(refname:short)", f"--contains={tip}", "refs/heads", "refs/remotes")
-    others = [name for name in (await user.git(*arguments)).text.splitlines() if name != branch]
+    others = [name for name in (await user.git(*arguments)).text.split("\n")[:-1] if name != branch]
     pushed = [name for name in others if name.endswith(f"/{branch}")]
     if merged := [name for name in others if name not in pushed]:
         raise CallerError(
             f"the branch {branch} is part of {display_names(merged)}", path=path, hint="git revert undoes it"
         )
     return pushed
-
-
-def _absolute(path: Path) -> Path:
-    return path.resolve()

@@ -28,14 +28,7 @@ import msgspec
 
 from callboard.coding.git.common_directory import check_location, private_common_directory
 from callboard.coding.git.index import NEW_FILES, is_generated, large_files, split_deleted
-from callboard.coding.git.process import (
-    MAX_OUTPUT,
-    GitFailed,
-    GitOutcome,
-    check_git,
-    git_error,
-    run_git,
-)
+from callboard.coding.git.process import MAX_OUTPUT, GitFailed, GitOutcome, check_git, git_error, run_git
 from callboard.coding.git.settings import (
     Setting,
     allowed_protocols,
@@ -263,8 +256,14 @@ class Repository:
     async def branches(self) -> dict[str, str]:
         """The local branches and their commits."""
         outcome = await self.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads")
-        pairs = [line.split(" ", 1) for line in outcome.text.splitlines()]
+        pairs = [line.split(" ", 1) for line in outcome.text.split("\n")[:-1]]
         return {name.removeprefix("refs/heads/"): commit for commit, name in pairs}
+
+    async def check_not_checked_out(self, branch: str) -> None:
+        """Raise GitFailed if a working tree of the repository has this branch checked out."""
+        if (await self.git("for-each-ref", "--format=%(worktreepath)", f"refs/heads/{branch}")).text.strip():
+            hint = "check another branch out first"
+            raise GitFailed(f"the branch {branch} is checked out", path=str(self.root), hint=hint)
 
     @property
     def operation(self) -> Operation:

@@ -95,7 +95,8 @@ class Snapshots:
 async def open_snapshots(root: Path, folder: Path) -> Snapshots:
     """The snapshots of a tree; those that were taken in the folder before are there. Raises CallerError."""
     source = await find_repository(root)
-    own = Repository(source.root if source else _absolute(root), _absolute(folder) / _REPOSITORY)
+    root, folder = [await asyncio.to_thread(each.resolve) for each in (root, folder)]
+    own = Repository(source.root if source else root, folder / _REPOSITORY)
     if not (own.git_directory / "info" / "attributes").is_file():
         await create_repository(own.root, own.git_directory, source)
     return Snapshots(own, source)
@@ -114,7 +115,3 @@ def _select_files(root: Path, names: Iterable[str], known: Collection[str]) -> l
                 continue
         selected.append(name)
     return selected
-
-
-def _absolute(path: Path) -> Path:
-    return path.resolve()

@@ -147,16 +147,17 @@ class Tree:
         return (self._record.git_directory, *objects)
 
     async def deliver(self) -> None:
-        """Fetch the branch into the user's repository, if it has commits. Raises CallerError.
+        """Fetch the branch into the user's repository, if it has commits. Raises CallerError, also if it is checked out.
 
         If somebody else has a branch of this name by now, ours gets a number.
         """
         commits = (await self.repository.git("rev-list", f"{self.base}..HEAD")).text.split()
         if not self._record.common or not commits:
             return
-        user, job = self._record.users_repository(), Path(self._record.job)
-        bundle = job / "branch.bundle"
-        await self.repository.git("bundle", "create", "--quiet", str(bundle), "HEAD", f"^{self.base}", writable=[job])
+        user = self._record.users_repository()
+        # In the job's repository: `reopen_tree` removes the lock that a killed git leaves there.
+        bundle = self._record.git_directory / "branch.bundle"
+        await self.repository.git("bundle", "create", "--quiet", str(bundle), "HEAD", f"^{self.base}")
         fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", str(bundle))
         first, number = self.branch, 1
         while (tip := (await user.branches()).get(self.branch, "")) != commits[0]:
@@ -164,6 +165,7 @@ class Tree:
                 number += 1
                 self._record = replace(self._record, branch=f"{first}-{number}")
                 continue
+            await user.check_not_checked_out(self.branch)
             self._record.save()
             into = f"HEAD:refs/heads/{self.branch}"
             try:
