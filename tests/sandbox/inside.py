@@ -356,7 +356,7 @@ def write_a_processes_memory():
 @tries
 def reach_a_processes_files():
     place = f"/proc/{FACTS['process']}"
-    return works(lambda: os.listdir(f"{place}/root/")) or works(lambda: os.readlink(f"{place}/fd/0"))
+    return works(lambda: os.listdir(os.path.join(place, "root", ""))) or works(lambda: os.readlink(f"{place}/fd/0"))
 
 
 @tries
