@@ -158,7 +158,8 @@ async def open_chat(
                 kind.outcome.set_result(Completed(encode_output(kind.record.job.output)))
                 await handle.result()
     finally:
-        if not (await store.get(job.id)).description:
+        stored = await store.get(job.id)
+        if stored.has_ended and not stored.description:
             await store.remove(job.id)
             folders.remove(job.id)
 

@@ -12,19 +12,23 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from msgspec import structs
+from sqlalchemy import update
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_kind import describe_request, host_queue
+from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.embedded_engine import EmbeddedEngine
+from callboard.jobs.engine import is_segment
 from callboard.jobs.handle import JobHandle
 from callboard.jobs.job import DIRECT, DurableJob
 from callboard.jobs.kinds import JobKind
-from callboard.jobs.segment import SegmentRunner
+from callboard.jobs.segment import SegmentControl, SegmentRunner
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
+from callboard.jobs.tables import clock, segments
 from callboard.jobs.worker import EmbeddedWorker, Worker
 
 
@@ -71,23 +75,53 @@ async def run_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> Dur
 @asynccontextmanager
 async def serve_direct(store: DurableStore, job: DurableJob, kind: JobKind) -> AsyncIterator[DirectHandle]:
     """Run a job of a queue of this process, in a task of its own. Raises DatabaseUnavailable."""
-    streams = JobStreams()
+    handle = DirectHandle(store, job.id, kind)
     engine = EmbeddedEngine(store.database)
-    runner = SegmentRunner(store, [kind], streams)
     queues = {job.queue: QueueSettings()}
-    async with EmbeddedWorker(partial(Worker, engine, store, runner, queues=queues, concurrency=1)) as worker:
-        yield DirectHandle(store, job.id, streams, worker)
+    make_worker = partial(Worker, engine, store, handle.run_segment, queues=queues, concurrency=1)
+    async with EmbeddedWorker(make_worker) as handle.worker:
+        yield handle
 
 
 class DirectHandle(JobHandle):
-    """A job that a worker of this process runs."""
+    """A job that a worker of this process runs.
 
-    def __init__(self, store: DurableStore, identifier: str, streams: JobStreams, worker: EmbeddedWorker) -> None:
+    The worker waits until the database can be written again. The person who waits for the result reads the failure.
+    """
+
+    worker: EmbeddedWorker
+
+    def __init__(self, store: DurableStore, identifier: str, kind: JobKind) -> None:
+        streams = JobStreams()
         super().__init__(store, identifier, streams)
-        self._worker = worker
+        self._run = SegmentRunner(store, [kind], streams)
+        self._is_running = False
+        self._failure: DatabaseUnavailable | None = None
+
+    async def run_segment(self, identifier: str, number: int, control: SegmentControl) -> None:
+        """Run a segment for the worker."""
+        self._is_running, self._failure = True, None
+        try:
+            await self._run(identifier, number, control)
+        except DatabaseUnavailable as error:
+            self._failure = error
+            raise
+        finally:
+            self._is_running = False
+
+    async def read(self) -> DurableJob:
+        """Return the job as it is now. Raises DatabaseUnavailable if the job cannot continue."""
+        if self._failure is not None:
+            raise self._failure
+        job = await super().read()
+        if not (job.has_ended or self._is_running):
+            its = is_segment(job.id, job.segment)
+            due = update(segments).where(*its).values(due_at=clock(self._store.database.engine.dialect.name))
+            await self._store.database.run(lambda connection: connection.execute(due))
+        return job
 
     async def cancel_now(self) -> None:
         """Cancel the job, and wait until it has ended."""
         await self.cancel()
-        self._worker.cancel(self.id)
+        self.worker.cancel(self.id)
         await self.result()

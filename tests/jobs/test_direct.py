@@ -1,0 +1,65 @@
+"""Jobs that run in the process of a person, who reads that the disk is full."""
+
+import asyncio
+
+import pytest
+from tests.jobs.running import run_async
+
+from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.job_folders import JobFolders
+from callboard.configuration import load_settings
+from callboard.jobs.chat import open_chat
+from callboard.jobs.database import PATIENCE, Database, DatabaseUnavailable
+from callboard.jobs.direct import make_queue, run_direct
+from callboard.jobs.store import DurableStore
+from callboard.testing import ScriptedModel
+
+
+class FullDatabase(Database):
+    is_full = False
+
+    def run_blocking(self, work, *, patience=PATIENCE):
+        if self.is_full:
+            raise DatabaseUnavailable("its disk is full")
+        return super().run_blocking(work, patience=patience)
+
+
+class Kind:
+    name = "test"
+
+    def __init__(self, database, *, loses_lease):
+        self._database = database
+        self._loses_lease = loses_lease
+
+    def find_obstacle(self, _):
+        return ""
+
+    find_model = find_obstacle
+
+    async def run(self, segment):
+        self._database.is_full = True
+        if self._loses_lease:  # then the worker cancels the segment
+            raise asyncio.CancelledError
+        await segment.claim.append((), phase="later")
+
+
+async def run_job(store, folder, case):
+    if case != "chat":
+        job = await store.create("test", queue=make_queue())
+        await run_direct(store, job, Kind(store.database, loses_lease=case == "lease"))
+        return
+    request = JobRequest(kind="chat", directory=folder, settings=load_settings({}, folder, {}))
+    async with open_chat(request, ScriptedModel([]), store, print, None, folders=JobFolders(folder / "jobs")):
+        store.database.is_full = True
+
+
+@pytest.mark.parametrize("case", ["write", "lease", "chat"])
+@run_async
+async def test_a_full_disk_ends_the_command_and_not_the_job(tmp_path, case):
+    with FullDatabase.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
+        store = DurableStore(database)
+        with pytest.raises(DatabaseUnavailable, match="its disk is full"):
+            async with asyncio.timeout(30) as limit:
+                await run_job(store, tmp_path, case)
+        assert not limit.expired()
+        assert [each.state for each in await store.list()] == ["running"]
