@@ -145,7 +145,7 @@ def test_jobs_are_deleted_when_they_have_ended(invoke, refuse):
     assert "callboard jobs cancel" in refuse("jobs", "rm", "--yes", ended.id, waits.id)
     assert "nobody is here to ask" in refuse("jobs", "rm", ended.id)
     assert listed() == [ended.id, waits.id]
-    assert invoke("jobs", "rm", "--yes", ended.id).stderr == f"{ended.id}: deleted\n"
+    assert invoke("jobs", "rm", "--yes", ended.id, ended.id).stderr == f"{ended.id}: deleted\n"
     assert listed() == [waits.id]
     assert "say which" in refuse("jobs", "rm")
 

@@ -95,13 +95,13 @@ def settle_job(job: DurableJob) -> DurableJob:
     return read_jobs(lambda store: end_abandoned(store, job.id))
 
 
-def remove_job(job: DurableJob) -> None:
+def remove_job(identifier: str) -> None:
     """Delete a job that has ended, or whose worker died. Raises CallerError."""
     from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
 
     async def remove(store: DurableStore) -> None:
-        await end_abandoned(store, job.id)
-        await store.remove(job.id)
+        await end_abandoned(store, identifier)
+        await store.remove(identifier)
 
     read_jobs(remove)
 

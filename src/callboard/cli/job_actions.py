@@ -139,9 +139,9 @@ def remove(
         if job.state not in END_STATES and job.state != "running":
             raise CallerError(f"the job is {job.state}", path=job.id, hint=f"callboard jobs cancel {job.id} ends it")
     _confirm(f"delete {', '.join([*records, *[each.id for each in targets]])}?", yes=yes)
-    for job in targets:
-        remove_job(job)
-    for name in (*records, *[each.id for each in targets]):
+    for name in dict.fromkeys([*records, *[each.id for each in targets]]):
+        if name not in records:
+            remove_job(name)
         JobFolders().remove(name)
         typer.echo(f"{name}: deleted", err=True)
 
