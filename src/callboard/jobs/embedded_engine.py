@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -26,10 +25,8 @@ from callboard.configuration.jobs import QueueSettings
 from callboard.jobs import engine, lease
 from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
-from callboard.jobs.engine import Engine, RunSegment, hand_segments_back, has_work, is_segment
-from callboard.jobs.job import DurableJob
-from callboard.jobs.lease import Lease
-from callboard.jobs.tables import clock, insert_once, lock_claims, queue_limits, segments
+from callboard.jobs.engine import DatabaseEngine, RunSegment, is_segment
+from callboard.jobs.tables import insert_once, lock_claims, queue_limits, segments
 
 _MINUTE: Final = 60_000
 """In milliseconds, as all times of the table are."""
@@ -37,19 +34,14 @@ _MINUTE: Final = 60_000
 _log = logging.getLogger("callboard.jobs")
 
 
-class EmbeddedEngine(Engine):
+class EmbeddedEngine(DatabaseEngine):
     """The engine of a database, see `Engine`."""
 
     def __init__(self, database: Database) -> None:
-        self.database = database
-        self.executor = ""
-        self._now = clock(database.engine.dialect.name)
-        self._queues: Mapping[str, QueueSettings] = {}
+        super().__init__(database)
         self._running: dict[tuple[str, int], str] = {}
-        """The queues of the segments that run here, by their jobs and numbers."""
+        """The queues of the segments that run here."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = True
-        self._lease: Lease | None = None
         self._taking: asyncio.Task[None] | None = None
         due, busy = segments.c, segments.alias().c
         is_free = due.executor.is_(None) & (due.due_at <= self._now) | (due.lease_until < self._now)
@@ -63,9 +55,6 @@ class EmbeddedEngine(Engine):
             .limit(sa.bindparam("room"))
         )
 
-    def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
-        engine.enqueue(connection, job, delay)
-
     async def serve(
         self,
         run_segment: RunSegment,
@@ -75,18 +64,9 @@ class EmbeddedEngine(Engine):
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
         self._run_segment, self._queues, self._places = run_segment, dict(queues), concurrency
-        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
         await self.database.run(self._set_limits)
-        self.database.check_health(forget=True)
-        self.executor = str(uuid4())
-        self._is_closed = False
-        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
+        self._open(on_loss)
         self._taking = self._loop.create_task(self._take_always())
-
-    def wake(self) -> None:
-        if not self._is_closed:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._bell.set)
 
     async def stop_taking(self) -> None:
         self._is_closed = True
@@ -94,20 +74,6 @@ class EmbeddedEngine(Engine):
             self._bell.set()
             await asyncio.wait([self._taking])  # the end of a loop has cancelled it, too
             await asyncio.sleep(0)  # the segments that it claimed last begin
-
-    async def hand_back(self) -> None:
-        await self.stop_taking()
-        if self._lease is None:
-            return
-        await asyncio.to_thread(self._lease.close)
-        self._lease = None
-        free = partial(hand_segments_back, executor=self.executor)
-        with suppress(DatabaseUnavailable):
-            await asyncio.to_thread(self.database.run_blocking, free, patience=0)
-        self.executor = ""
-
-    async def is_idle(self) -> bool:
-        return not self._running and not await has_work(self.database, [*self._queues])
 
     async def _take_always(self) -> None:
         while not self._is_closed:

@@ -7,8 +7,11 @@ ended. The times of the rows are those of the database's clock.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
+from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -16,7 +19,7 @@ from sqlalchemy import Connection
 from callboard.configuration.jobs import QueueSettings
 from callboard.jobs.database import Database, DatabaseUnavailable
 from callboard.jobs.job import DurableJob
-from callboard.jobs.lease import CHANNEL
+from callboard.jobs.lease import CHANNEL, Lease
 from callboard.jobs.tables import clock, insert_once, jobs, segments
 
 RunSegment = Callable[[str, int], Coroutine[Any, Any, None]]
@@ -74,6 +77,63 @@ class Engine(Protocol):
         """Whether no segment of the served queues runs, or waits for a time that is near."""
 
 
+class DatabaseEngine(Engine):
+    """What every engine does with the database: enqueue, and serve under a lease."""
+
+    _running: Collection[tuple[str, int]]
+    """The jobs and numbers of the segments that run here."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.executor = ""
+        self._now = clock(database.engine.dialect.name)
+        self._queues: Mapping[str, QueueSettings] = {}
+        self._is_closed = True
+        self._lease: Lease | None = None
+
+    def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
+        enqueue(connection, job, delay)
+
+    def _open(self, on_loss: Callable[[str], None] | None) -> None:
+        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        self.database.check_health(forget=True)
+        self.executor = str(uuid4())
+        self._is_closed = False
+        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
+
+    def wake(self) -> None:
+        if not self._is_closed:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._bell.set)
+
+    async def hand_back(self) -> None:
+        await self.stop_taking()
+        if self._lease is None:
+            return
+        await asyncio.to_thread(self._lease.close)
+        self._lease = None
+        with suppress(DatabaseUnavailable):
+            await asyncio.to_thread(self.database.run_blocking, self._free_segments, patience=0)
+        self.executor = ""
+
+    async def is_idle(self) -> bool:
+        is_soon = segments.c.due_at < self._now + SOON_SECONDS * 1000
+        query = sa.select(segments.c.job).where(segments.c.queue.in_([*self._queues]), is_soon).limit(1)
+        try:
+            return not self._running and not await self.database.read(lambda connection: connection.scalar(query))
+        except DatabaseUnavailable:
+            return False
+
+    def _free_segments(self, connection: Connection) -> None:
+        """Make the segments that this process claimed due again."""
+        mine = segments.c.executor == self.executor
+        # The next runner counts a failure, and a worker that stops in good order is not one.
+        stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
+        connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
+        connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
+        announce(connection)
+
+
 def enqueue(connection: Connection, job: DurableJob, delay: float = 0) -> None:
     """Queue a job's present segment as `Engine.enqueue` does, whichever engine will run it."""
     row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
@@ -87,27 +147,6 @@ def announce(connection: Connection) -> None:
     """Tell the workers of other processes to look for due segments. SQLite's look at a counter of writes."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text(f"NOTIFY {CHANNEL}"))
-
-
-def hand_segments_back(connection: Connection, executor: str) -> None:
-    """Make the segments that an executor claimed due again."""
-    mine = segments.c.executor == executor
-    # The next runner counts a failure, and a worker that stops in good order is not one.
-    stopped = jobs.c.id.in_(sa.select(segments.c.job).where(mine)) & (jobs.c.state == "running")
-    connection.execute(sa.update(jobs).where(stopped).values(failures=jobs.c.failures - 1))
-    connection.execute(sa.update(segments).where(mine).values(executor=None, lease_until=None))
-    announce(connection)
-
-
-async def has_work(database: Database, queues: Collection[str]) -> bool:
-    """Whether a segment of the queues runs or is due soon; True if the database cannot say so."""
-    due = segments.c
-    is_soon = due.due_at < clock(database.engine.dialect.name) + SOON_SECONDS * 1000
-    query = sa.select(due.job).where(due.queue.in_(queues), is_soon).limit(1)
-    try:
-        return await database.read(lambda connection: connection.scalar(query)) is not None
-    except DatabaseUnavailable:
-        return True
 
 
 def is_segment(job: str, segment: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -20,7 +20,6 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -46,10 +45,9 @@ from callboard.errors import CallerError
 from callboard.jobs import engine, lease
 from callboard.jobs.claim import LeftToOthers
 from callboard.jobs.database import Database, DatabaseUnavailable
-from callboard.jobs.engine import Engine, RunSegment, hand_segments_back, has_work, is_segment
-from callboard.jobs.job import END_STATES, DurableJob
-from callboard.jobs.lease import Lease
-from callboard.jobs.tables import clock, jobs, lock_claims, segments
+from callboard.jobs.engine import DatabaseEngine, RunSegment, is_segment
+from callboard.jobs.job import END_STATES
+from callboard.jobs.tables import jobs, lock_claims, segments
 
 SENDING_SECONDS: Final = 8
 """Seconds until another worker signals a segment whose signal was not confirmed."""
@@ -117,23 +115,15 @@ class JobWorkflow:
         workflow.continue_as_new(args=[job, heartbeat, has_attributes, self._due])
 
 
-class TemporalEngine(Engine):
+class TemporalEngine(DatabaseEngine):
     """The engine of a database whose workers share a namespace of Temporal; see `Engine`."""
 
     def __init__(self, database: Database, settings: TemporalSettings) -> None:
-        self.database = database
-        self.executor = ""
+        super().__init__(database)
         self._settings = settings
-        self._now = clock(database.engine.dialect.name)
-        self._queues: list[str] = []
         self._running: set[tuple[str, int]] = set()
         self._workers: list[asyncio.Task[None]] = []
-        self._is_closed = True
-        self._lease: Lease | None = None
         self._sweeping: asyncio.Task[None] | None = None
-
-    def enqueue(self, connection: Connection, job: DurableJob, delay: float = 0) -> None:
-        engine.enqueue(connection, job, delay)
 
     async def serve(
         self,
@@ -143,25 +133,16 @@ class TemporalEngine(Engine):
         concurrency: int,
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
-        self._run_segment, self._queues = run_segment, [*queues]
-        self._bell, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        self._run_segment, self._queues = run_segment, queues
         self._places = asyncio.Semaphore(concurrency)
         self._client = await connect(self._settings)
         self._has_attributes = await has_search_attributes(self._client)
-        self.database.check_health(forget=True)
-        self.executor = str(uuid4())
-        self._is_closed = False
         on_loss = on_loss or lease.end_process
-        self._lease = Lease(self.database, self.executor, self.wake, on_loss)
+        self._open(on_loss)
         workers = [self._make_worker(name, each, concurrency) for name, each in queues.items()]
         self._workers = [self._loop.create_task(_run_worker(each, on_loss)) for each in workers]
         self._stops = [each.shutdown for each in workers]
         self._sweeping = self._loop.create_task(self._sweep_always())
-
-    def wake(self) -> None:
-        if not self._is_closed:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._bell.set)
 
     async def stop_taking(self) -> None:
         self._is_closed = True
@@ -173,19 +154,9 @@ class TemporalEngine(Engine):
 
     async def hand_back(self) -> None:
         await self.stop_taking()
-        if self._lease is None:
-            return
         if self._workers:
             await asyncio.wait(self._workers, timeout=END_SECONDS)
-        await asyncio.to_thread(self._lease.close)
-        self._lease = None
-        free = partial(hand_segments_back, executor=self.executor)
-        with suppress(DatabaseUnavailable):
-            await asyncio.to_thread(self.database.run_blocking, free, patience=0)
-        self.executor = ""
-
-    async def is_idle(self) -> bool:
-        return not self._running and not await has_work(self.database, self._queues)
+        await super().hand_back()
 
     def _make_worker(self, queue: str, settings: QueueSettings, concurrency: int) -> Worker:
         starts = settings.starts_per_minute
@@ -221,16 +192,18 @@ class TemporalEngine(Engine):
         async with self._places:
             if self._is_closed:
                 raise asyncio.CancelledError
-            is_claimed = await self.database.run(partial(self._claim, job, segment))
-            if self._is_closed:
-                raise asyncio.CancelledError
-            if is_claimed:
-                self._running.add((job, segment))
-                try:
+            if (job, segment) in self._running:
+                raise _refuse("it runs here")
+            self._running.add((job, segment))
+            try:
+                is_claimed = await self.database.run(partial(self._claim, job, segment))
+                if self._is_closed:
+                    raise asyncio.CancelledError
+                if is_claimed:
                     await self._run_claimed(job, segment)
-                finally:
-                    self._running.discard((job, segment))
-                    self._bell.set()
+            finally:
+                self._running.discard((job, segment))
+                self._bell.set()
         state = sa.select(jobs.c.state).where(jobs.c.id == job)
         return await self.database.read(lambda connection: connection.scalar(state)) or ""
 
@@ -252,8 +225,7 @@ class TemporalEngine(Engine):
         if connection.execute(sa.select(segments.c.job).where(*its)).first() is None:
             return False
         due, busy = segments.c, segments.alias().c
-        is_left = (due.executor == self.executor) & ((job, segment) not in self._running)
-        is_free = due.executor.is_(None) | (due.lease_until < self._now) | is_left
+        is_free = due.executor.is_(None) | (due.lease_until < self._now) | (due.executor == self.executor)
         runs = busy.executor.is_not(None) & (busy.lease_until >= self._now) & (busy.job != job)
         same = (busy.queue == due.queue) & (busy.partition == due.partition)
         is_alone = (due.partition == "") | ~sa.exists().where(same, runs)
@@ -293,7 +265,7 @@ class TemporalEngine(Engine):
         same = (busy.queue == due.queue) & (busy.partition == due.partition)
         is_alone = (due.partition == "") | ~sa.exists().where(same, busy.lease_until >= self._now)
         query = sa.select(segments, jobs.c.kind, jobs.c.directory).outerjoin(jobs, jobs.c.id == due.job)
-        query = query.where(due.queue.in_(self._queues), is_free, is_alone)
+        query = query.where(due.queue.in_([*self._queues]), is_free, is_alone)
         return [*connection.execute(query.order_by(due.priority, due.due_at, due.job).limit(limit))]
 
     def _take(self, taken: dict[tuple[str, int], Any], connection: Connection) -> None:
