@@ -14,6 +14,7 @@ import pytest
 from tests.coding import conftest as coding
 
 from callboard.cli.run_kind import worker_name
+from callboard.coding.job_folders import JobFolders
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
@@ -117,11 +118,14 @@ def test_a_job_waits_for_an_approval_without_a_worker_and_is_run_by_another(plac
                     with stopped_worker(place):
                         (asked,) = await wait_until_asked(store, first.stdout.strip())
                         await wait_until_asked(store, second.stdout.strip())
+                    folder = JobFolders().folder(second.stdout.strip())
+                    assert (folder / "tree").is_dir()
                     shown = await asyncio.to_thread(run, repository, "jobs", "show", first.stdout.strip())
                     assert "waiting" in shown.stdout
                     assert f"--digest {asked.digest}" in shown.stdout
                     cancelled = await asyncio.to_thread(run, repository, "jobs", "cancel", second.stdout.strip())
                     assert cancelled.stdout.strip() == f"{second.stdout.strip()}: cancelled"
+                    assert not (folder / "tree").exists()
                     arguments = ("jobs", "approve", first.stdout.strip(), "--digest", asked.digest)
                     approved = await asyncio.to_thread(run, repository, *arguments)
                     assert approved.returncode == 0, approved.stderr

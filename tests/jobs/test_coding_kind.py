@@ -12,6 +12,7 @@ from tests.jobs import coding_worker
 from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
+from callboard.coding.agents.progress import read_progress
 from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
 from callboard.core import (
@@ -97,7 +98,10 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
     assert job.memory["memory"]["first_report"]["failed"] == 1
     assert job.output["tests"] == "pytest: 1 passed"
     assert place.repository.state() == before
-    assert place.repository.git("worktree", "list").count("\n") == 1
+    assert not (place.folder / "jobs" / job.id / "tree").exists()
+    # The entries say what a job that ended counted.
+    progress = read_progress(items)
+    assert (progress.rounds, progress.calls, progress.missing) == (job.rounds, job.calls, ())
     # Each prompt is there once, as it was sent and in the conversation.
     assert len({each.text for each in items if isinstance(each, PromptSent)}) == len(
         [each for each in items if isinstance(each, PromptSent)]
@@ -222,7 +226,7 @@ def test_a_job_waits_for_its_models_server_and_does_everything_once(place, code,
     assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("return a + b\n")
     if workflow == "phased":
         assert place.repository.git("show", f"{job.output['branch']}:trace.txt") == "once\n"
-    assert place.repository.git("worktree", "list").count("\n") == 1
+    assert not (place.folder / "jobs" / job.id / "tree").exists()
 
 
 @pytest.mark.parametrize("requested", [True, False])
@@ -249,7 +253,7 @@ def test_cancelling_the_job_delivers_what_was_changed_and_the_end_of_the_process
     if requested:
         assert job.state == "cancelled"
         assert place.repository.git("show", f"{job.output['branch']}:calc.py").endswith("a + b\n")
-        assert place.repository.git("worktree", "list").count("\n") == 1
+        assert not (place.folder / "jobs" / job.id / "tree").exists()
         place.ask(lambda store: store.resume(job.id))
         job, _ = run_here(place, {**PHASED, "fix": [EDIT, TRACE, "Done."]}, new_control())
         assert job.state == "completed", (job.reason, job.error)

@@ -110,7 +110,7 @@ def test_the_server_of_temporal_is_started_again(temporal, empty_postgresql, tmp
             done = len(fleet.read_lines())
             fleet.wait_for(lambda done=done: len(fleet.read_lines()) > done + JOBS // 2)
             temporal.kill()
-            time.sleep(3)
+            time.sleep(3)  # the server is away while the segments that run heartbeat and end
             temporal.start()
         fleet.wait_for_jobs()
         done = len(fleet.read_lines())
