@@ -243,11 +243,7 @@ def talk(place):
     def talk(typed, replies, *, access="edit", is_person=True, resume=None, **profile):
         out, err = io.StringIO(), io.StringIO()
         request = JobRequest(
-            kind="chat",
-            directory=place,
-            settings=load_settings({}, place, {}),
-            access=access,
-            without_sandbox=True,
+            kind="chat", directory=place, settings=load_settings({}, place, {}), access=access, without_sandbox=True
         )
         model = ScriptedModel(replies, profile=profile)
         reading, writing = os.pipe()

@@ -110,10 +110,7 @@ def test_a_build_without_tests_says_so_last(there, repository):
 
 @pytest.mark.parametrize(
     ("replies", "options", "code", "told"),
-    [
-        (["No."], ("--max-rounds", "1"), 3, "missing: no file has changed"),
-        ([], (), 1, "failed: "),
-    ],
+    [(["No."], ("--max-rounds", "1"), 3, "missing: no file has changed"), ([], (), 1, "failed: ")],
 )
 def test_the_exit_status_says_how_it_went(there, replies, options, code, told):
     done = there(*BUILD, *options, replies=replies)

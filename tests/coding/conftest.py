@@ -21,13 +21,7 @@ from callboard.coding.agents import job_tests
 from callboard.coding.agents.job_request import JobRequest, read_logs
 from callboard.coding.test_runners import run_tests
 from callboard.configuration import load_settings
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
-)
+from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.testing import FakeBackend, ScriptedModel
 
 FAULTY = "def add(a, b):\n    return a - b\n"

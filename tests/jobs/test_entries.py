@@ -9,22 +9,9 @@ from tests.tables import table
 
 from callboard.agent.transcript import Transcript
 from callboard.coding.steps import Notice, PhaseStarted
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    ResultCanister,
-    RolledBack,
-    RoundStarted,
-    UserCanister,
-)
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, RolledBack, RoundStarted, UserCanister
 from callboard.errors import CallerError
-from callboard.jobs.entries import (
-    JobEntry,
-    decode_entry,
-    encode_entry,
-    order_results,
-    read_conversation,
-)
+from callboard.jobs.entries import JobEntry, decode_entry, encode_entry, order_results, read_conversation
 from callboard.jobs.queries import SUMMARY
 from callboard.jobs.tables import jobs
 

@@ -6,13 +6,7 @@ from tests.jobs.running import run_async
 from tests.tables import table
 
 from callboard import Agent, jobs, tool
-from callboard.core import (
-    InvocationEnded,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    Usage,
-)
+from callboard.core import InvocationEnded, ResultCanister, ResultReady, RoundStarted, Usage
 from callboard.jobs.database import VARIABLE
 from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
 from callboard.jobs.trace import TraceBuilder
@@ -44,14 +38,8 @@ async def fail() -> int:
     raise ValueError("no luck")
 
 
-SCRIPT = [
-    [Usage(100, 10), Call("add", {"a": 1, "b": 2}), Call("fail", {})],
-    [Usage(200, 20), "Done."],
-]
-worker = Agent(
-    ScriptedModel(SCRIPT, profile={"prices": {"input": 1_000_000.0, "output": 0.0}}),
-    [add, fail],
-)
+SCRIPT = [[Usage(100, 10), Call("add", {"a": 1, "b": 2}), Call("fail", {})], [Usage(200, 20), "Done."]]
+worker = Agent(ScriptedModel(SCRIPT, profile={"prices": {"input": 1_000_000.0, "output": 0.0}}), [add, fail])
 
 
 @run_async

@@ -261,18 +261,7 @@ def write_output(folder: Path, output: JobOutput) -> None:
 def read_job(job: DurableJob, folder: Path, *, is_new: bool) -> Job:
     """The job as its runner knows it; a new one has nothing of the job that it was made of."""
     output = folder / _OUTPUT
-    names = (
-        "id",
-        "description",
-        "directory",
-        "model",
-        "input",
-        "phase",
-        "rounds",
-        "calls",
-        "usage",
-        "cost",
-    )
+    names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "cost")
     return Job(
         **{name: getattr(job, name) for name in names},
         type=job.kind,  # type: ignore[arg-type]  # its kind is one of these

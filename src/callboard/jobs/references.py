@@ -18,8 +18,6 @@ from callboard.errors import CallerError
 from callboard.jobs.job import QUEUE
 
 _HINT: Final = "write module:attribute or path.py:attribute, such as my_app.agents:reviewer"
-_OF_FILE: Final = "callboard_agents_"
-"""What the name of a module begins with that was imported from a file."""
 
 
 def load_agent(reference: str) -> Agent[Any]:
@@ -60,7 +58,7 @@ def _import_path(path: Path) -> ModuleType:
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == resolved:
         return main
-    name = f"{_OF_FILE}{resolved.stem}"
+    name = f"callboard_agents_{resolved.stem}"
     spec = importlib.util.spec_from_file_location(name, resolved)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no module")

@@ -52,11 +52,7 @@ PYTHON = {
             "shop/core/prices.py": LONG,
         },
     ),
-    "the src layout": (
-        "import shop.prices as p",
-        "p.total",
-        {"src/shop/__init__.py": "", "src/shop/prices.py": LONG},
-    ),
+    "the src layout": ("import shop.prices as p", "p.total", {"src/shop/__init__.py": "", "src/shop/prices.py": LONG}),
     "a dotted module": ("import shop.prices", "shop.prices.total", {"shop/prices.py": LONG}),
     "a module of a package": (
         "from shop import prices",

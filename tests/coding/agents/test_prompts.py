@@ -2,14 +2,7 @@ from tests.tables import table
 
 from callboard.coding.agents.prompts import instructions
 from callboard.configuration.coding import ProjectSettings
-from callboard.core import (
-    InvocationEnded,
-    ReplyEnded,
-    SupervisorCanister,
-    TextPiece,
-    ToolDeclaration,
-    identify_in_turn,
-)
+from callboard.core import InvocationEnded, ReplyEnded, SupervisorCanister, TextPiece, ToolDeclaration, identify_in_turn
 from callboard.dialects import get_dialect
 from callboard.modes import Sources, Watcher
 

@@ -83,11 +83,7 @@ def rehearsed(place, name, arguments, *, first=()):
             {"path": "end", "content": "more\n"},
             f"--- a/end\n+++ b/end\n@@ -1 +1,2 @@\n-no end\n{NO_END}+no end\n+more\n{NO_END}",
         ),
-        (
-            "delete_file",
-            {"path": "end"},
-            f"--- a/end\n+++ /dev/null\n@@ -1 +0,0 @@\n-no end\n{NO_END}",
-        ),
+        ("delete_file", {"path": "end"}, f"--- a/end\n+++ /dev/null\n@@ -1 +0,0 @@\n-no end\n{NO_END}"),
         ("delete_file", {"path": "bin"}, "--- a/bin\n+++ /dev/null\n(not shown: it is no text)\n"),
         (
             "replace_in_file",

@@ -16,13 +16,7 @@ from callboard.coding.output import Checkpoint, JobOutput
 from callboard.coding.steps import Notice
 from callboard.configuration import load_settings
 from callboard.configuration.coding import CodingSettings
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    ResultCanister,
-    Usage,
-    UserCanister,
-)
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, Usage, UserCanister
 from callboard.errors import CallerError
 from callboard.jobs.chat import open_chat, undo_chat
 from callboard.jobs.coding_record import write_output
@@ -66,13 +60,7 @@ def chatting(place, jobs):
             permissions=msgspec.convert(settings.get("permissions", {}), type(given.permissions)),
             coding=msgspec.convert(settings.get("coding", {}), CodingSettings),
         )
-        request = JobRequest(
-            kind="chat",
-            directory=place,
-            settings=given,
-            access=access,
-            without_sandbox=True,
-        )
+        request = JobRequest(kind="chat", directory=place, settings=given, access=access, without_sandbox=True)
         steps = []
         with Database.open(jobs.url) as database:
             store = DurableStore(database)
@@ -171,8 +159,7 @@ def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
 
 
 @pytest.mark.parametrize(
-    ("access", "asked"),
-    [("edit", ["file", "git", "bash", "test"]), ("full", []), ("read-only", [])],
+    ("access", "asked"), [("edit", ["file", "git", "bash", "test"]), ("full", []), ("read-only", [])]
 )
 def test_rights(place, chatting, access, asked):
     git(place, "init", "--quiet")
@@ -390,12 +377,7 @@ def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chattin
 
     asyncio.run(scenario())
     shown = model.requests[-1].canisters
-    assert [type(each) for each in shown[-4:]] == [
-        AssistantCanister,
-        InvocationCanister,
-        ResultCanister,
-        UserCanister,
-    ]
+    assert [type(each) for each in shown[-4:]] == [AssistantCanister, InvocationCanister, ResultCanister, UserCanister]
     assert shown[-2].error.category == "cancelled"
 
 
@@ -479,7 +461,7 @@ def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     assert [each.text for each in model.requests[-1].canisters][1:] == ["hello", "Who are you?", "hello again"]
     assert "a + b" in (place / "calc.py").read_text()
     assert [each.text for each in jobs.conversation(job.id)][-4:] == [
-        *("hello", "Who are you?", "hello again", "I forgot."),
+        *("hello", "Who are you?", "hello again", "I forgot.")
     ]
 
 

@@ -38,12 +38,7 @@ class Person:
 def make_policy(directory, person, ensembles, workspace):
     request = JobRequest(kind="chat", directory=directory, settings=load_settings({}, directory, {}))
     return ApprovalPolicy(
-        request,
-        person,
-        access="edit",
-        workspace=workspace,
-        ensembles=ensembles,
-        on_answer=lambda _: None,
+        request, person, access="edit", workspace=workspace, ensembles=ensembles, on_answer=lambda _: None
     )
 
 
