@@ -49,7 +49,7 @@ class ChatKind:
     def __init__(self, folder: Path) -> None:
         self.record: CodingRecord
         self.begun: asyncio.Future[Sequence[Canister]] = asyncio.get_running_loop().create_future()
-        """The conversation so far, when a segment has begun."""
+        """The conversation so far, set when a segment has begun."""
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         """How the chat ended."""
         self.is_closed = asyncio.Event()
@@ -84,7 +84,7 @@ class ChatKind:
         await segment.end_cancelled(encode_output(self.record.job.output))
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Nothing can be seen of it."""
+        """Return "": a chat has no traces of a call."""
         return ""
 
 
@@ -101,19 +101,19 @@ async def open_chat(
     servers: Iterable[DescribedServer] = (),
     on_change: Callable[[ChangedFile], None] | None = None,
 ) -> AsyncIterator[ChatSession]:
-    """A chat, for as long as it is entered. Raises CallerError, DatabaseUnavailable.
+    """Open a chat. Raises CallerError, DatabaseUnavailable.
 
     At the end its job is completed; failed if a CallboardError or OSError ended it, cancelled by a cancellation, and
     removed if there was no turn.
 
     Args:
-        request: What is wanted.
-        model: Answers.
-        store: Where it is recorded.
-        show: Gets each step.
+        request: The directory, settings and options of the chat.
+        model: The model that answers.
+        store: The store that records the chat.
+        show: Receives each step.
         approver: Asks the user.
-        resume: An earlier chat that goes on.
-        folders: Where its files are, by default those of the user.
+        resume: The id of an earlier chat to continue.
+        folders: The folders of jobs, by default those of the user.
         servers: As of `open_session`.
         on_change: As of `open_session`.
     """
@@ -165,7 +165,7 @@ async def open_chat(
 
 
 async def undo_chat(store: DurableStore, job: DurableJob, folders: JobFolders) -> str:
-    """Makes the files that a chat changed what they were before its first change; what was done, in words.
+    """Restore the files that a chat changed. Return a sentence about what was done.
 
     Raises CallerError if the chat is under way, or if somebody else has changed one of the files since.
     """

@@ -49,7 +49,7 @@ async def submit_direct(store: DurableStore, request: JobRequest, model: str) ->
 
 
 async def resume_direct(store: DurableStore, job: DurableJob) -> DurableJob:
-    """Let a direct job go on in this process. Raises CallerError if it completed, or if another process runs it."""
+    """Resume a direct job in this process. Raises CallerError if it completed, or if another process runs it."""
     await end_abandoned(store, job.id)
     return await store.resume(job.id, is_direct=True)
 

@@ -78,7 +78,7 @@ class Engine(Protocol):
 
 
 class DatabaseEngine(Engine):
-    """What every engine does with the database: enqueue, and serve under a lease."""
+    """The part that engines of one database share: they enqueue the same rows, and serve under a lease."""
 
     _running: Collection[tuple[str, int]]
     """The jobs and numbers of the segments that run here."""
@@ -135,7 +135,7 @@ class DatabaseEngine(Engine):
 
 
 def enqueue(connection: Connection, job: DurableJob, delay: float = 0) -> None:
-    """Queue a job's present segment as `Engine.enqueue` does, whichever engine will run it."""
+    """Queue the present segment of a job for any engine; see `Engine.enqueue`."""
     row = {"job": job.id, "segment": job.segment, "queue": job.queue, "partition": job.partition}
     due_at = clock(connection.dialect.name) + int(delay * 1000)
     statement = insert_once(segments, connection).values(due_at=due_at)
@@ -150,5 +150,5 @@ def announce(connection: Connection) -> None:
 
 
 def is_segment(job: str, segment: int) -> tuple[sa.ColumnElement[bool], ...]:
-    """The conditions that a row is that of a segment."""
+    """Return the conditions that select the row of a segment."""
     return segments.c.job == job, segments.c.segment == segment

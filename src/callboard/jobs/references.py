@@ -1,7 +1,7 @@
 """Find an agent by its reference: `module:attribute` or `path.py:attribute`.
 
-A reference is code to import. So nothing here reads one from a row of a database: a worker imports the references that its
-command names, and so does the process that submits a job.
+A reference is code to import. So nothing here reads a reference from the database. A worker, and a process that submits a job,
+import only the references that their commands name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def load_agent(reference: str) -> Agent[Any]:
     """Import the agent of a reference.
 
     Raises:
-        CallerError: There is no such module or attribute, its import fails, or it is no Agent.
+        CallerError: The module or attribute does not exist, the import fails, or the attribute is not an Agent.
     """
     place, _, attribute = reference.rpartition(":")
     if not place or not attribute:
@@ -42,7 +42,7 @@ def load_agent(reference: str) -> Agent[Any]:
 
 
 def normalize_reference(reference: str) -> str:
-    """The reference with its path made absolute, so that it is the same wherever a process was started."""
+    """Return the reference with an absolute path, so that it does not depend on the current directory."""
     place, colon, attribute = reference.rpartition(":")
     return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else reference
 
@@ -53,7 +53,7 @@ def agent_queue(reference: str) -> str:
 
 
 def _import_path(path: Path) -> ModuleType:
-    """The module of a file; the one that runs as a script is the program itself."""
+    """Import the module of a file. A file that runs as a script is not imported again."""
     resolved = path.resolve()
     main = sys.modules.get("__main__")
     if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == resolved:

@@ -8,7 +8,7 @@ process that was to send it or with the state of the server, is sent again.
 Temporal offers a segment, and the lease of its row decides: an activity begins only if it takes the lease, as a claim of
 the embedded engine does. So a segment runs once, also if Temporal loses sight of the process that runs it.
 
-The server has to keep what it is told. Each database needs a namespace of its own.
+The server must be durable. Each database needs a namespace of its own.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from callboard.jobs.tables import jobs, lock_claims, segments
 SENDING_SECONDS: Final = 8
 """Seconds until another worker signals a segment whose signal was not confirmed."""
 WAITING_SECONDS: Final = 300
-"""Seconds until a segment is signalled again that no worker has begun: the server may have lost it."""
+"""Seconds until an unclaimed segment is signalled again: the server may have lost the first signal."""
 AT_ONCE: Final = 100
-"""Segments that a sweep signals at once."""
+"""Maximum segments that one sweep signals."""
 CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 END_SECONDS: Final = 5
-"""Seconds that this process waits at its end for a server that is away."""
+"""Seconds that a worker waits at shutdown for a server that does not answer."""
 RETRY_PAUSE: Final = timedelta(seconds=1)
-"""Before Temporal offers a segment again whose worker died, or that another worker still has."""
+"""Pause before Temporal offers a segment again if its worker died or another worker still has it."""
 OPEN_FOR: Final = timedelta(days=1)
-"""How long the workflow of a job that waits stays open. A signal starts it again after that."""
+"""Time that the workflow of a waiting job stays open. After that, a signal starts it again."""
 LONGEST_SEGMENT: Final = timedelta(days=30)
 WORKFLOW: Final = "callboard-job"
 ACTIVITY: Final = "callboard-segment"
@@ -90,7 +90,7 @@ class JobWorkflow:
 
     @workflow.run
     async def run(self, job: str, heartbeat: float, has_attributes: bool, due: list[int]) -> None:
-        """End when the job has, or when nothing was due for long."""
+        """Run due segments until the job has ended, or nothing was due for `OPEN_FOR`."""
         self._due = [*due, *[each for each in self._due if each not in due]]
         while not workflow.info().is_continue_as_new_suggested():
             try:
@@ -244,7 +244,7 @@ class TemporalEngine(DatabaseEngine):
                 await self._bell.wait()
 
     async def _sweep(self) -> int:
-        """Signal the segments that are due and that nobody has; how many signals arrived."""
+        """Signal the due segments that no worker has claimed. Return how many signals arrived."""
         if not await self.database.read(lambda connection: self._find_due(connection, 1)):
             return 0
         rows: dict[tuple[str, int], Any] = {}
@@ -269,7 +269,7 @@ class TemporalEngine(DatabaseEngine):
         return [*connection.execute(query.order_by(due.priority, due.due_at, due.job).limit(limit))]
 
     def _take(self, taken: dict[tuple[str, int], Any], connection: Connection) -> None:
-        """Add the rows that are to be signalled to those of an earlier attempt, whose commit may have gone unnoticed."""
+        """Add the due rows to `taken`. An earlier attempt may have committed and lost the answer, so its rows stay."""
         lock_claims(connection)
         partitions = set()
         for row in self._find_due(connection, AT_ONCE):
@@ -280,11 +280,11 @@ class TemporalEngine(DatabaseEngine):
             taken[row.job, row.segment] = row
 
     def _wait(self, seconds: int) -> sa.Update:
-        """Let a segment wait for a worker, and be signalled again after so many seconds."""
+        """Return the update that lets a segment wait for a worker for so many seconds before the next signal."""
         return sa.update(segments).values(executor=None, lease_until=self._now + seconds * 1000)
 
     async def _signal(self, row: Any) -> str:
-        """Signal a segment; why that failed, or ""."""
+        """Signal a segment. Return why that failed, or ""."""
         agent = row.queue.partition("agent:")[2] or row.kind or ""
         pairs = [SearchAttributePair(STATE, "pending"), SearchAttributePair(AGENT, agent)]
         signal = self._client.start_workflow(
@@ -327,7 +327,7 @@ async def connect(settings: TemporalSettings) -> Client:
 
 
 async def has_search_attributes(client: Client) -> bool:
-    """Whether the namespace has the search attributes of jobs; without them workflows have none."""
+    """Return whether the namespace has the search attributes of jobs."""
     question = ListSearchAttributesRequest(namespace=client.namespace)
     try:
         known = await client.operator_service.list_search_attributes(question, timeout=CONNECT_TIMEOUT)
@@ -340,7 +340,7 @@ async def has_search_attributes(client: Client) -> bool:
 
 
 def _refuse(why: str, pause: timedelta | None = None) -> ApplicationError:
-    """What an activity raises that Temporal is to offer again."""
+    """Return the error that makes Temporal offer an activity again."""
     return ApplicationError(why, next_retry_delay=pause, category=ApplicationErrorCategory.BENIGN)
 
 
