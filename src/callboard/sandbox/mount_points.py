@@ -3,7 +3,8 @@
 Laws: no path is reached through a symlink, since a command may have put it there; what was made is removed when the last
 command that needs it has ended.
 
-The file system of a bubblewrap sandbox is a list of arguments, in which later mounts hide earlier ones. Law: only paths that are named here exist in the sandbox.
+`BubblewrapMounts` lists the file system of a bubblewrap sandbox as arguments; later mounts hide earlier ones.
+Law: only paths that are named here exist in the sandbox.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Laws: cancelling takes effect at once, and is passed on when all processes are g
 is attached: it waits at a gate, a shell that reads a line first, and if we die before that the gate never opens. The memory
 for output is bounded. Only listed variables of the environment are passed on, so no key of the user's gets in.
 
-The end of a command's output in a file while the command runs, for whoever finds it after a crash of this process.
-
-Law: the file never has more than twice `MAX_BYTES`, and a disk that is full ends the writing, not the command.
+`OutputFile` keeps the end of the output in a file while the command runs, to be read after a crash of this process.
+Law: the file never has more than twice `MAX_BYTES`, and a full disk ends the writing, not the command.
 """
 
 from __future__ import annotations

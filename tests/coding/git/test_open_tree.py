@@ -34,7 +34,7 @@ def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(rep
         (tree.root / "a.py").write_text("changed\n")
         (tree.root / "new.py").write_text("new\n")
         digest, _ = await tree.inspect()
-        for name in ("index.lock", f"refs/heads/{BRANCH}.lock"):
+        for name in ("index.lock", f"refs/heads/{BRANCH}.lock", "branch.bundle.lock", "../branch.bundle.lock"):
             (job / "tree.git" / name).touch()
         for folder in (tree.root, tree.root / "deep"):  # a write that was cut
             (folder / ".callboard-0123456789abcdef").write_text("half\n")
@@ -85,23 +85,6 @@ def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
         assert not is_closed(job)
 
     asyncio.run(scenario())
-
-
-def test_a_delivery_that_was_killed_is_made_again(repo, job, git):
-    """The killed git leaves a part of the bundle and its lock."""
-
-    async def scenario():
-        tree = await open_tree(repo, job, BRANCH)
-        (tree.root / "a.py").write_text("changed\n")
-        await tree.commit("Changed")
-        bundle = job / "tree.git" / "branch.bundle"
-        bundle.write_bytes(b"a part")
-        bundle.with_name("branch.bundle.lock").touch()
-        await (await reopen_tree(repo, job, BRANCH)).deliver()
-        assert not bundle.exists()
-
-    asyncio.run(scenario())
-    assert git(repo, "log", "-1", "--format=%s", BRANCH) == "Changed\n"
 
 
 def test_a_repository_of_the_job_that_is_gone_is_said(repo, job):

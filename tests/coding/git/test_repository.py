@@ -11,9 +11,7 @@ from callboard.coding.git.tree_state import compute_digest
 from callboard.errors import CallerError
 from callboard.text.display import display_names
 
-
-def run(awaitable):
-    return asyncio.run(awaitable)
+run = asyncio.run
 
 
 def open_repository(directory):

@@ -9,9 +9,7 @@ from callboard.coding.git import snapshots
 from callboard.coding.git.snapshots import open_snapshots
 from callboard.errors import CallerError
 
-
-def run(awaitable):
-    return asyncio.run(awaitable)
+run = asyncio.run
 
 
 def go_back(states, identifier):

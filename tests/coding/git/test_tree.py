@@ -16,9 +16,7 @@ from callboard.coding.git.tree import TreeRecord
 from callboard.errors import CallerError, SandboxUnavailable
 from callboard.sandbox import Confinement, find_sandbox
 
-
-def run(awaitable):
-    return asyncio.run(awaitable)
+run = asyncio.run
 
 
 def opened(directory, job, branch="callboard/x", at="HEAD"):

@@ -5,9 +5,7 @@ from pathlib import Path
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree_state import compute_digest, compute_state, settle_index
 
-
-def run(awaitable):
-    return asyncio.run(awaitable)
+run = asyncio.run
 
 
 def open_repository(directory):

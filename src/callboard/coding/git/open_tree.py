@@ -1,4 +1,4 @@
-"""Open a tree for a job, open it again where the job goes on, fork it, and undo it."""
+"""Open a tree for a job, open it again when the job resumes, fork it, and undo it."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ async def _undo_branch(record: TreeRecord) -> str:
     commits: list[str] = []
     if bool(record.base) and await asyncio.to_thread(record.git_directory.is_dir):
         await asyncio.to_thread(record.root.mkdir, exist_ok=True)
-        # It fails if the commit that the job began at was pruned; the job can be undone all the same.
+        # Git fails if the commit that the job began at was pruned; the job can still be undone.
         commits = (await record.open_repository().git("rev-list", f"{record.base}..HEAD", check=False)).text.split()
     if not tip or (tip not in commits and not record.head):
         return f"The job's tree is gone; it left no branch{', and its commits are deleted' if commits else ''}."

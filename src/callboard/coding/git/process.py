@@ -4,7 +4,7 @@ Law: git is started by its absolute path, never through a shell; nothing that a 
 that it runs. Hooks, monitors, pagers, editors, signers, external diffs and prompts are off; so is the network, except
 for calls that ask for it, which are the ones the user asked for.
 
-There are two walls, and each would do alone. Of the configuration only what `settings.py` lists reaches git; and where
+There are two walls, and each is enough on its own. Of the configuration only what `settings.py` lists reaches git; and where
 the kernel has Landlock, git can run nothing but itself and what `programs` names, write nothing but what `writable`
 names, and open no connection. A call that may reach other machines is without the second: it runs what the user's own
 configuration says, such as ssh and its helpers.

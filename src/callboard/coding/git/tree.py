@@ -5,8 +5,8 @@ into that repository when the job ends. Where git has no commit of the folder, t
 result is a patch. `open_tree.py` makes them.
 
 Laws: the configuration of the job's repository is ours and has no hooks. Until the branch is fetched, nothing is
-written in the user's repository; then it gets the branch and its objects, and nothing else. The record is on disk
-before anything is made, so a job can be undone whenever its process dies.
+written in the user's repository, except files of git-lfs; then the user's repository gets the branch and its objects, and
+nothing else. The record is on disk before anything is made, so a job can be undone whenever its process dies.
 """
 
 from __future__ import annotations

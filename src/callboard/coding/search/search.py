@@ -117,7 +117,7 @@ def parse_query(pattern: str, *, ignore_case: bool = False) -> Query:
 
 
 SECONDS: Final = 3.0
-"""For one file."""
+"""Seconds that the search of one file may take."""
 _FILES: Final = 64
 _TEXT: Final = 4 * 1024 * 1024
 """Files, or characters, that are read at once."""

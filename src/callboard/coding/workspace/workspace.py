@@ -2,9 +2,8 @@
 
 Law: nothing is read or written outside of the root, and `.git` is not written; files change one edit at a time.
 
-Remember which lines of which files the model has seen, and whether they changed since.
-
-Law: a line whose number changed since it was shown was not seen.
+`ReadTracker` remembers which lines of which files the model has seen, and whether they changed since.
+Law: a line whose number changed since it was shown counts as unseen.
 """
 
 from __future__ import annotations
