@@ -425,7 +425,7 @@ def coding_keys(kind, begin=""):
 
 
 def test_settings_of_coding():
-    table = TEXTS["coding.md"].partition("| key | default | meaning |\n")[2].partition("\n\n")[0]
+    table = TEXTS["coding_jobs.md"].partition("| key | default | meaning |\n")[2].partition("\n\n")[0]
     said = {
         row[0].strip("`"): row[1]
         for line in table.splitlines()[1:]
@@ -456,7 +456,9 @@ def test_settings_of_coding():
     ],
 )
 def test_tables_of_coding(names):
-    assert {f"`{name}`" for name in names} <= rows("coding.md").keys()
+    assert {f"`{name}`" for name in names} <= {
+        name for page in ("coding.md", "coding_jobs.md", "chat.md") for name in rows(page)
+    }
 
 
 def exceptions():
@@ -578,11 +580,11 @@ FIGURES = [
     ("coding.md", "in at most {} files that the task is about", prompt_context.MAX_FILES),
     ("coding.md", "at most {:,} characters (about 6,000 tokens)", prompt_context.MAX_TEXT),
     ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
-    ("coding.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
+    ("coding_jobs.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
     ("coding.md", "at a temperature of {}", phase_runner.TEMPERATURE),
     ("coding.md", "A copy is at most {:,} files", copied_files.MAX_FILES),
     ("coding.md", "files and {} GB", copied_files.MAX_BYTES // 1024**3),
-    ("coding.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
+    ("chat.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialect_rules.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
     ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),
     ("dialect_rules.md", "a key of a call object longer than {}.", json_object.MAX_KEY),
