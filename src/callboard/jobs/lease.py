@@ -1,8 +1,9 @@
 """The lease of a process: it renews its claims in a thread, and ends itself if it cannot.
 
 A segment is claimed until a time of the database's clock. The thread moves that time on every few seconds. Once it has
-passed, another worker may claim the segment. So a process that stood still, or that lost the database, ends itself
-before it does anything else: what it does could be done a second time. The fence of a job keeps it from writing.
+passed, another worker may claim the segment. So a process that lost the database ends itself: what it does could be done
+a second time. A process that stood still, such as one that loaded a model for longer than the lease, ends itself if another
+worker has one of its segments. Until the process knows, the fence of a job keeps it from writing.
 
 The same thread listens for writes of other processes, which may have queued a segment.
 """
@@ -50,8 +51,8 @@ class _Line(Protocol):
     def wait(self) -> bool:
         """Wait for a moment. Returns whether something was written meanwhile."""
 
-    def renew(self) -> None:
-        """Move the lease of all segments of the executor on."""
+    def renew(self) -> int:
+        """Move the lease of all segments of the executor on. Return their number."""
 
     def close(self) -> None: ...
 
@@ -63,6 +64,7 @@ class Lease:
         database: The jobs'.
         executor: The id under which this process claims.
         on_write: Called in the thread when something was written, and once a second.
+        count_running: Returns how many segments run in this process.
         on_loss: Called in the thread with the reason if the lease was lost. By default the process ends there.
     """
 
@@ -71,8 +73,10 @@ class Lease:
         database: Database,
         executor: str,
         on_write: Callable[[], None],
+        count_running: Callable[[], int],
         on_loss: Callable[[str], None] | None = None,
     ) -> None:
+        self._count_running = count_running
         self._database = database
         self._executor = executor
         self._on_write = on_write
@@ -90,19 +94,22 @@ class Lease:
     def _watch(self) -> None:
         line: _Line | None = None
         renewed = looked = time.monotonic()
-        why = "it stood still"
+        why, running = "", 0
         while not self._closing.is_set():
             now = time.monotonic()
             if now - renewed > LEASE_SECONDS:
-                self._on_loss(f"{why} for {now - renewed:.0f} s")
-                return
+                if why or line is None or not self._is_still_ours(line, running):
+                    self._on_loss(f"{why or 'it stood still'} for {now - renewed:.0f} s")
+                    break
+                renewed = now
             try:
                 self._database.check_health()
                 if line is None:
                     line = _open_line(self._database, self._executor)
                 if now - renewed > LEASE_SECONDS / 4:
                     line.renew()
-                    renewed, why = now, "it stood still"
+                    renewed, why = now, ""
+                running = self._count_running()
                 wrote = line.wait()
             except Exception as error:  # noqa: BLE001  # the database is away; it is tried again until the time has passed
                 why = f"{str(error).strip().partition(chr(10))[0]}; the database was away"
@@ -118,6 +125,12 @@ class Lease:
         if line is not None:
             with suppress(Exception):
                 line.close()
+
+    def _is_still_ours(self, line: _Line, running: int) -> bool:
+        """Renew a lease that has passed. Return False if another process may have one of the segments that were running."""
+        with suppress(Exception):  # the database is away
+            return line.renew() >= max(running, self._count_running())
+        return False
 
 
 def _open_line(database: Database, executor: str) -> _Line:
@@ -140,8 +153,8 @@ class _FileLine:
         before, self._version = self._version, version
         return bool(before != version)
 
-    def renew(self) -> None:
-        self._connection.execute(self._renewal)
+    def renew(self) -> int:
+        return self._connection.execute(self._renewal).rowcount
 
     def close(self) -> None:
         self._connection.close()
@@ -162,8 +175,8 @@ class _SessionLine:
     def wait(self) -> bool:
         return bool(list(self._connection.notifies(timeout=min(_WAIT_SECONDS, LEASE_SECONDS / 8), stop_after=1)))
 
-    def renew(self) -> None:
-        self._connection.execute(self._renewal)
+    def renew(self) -> int:
+        return self._connection.execute(self._renewal).rowcount
 
     def close(self) -> None:
         self._connection.close()
