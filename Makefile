@@ -290,7 +290,7 @@ soak: $(INSTALLED)
 
 # make soak-coding   coding jobs that are ended at moments of chance, 100,000 files, files of a gigabyte (needs 12 GB)
 soak-coding: $(INSTALLED)
-	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider tests/coding/soak
+	@$(BIN)/python -m pytest -q -s -n 0 -p no:cacheprovider -o faulthandler_timeout=0 tests/coding/soak
 
 # make soak-jobs   workers of durable jobs that are killed SOAK_KILLS times on each database, at moments of chance, and databases that crash; ENGINE=temporal takes the other engine
 SOAK_KILLS ?= 100

@@ -1,6 +1,6 @@
 # ruff: noqa: INP001, T201  # a script: no package, and it prints
 """Writes what the code knows into the pages, between their markers: into cli.md the `--help` of every command, into
-dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding.md the phases of the agents.
+dialects.md the catalogue, into dialect_rules.md the table of quotations, into coding_phases.md the phases of the agents.
 
 `python docs/regenerate.py` writes; with `--check` it only says what is not current, and exits with 1.
 """
@@ -146,7 +146,7 @@ def with_phases(page: str) -> str:
                 cells[:2] = [f"`{cell}`" for cell in cells[:2]]
                 yield f"| {' | '.join(map(str, cells))} |\n".replace("|  |", "| |")
 
-    heads = ("| agent | phase | replies | tools | is given | evidence |\n", f"|{' --- |' * 6}\n")
+    heads = ("| agent | phase | replies | tools | in the prompt | evidence |\n", f"|{' --- |' * 6}\n")
     page = PHASES.sub(lambda found: "".join([found[1], *heads, *rows(found["form"]), found[3]]), page)
     heads = ("| group | actions |\n", f"|{' --- |' * 2}\n")
     groups = [f"| `{name}` | {_listed(names)} |\n" for name, names in _table().groups.items()]
@@ -161,7 +161,7 @@ PAGES = {
     "cli.md": with_help,
     "dialects.md": with_catalogue,
     "dialect_rules.md": with_quotations,
-    "coding.md": with_phases,
+    "coding_phases.md": with_phases,
 }
 
 

@@ -457,7 +457,7 @@ def test_settings_of_coding():
 )
 def test_tables_of_coding(names):
     assert {f"`{name}`" for name in names} <= {
-        name for page in ("coding.md", "coding_jobs.md", "chat.md") for name in rows(page)
+        name for page in ("coding.md", "coding_phases.md", "coding_jobs.md", "chat.md") for name in rows(page)
     }
 
 
@@ -577,11 +577,11 @@ FIGURES = [
     ("tools.md", "than {} levels", json_schema.DEPTH),
     ("tools.md", "more than {} patterns", json_schema.PATTERNS),
     ("tool_calls.md", "Text beyond {} characters", result_content.MAX_TEXT),
-    ("coding.md", "in at most {} files that the task is about", prompt_context.MAX_FILES),
-    ("coding.md", "at most {:,} characters (about 6,000 tokens)", prompt_context.MAX_TEXT),
-    ("coding.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
+    ("coding_phases.md", "in at most {} files that the task is about", prompt_context.MAX_FILES),
+    ("coding_phases.md", "at most {:,} characters (about 6,000 tokens)", prompt_context.MAX_TEXT),
+    ("coding_phases.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
     ("coding_jobs.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
-    ("coding.md", "at a temperature of {}", phase_runner.TEMPERATURE),
+    ("coding_phases.md", "at a temperature of {}", phase_runner.TEMPERATURE),
     ("coding.md", "A copy is at most {:,} files", copied_files.MAX_FILES),
     ("coding.md", "files and {} GB", copied_files.MAX_BYTES // 1024**3),
     ("chat.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
