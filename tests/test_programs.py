@@ -8,11 +8,10 @@ import pytest
 
 from callboard import programs
 from callboard.coding.git.process import git_path
-from callboard.coding.search.search import find_ripgrep
 from callboard.mcp.settings import ServerSettings, build_environment
 from callboard.programs import absolute_search_path, exclude_repository, find_program, trusted_search_path
 
-NAMES = ("git", "gh", "rg", "bwrap", "node")
+NAMES = ("git", "gh", "bwrap", "node")
 
 
 def plant(directory, pwned):
@@ -46,7 +45,7 @@ def find_programs():
 
 
 def assert_none_of(repository):
-    for path in [*find_programs(), git_path(), find_ripgrep()]:
+    for path in [*find_programs(), git_path()]:
         assert not path or not os.path.realpath(path).startswith(str(repository)), path
         assert not path or path.startswith("/")
 
@@ -75,9 +74,9 @@ def test_no_program_is_taken_from_within_the_repository_that_is_worked_in(reposi
 
 def test_a_program_that_is_a_link_into_the_repository_is_not_taken(repository, monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "rg").symlink_to(repository / "rg")
+    (tmp_path / "bin" / "gh").symlink_to(repository / "gh")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    assert find_program("rg") != str(tmp_path / "bin" / "rg")
+    assert find_program("gh") != str(tmp_path / "bin" / "gh")
 
 
 @pytest.mark.usefixtures("repository")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.tables import table
 
+from callboard.coding import search as search_module
 from callboard.coding.outlines import tree_walk as tree_sitter_parsing
-from callboard.coding.search import search as python_search
 from callboard.coding.tools import _tools, navigate, search
 from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED
@@ -64,7 +64,7 @@ def test_figures():
         f"files over {MAX_BYTES // 1024 // 1024} MB are refused",
         f"takes at most {search.SECONDS:g} seconds and returns at most {search.MOST} results",
         f"visits at most {MAX_ENTRIES:,} names. At most {navigate.MAX_ENTRIES} names",
-        f"A file that takes more than {python_search.SECONDS:g} seconds",
+        f"A file that takes more than {search_module.SECONDS:g} seconds",
         f"it has more than {tree_sitter_parsing.MAX_BYTES // 1024 // 1024} MB",
     ):
         assert said in " ".join(PAGE.split())

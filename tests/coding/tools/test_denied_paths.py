@@ -8,7 +8,6 @@ import unicodedata
 import pytest
 
 from callboard import Agent
-from callboard.coding.search import search as choice
 from callboard.coding.tools import code_edit, git, make_ensemble, navigate, search
 from callboard.coding.tools.file import file
 from callboard.coding.workspace.workspace import Workspace
@@ -165,13 +164,6 @@ def test_a_composed_accent_is_the_accent():
         assert policy.decide(Invoker.of(file), {"action": "read", "path": path})[0] == answer
 
 
-@pytest.fixture(params=["ripgrep", "python"])
-def way(request, monkeypatch):
-    if request.param == "python" or not choice.find_ripgrep():
-        monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
-
-
-@pytest.mark.usefixtures("way")
 def test_a_search_does_not_show_lines_of_denied_files(model, root):
     (root / "config").mkdir()
     (root / "config" / "secret.py").write_text(f"def {SECRET.lower().replace('=', '_')}(): pass\n")
@@ -191,7 +183,6 @@ def test_a_search_does_not_show_lines_of_denied_files(model, root):
     assert "secret.py" not in model.result("navigate", deny=deny, action="get_tree").text
 
 
-@pytest.mark.usefixtures("way")
 def test_a_search_does_not_tell_whether_a_denied_file_matches(model):
     texts = [
         model.result("search", deny=("*(.env)", "*(**/hard)", "*(**/index.md)"), action="grep", pattern=each).text

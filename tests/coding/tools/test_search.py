@@ -3,32 +3,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.coding.tools.conftest import Desk
+from tests.tables import table
 
-from callboard.coding.search import search as choice
-from callboard.coding.search import search as python_search
+from callboard.coding import search as search_module
 from callboard.coding.tools.search import find_definition, find_files, find_in_file, grep, search
 from callboard.execution import run_invoker
-
-needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no rg")
-WAYS = [pytest.param(True, id="ripgrep", marks=needs_ripgrep), pytest.param(False, id="python")]
 
 
 @pytest.fixture
 def at(desk):
     return desk(search, grep, find_files, find_in_file, find_definition)
-
-
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    """Either way to search."""
-    if not request.param:
-        monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
 
 
 FILES = {
@@ -75,13 +65,11 @@ def filled(at):
     return at
 
 
-@pytest.mark.usefixtures("way")
 def test_the_lines_of_all_files(filled):
     assert filled.call("search", action="grep", pattern="run").splitlines() == EXPECTED
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize(
+@table(
     ("arguments", "found"),
     [
         ({"-t": "run", "action": "a"}, ["a/x.py:1:run(1)"]),
@@ -120,7 +108,6 @@ def test_grep(filled, arguments, found):
     assert filled.call("search", **given).splitlines() == found
 
 
-@pytest.mark.usefixtures("way")
 def test_in_one_file(filled):
     assert filled.call("find_in_file", path="a/x.py", pattern="run", case_insensitive=True) == (
         "a/x.py:1:run(1)\na/x.py:2:RUN"
@@ -128,26 +115,22 @@ def test_in_one_file(filled):
     assert filled.call("search", action="find_in_file", path="binary", pattern="run") == "no line matches run"
 
 
-@pytest.mark.usefixtures("way")
 def test_a_file_whose_name_has_a_line_end_is_one_line(at):
     at.write("a\nb:1:fake", "x\n")
     assert at.call("grep", pattern="x") == "a\\nb:1:fake:1:x"
 
 
-@pytest.mark.usefixtures("way")
 def test_a_name_that_is_no_unicode(at):
     (at.root / os.fsdecode(b"a\xff")).write_text("x\n")
     assert at.call("grep", pattern="x") == "a\\udcff:1:x"
     assert at.call("find_files", pattern="a*") == "a\\udcff"
 
 
-@pytest.mark.usefixtures("way")
 def test_a_long_line_is_cut(at):
     at.write("min.js", "x" * 3_000_000)
     assert at.call("grep", pattern="x") == f"min.js:1:{'x' * 300}..."
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("directory", ["..", "/etc", "out", "nowhere"])
 @pytest.mark.parametrize("name", ["grep", "find_files", "find_definition"])
 def test_nothing_outside_is_searched(at, tmp_path, directory, name):
@@ -158,24 +141,8 @@ def test_nothing_outside_is_searched(at, tmp_path, directory, name):
     assert "is outside of" in refused or "No such file" in refused
 
 
-def test_what_ripgrep_says_of_a_file_is_not_believed(filled, tmp_path, monkeypatch):
-    """It opens by paths, which may lead elsewhere by then."""
-
-    async def search(*_):
-        for path in ("a.py", "out", "linked-out/secret", "nothing"):
-            yield path, [1, 99]
-
-    (tmp_path / "secret").write_text("secret\n")
-    (filled.root / "out").symlink_to(tmp_path / "secret")
-    (filled.root / "linked-out").symlink_to(tmp_path)
-    monkeypatch.setattr(choice, "find_ripgrep", lambda: "rg")
-    monkeypatch.setattr(choice, "run_ripgrep", search)
-    assert filled.call("grep", pattern="x") == "a.py:1:import os"
-
-
 def test_an_expression_that_takes_forever(at, monkeypatch):
-    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
-    monkeypatch.setattr(python_search, "SECONDS", 0.3)
+    monkeypatch.setattr(search_module, "SECONDS", 0.3)
     at.write("a", "b\n")
     at.write("evil", "a" * 100 + "\n")
     at.write("z", "aab\n")
@@ -183,14 +150,12 @@ def test_an_expression_that_takes_forever(at, monkeypatch):
 
 
 def test_a_search_that_takes_too_long_says_so(at, monkeypatch):
-    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     monkeypatch.setattr("callboard.coding.tools.search.SECONDS", 0.2)
     at.write("evil", "a" * 100 + "\n")
     assert "(stopped after 0.2 s; name a directory or a file_pattern)" in at.call("grep", pattern="^(a+)+b$")
 
 
-async def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
-    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
+async def test_what_is_cancelled_leaves_no_process(at):
     at.write("evil", "a" * 100 + "\n")
     before = children_of_this_process()  # a parser may be there for good
 
@@ -208,9 +173,8 @@ async def test_what_is_cancelled_leaves_no_process(at, monkeypatch):
 
 
 @pytest.mark.parametrize("call", [("grep", {"pattern": "run"}), ("find_definition", {"name": "run"})])
-async def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call):
+async def test_a_search_that_has_enough_leaves_no_process(at, call):
     """It has ended when the call returns, not at some time after it."""
-    monkeypatch.setattr(choice, "find_ripgrep", lambda: "")
     tool, arguments = call
     for number in range(300):
         at.write(f"a{number}.py", "def run(): pass\n" * 3)
@@ -222,7 +186,9 @@ async def test_a_search_that_has_enough_leaves_no_process(at, monkeypatch, call)
 
 def searching():
     """The children of this process that search."""
-    return [each for each in children_of_this_process() if b"searching" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    return [
+        each for each in children_of_this_process() if b"search_worker" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]
 
 
 def children_of_this_process():
@@ -251,8 +217,7 @@ DEFINITIONS = {
 }
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize(
+@table(
     ("arguments", "found"),
     [
         ({"name": "run"}, ["a.py:2:    def run(self):", "a.py:6:def run():", "c.ts:2:export const run = () => 1"]),
@@ -273,35 +238,17 @@ def test_definitions(at, arguments, found):
     assert at.call("search", action="find_definition", **arguments).splitlines()[: len(found)] == found
 
 
-@needs_ripgrep
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text("ab.*^$ \\", min_size=1, max_size=5),
     st.dictionaries(st.sampled_from(["a", "b/c", "b-c", ".h/x", "b/.d", "z"]), st.text("ab. \n", max_size=12)),
 )
-def test_both_ways_find_the_same(tmp_path_factory, pattern, files):
-    from callboard.coding.workspace.workspace import Workspace
-    from callboard.tools import Ensemble
-
-    root = tmp_path_factory.mktemp("same")
+def test_what_matches_is_what_python_says(tmp_path_factory, pattern, files):
+    desk = Desk(tmp_path_factory.mktemp("same"), [grep])
     for name, content in files.items():
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text(content)
-    ensemble = Ensemble("coding", [grep], {}, Workspace(root, sandbox=object()))
-
-    async def both():
-        await ensemble.connect()
-        found = []
-        for program in (choice.find_ripgrep, lambda: ""):
-            with pytest.MonkeyPatch.context() as patched:
-                patched.setattr(choice, "find_ripgrep", program)
-                found.append((await run_invoker(ensemble.access_invoker("grep"), {"pattern": pattern})).text)
-        await ensemble.disconnect()
-        return found
-
-    by_ripgrep, by_python = asyncio.run(both())
-    assert by_ripgrep == by_python
-    if "no regular" not in by_python:
+        desk.write(name, content)
+    text = desk.call("grep", pattern=pattern)
+    if "no regular" not in text:
         expected = [
             f"{name}:{number}:{line}"
             for name in sorted(files, key=lambda path: path.split("/"))
@@ -309,4 +256,4 @@ def test_both_ways_find_the_same(tmp_path_factory, pattern, files):
             for number, line in enumerate(files[name].removesuffix("\n").split("\n"), 1)
             if files[name] and re.search(pattern, line)
         ]
-        assert by_python.splitlines() == (expected or [f"no line matches {pattern}"])
+        assert text.splitlines() == (expected or [f"no line matches {pattern}"])

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from callboard.coding.outlines import make_outline
 from callboard.coding.outlines.languages import LANGUAGES
-from callboard.coding.search.search import Glob, Query, parse_query, search_lines
+from callboard.coding.search import Glob, Query, parse_query, search_lines
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import files_below
 from callboard.coding.workspace.file_editor import MAX_BYTES, NotText, decode
