@@ -89,6 +89,15 @@ def test_ensembles_of_one_name_are_refused(tools, names, message, other):
     assert str(caught.value) == message
 
 
+def test_a_setting_that_is_changed_later_is_checked_too():
+    agent = Agent(ScriptedModel([]), on_error="feedback")
+    for name, value in {"on_error": "failfast", "limits": 3, "model": None}.items():
+        with pytest.raises(CallerError, match=f"^{name}: "):
+            setattr(agent, name, value)
+    agent.on_error = "fail_fast"
+    assert agent.on_error == "fail_fast"
+
+
 def test_an_ensemble_local_may_stand_alone():
     assert [*Agent(ScriptedModel([]), ensembles=[Ensemble("local", [add])]).registry] == ["add"]
 

@@ -27,7 +27,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.errors import CallerError, ToolExecutionFailure
-from callboard.loop.interruption import find_called_turns
+from callboard.loop.pending_calls import find_called_turns
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Context, Policy
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.tables import table
 
-from callboard.agent.transcript import Transcript
+from callboard.agent import Transcript
 from callboard.coding.steps import Notice, PhaseStarted
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, RolledBack, RoundStarted, UserCanister
 from callboard.errors import CallerError

@@ -1,7 +1,7 @@
 """The replies that called are found with what came of their calls."""
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, UserCanister
-from callboard.loop.interruption import find_called_turns
+from callboard.loop.pending_calls import find_called_turns
 
 
 def call(identifier):

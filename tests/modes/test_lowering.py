@@ -17,7 +17,7 @@ from callboard.core import (
 )
 from callboard.dialects import ACTION, JSON, parse
 from callboard.modes import MODES, Plan, lower_request, select_dialect
-from callboard.modes.action_schema import action_constraint
+from callboard.modes.lowering import action_constraint
 from callboard.schema import compile_schema
 
 F = ToolDeclaration("f", "Does it.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})

@@ -17,7 +17,7 @@ from callboard.adapters.protocol import AnyTool, Message, Payload, ToolCallValid
 from callboard.core import InvocationCanister, Request, ToolDeclaration
 from callboard.dialects import ACTION, render_call, render_tools
 from callboard.errors import CallerError
-from callboard.modes.action_schema import action_constraint
+from callboard.modes.lowering import action_constraint
 from callboard.schema import ArgumentsInvalid
 from callboard.schema.strict import NotStrict, strict, without_nulls
 from callboard.tools import Tool, check_call

@@ -23,14 +23,16 @@ from callboard.agent.arguments import (
     read_history,
 )
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co, OutputValidator
-from callboard.agent.run import (
-    ActiveAgent,
-    OuterRun,
-    Run,
-    RunResult,
-    RunSettings,
-    SharedOptions,
+from callboard.agent.resume import (
+    Interruption,
+    Resumption,
+    complete_results,
+    find_waiting_calls,
+    read_interruption,
+    read_resumption,
 )
+from callboard.agent.run import ActiveAgent, OuterRun, Run, RunResult, SharedOptions
+from callboard.agent.sync_run import SyncRun
 from callboard.core import (
     Answer,
     Canister,
@@ -50,14 +52,12 @@ from callboard.execution import ParallelExecutor
 from callboard.loop import GO_ON, LoopRules, ends_with_model
 from callboard.modes import get_plan
 from callboard.profiles import ModeName
+from callboard.profiles.prices import require_price
 from callboard.providers import open_model
 from callboard.tools import Context, Ensemble, Invoker, InvokerRegistry, Policy, Tool, ToolLike, refuse_clashes
 
 if TYPE_CHECKING:
-    from callboard.agent.resume import Interruption, Resumption
-    from callboard.agent.sync_run import SyncRun
     from callboard.tools.search import ToolSearch
-
 
 _NAMED = 5
 """Tools that an agent's repr names."""
@@ -109,7 +109,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         profile: Mapping[str, Any] | None,
     ) -> None:
         ensembles = tuple(ensembles) if isinstance(ensembles, Iterable) else ensembles
-        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile, **vars(self))
+        check_arguments(model=model, ensembles=ensembles, base_url=base_url, mode=mode, profile=profile)
         if not isinstance(model, str) and (base_url or mode or profile):
             raise CallerError("a Model has its own URL, mode and profile", path="model", hint="give its name instead")
         self._owned = (
@@ -125,6 +125,11 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         self._ensembles = tuple([each for _, each in placed])
         self._registry = InvokerRegistry(self._ensembles)
         self._output = None if output is str else Output(output)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):  # a setting, in the constructor or later
+            check_arguments(**{name: value})
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         names = [*self.registry]
@@ -187,16 +192,12 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         now = self.clock()
         bounds = options.get("limits") or self.limits
         if (bounds is not None and bounds.cost is not None) or (outer is not None and outer.budget.is_bounded):
-            from callboard.profiles.prices import require_price  # noqa: PLC0415  # of few runs
-
             require_price(active.rules.prices, active.model.name, now, path="budget")
         progress = journal.progress if journal is not None else None
         added: list[Canister] = []
         resumption: Resumption | None = None
         interruption: Interruption | None = None
         if progress is not None:
-            from callboard.agent.resume import read_interruption  # noqa: PLC0415  # few runs
-
             interruption = read_interruption(canisters, progress, approvals, results, prompt=question, now=now)
         else:
             prompted = (replace(question, timestamp=question.timestamp or now),) if question.content else ()
@@ -207,18 +208,16 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
                 added = [UserCanister(contents(GO_ON), timestamp=now)]
         loop = active.loop([*canisters, *added], limits=bounds, outer=outer.budget if outer is not None else None)
         return Run(
-            RunSettings(
-                loop=loop,
-                active=active,
-                shared=shared,
-                history_length=progress.history_length if progress else len(canisters),
-                clock=self.clock,
-                store=self.store,
-                outer=outer,
-                resumption=resumption,
-                journal=journal,
-                interruption=interruption,
-            )
+            loop,
+            active,
+            shared,
+            history_length=progress.history_length if progress else len(canisters),
+            clock=self.clock,
+            store=self.store,
+            outer=outer,
+            resumption=resumption,
+            journal=journal,
+            interruption=interruption,
         )
 
     def _read_results(
@@ -234,8 +233,6 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         """What follows the history at once, and what the run has to do first."""
         if not (results or approvals or any(isinstance(each, InvocationCanister) for each in canisters)):
             return [*prompt], None
-        from callboard.agent.resume import complete_results, find_waiting_calls, read_resumption  # noqa: PLC0415  # few runs
-
         waiting = find_waiting_calls(canisters)
         if not approvals:
             return [*complete_results(waiting, results, now), *prompt], None
@@ -330,8 +327,6 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:
         """`stream` where no event loop runs, for a plain `for`. Raises CallerError where one does."""
-        from callboard.agent.sync_run import SyncRun  # noqa: PLC0415  # who does not ask for it does not load it
-
         _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
         return SyncRun(self.stream(prompt, **options))
 
@@ -354,8 +349,6 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 
         The run goes on with this agent's instructions, tools, model and output, under the limits that it began with.
         """
-        from callboard.agent.handoff import Handoff  # noqa: PLC0415  # few agents
-
         return Handoff(self, name, description)
 
     @asynccontextmanager
@@ -377,7 +370,7 @@ def _search(
     searched = registry.names_behind_search(offered, limit, keep=choice.name if isinstance(choice, NamedTool) else "")
     if not searched:
         return None
-    from callboard.tools.search import ToolSearch  # noqa: PLC0415  # where there are that many
+    from callboard.tools.search import ToolSearch  # noqa: PLC0415  # it imports sqlite3
 
     return ToolSearch(offered, registry, searched, limit)
 
@@ -386,3 +379,22 @@ def _refuse_event_loop(name: str, hint: str) -> None:
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         raise CallerError(f"{name} cannot wait where an event loop runs", hint=hint)
+
+
+class Handoff(Invoker):
+    """The tool `transfer_to_NAME`, by which a model hands the conversation to `agent`.
+
+    Rules, approvals and hooks see its calls as any other's. Which of several calls of a reply counts is the loop's
+    decision, and what the other agent brings is the run's.
+    """
+
+    hands_over = True
+
+    def __init__(self, agent: Agent[Any], name: str, description: str) -> None:
+        async def hand_over(_context: Context, _arguments: Mapping[str, Any]) -> str:
+            return f"The conversation is with {name} now."
+
+        schema = {"type": "object", "properties": {}, "additionalProperties": False}
+        super().__init__(f"transfer_to_{name}", hand_over, schema, description=description)
+        self.agent = agent
+        self.to = name

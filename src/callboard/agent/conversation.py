@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from callboard.agent.transcript import Transcript
-from callboard.core import AssistantCanister, Canister, InvocationCanister, RolledBack, UserCanister
-from callboard.core.ports import Clock
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    RolledBack,
+    UserCanister,
+    decode_canister,
+    decode_event,
+    encode_line,
+)
 from callboard.errors import CallerError
+from callboard.storage.directories import data_directory
 
 _FILE = "messages.jsonl"
+_ROLLED_BACK = b'{"type":"rolled_back"'
+_BLOCK = 4096
 
 
 def conversations_directory() -> Path:
     """`${XDG_DATA_HOME:-~/.local/share}/callboard/conversations`."""
-    from callboard.storage.directories import data_directory  # noqa: PLC0415 - not for `import callboard`
-
     return data_directory() / "conversations"
 
 
@@ -41,21 +50,19 @@ class Conversation:
         return self._transcript.path
 
     @classmethod
-    def begin(
-        cls,
-        directory: Path | None = None,
-        *,
-        clock: Clock = lambda: datetime.now(UTC),
-        token: Callable[[], str] = lambda: secrets.token_hex(3),
-    ) -> Conversation:
+    def begin(cls, directory: Path | None = None) -> Conversation:
         """A new one, named by its time; on the disk from its first canister on."""
-        return cls((directory or conversations_directory()) / f"{clock():%Y%m%d-%H%M%S}-{token()}")
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        return cls((directory or conversations_directory()) / name)
 
     @classmethod
     def resume(cls, identifier: str, directory: Path | None = None) -> Conversation:
         """The one of that name. Raises CallerError."""
         folder = directory or conversations_directory()
-        if not isinstance(identifier, str) or Path(identifier).name != identifier or not _is_there(folder / identifier):
+        is_kept = False
+        with suppress(OSError, TypeError, ValueError):  # a name that no file can have
+            is_kept = Path(identifier).name == identifier and (folder / identifier / _FILE).is_file()
+        if not is_kept:
             raise CallerError("no such conversation", path=str(identifier)[:64], hint=f"they are kept in {folder}")
         return cls(folder / identifier)
 
@@ -95,7 +102,7 @@ class Conversation:
         self.append(rolled_back)
         return rolled_back
 
-    def fork(self, rounds: int | None = None, *, directory: Path | None = None) -> Conversation:
+    def fork(self, rounds: int | None = None) -> Conversation:
         """A new conversation that begins with this one's first `rounds` replies and their results; None takes all.
 
         Raises CallerError for more rounds than there are, and for what is no number of them.
@@ -103,7 +110,7 @@ class Conversation:
         if rounds is not None and (type(rounds) is not int or rounds < 0):
             hint = "give one from 0 up, or None for all"
             raise CallerError(f"{rounds!r} is no number of rounds", path=self.identifier, hint=hint)
-        forked = Conversation.begin(directory or self.path.parent.parent)
+        forked = Conversation.begin(self.path.parent.parent)
         for canister in self.canisters[: self._end_of(rounds)]:
             forked.append(canister)
         return forked
@@ -127,8 +134,61 @@ class Conversation:
         return len(self.canisters)
 
 
-def _is_there(folder: Path) -> bool:
-    try:
-        return (folder / _FILE).is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
+class Transcript:
+    """A Store: a JSONL file with a canister a line, and lines that say where the conversation was rolled back.
+
+    The file and its folder are made at the first canister, for their owner alone. Law: what was appended is on disk when
+    `append` returns, and no line of the file is ever changed; what is taken away is only the beginning of a line that
+    could not be written whole.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, item: Canister | RolledBack, /) -> None:
+        """Raises OSError, with the file as it was, if it cannot be written."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.lseek(file, 0, os.SEEK_END)
+            end = _end_of_lines(file, size)
+            if end < size:
+                os.ftruncate(file, end)
+            try:
+                rest = memoryview(encode_line(item) + b"\n")
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                os.fsync(file)
+            except OSError as error:
+                os.ftruncate(file, end)
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
+        finally:
+            os.close(file)
+
+    def read(self) -> list[Canister]:
+        """The canisters of the conversation as it goes on: what was rolled back is not among them.
+
+        A last line that was cut is left out. Raises CallerError that names the line that is no canister.
+        """
+        canisters: list[Canister] = []
+        for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
+            if not line.strip():
+                continue
+            place = f"{self.path}:{number}"
+            if line.startswith(_ROLLED_BACK):
+                event = decode_event(line, path=place)
+                del canisters[event.to if isinstance(event, RolledBack) else len(canisters) :]
+            else:
+                canisters.append(decode_canister(line, path=place))
+        return canisters
+
+
+def _end_of_lines(file: int, end: int) -> int:
+    """Where the last whole line ends: a process may have died in the middle of the next."""
+    while end:
+        begin = max(0, end - _BLOCK)
+        newline = os.pread(file, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import reprlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +24,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co
+from callboard.agent.resume import Interruption, Resumption
+from callboard.agent.run_journal import RunJournal
+from callboard.agent.run_span import end_run_span, open_run_span
 from callboard.core import (
     Answer,
     ApprovalAnswered,
@@ -34,6 +38,7 @@ from callboard.core import (
     Event,
     HandedOver,
     InvocationCanister,
+    Journal,
     Model,
     NamedTool,
     Nested,
@@ -55,7 +60,7 @@ from callboard.core import (
     contents,
 )
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
-from callboard.execution import ParallelExecutor
+from callboard.execution import ParallelExecutor, ask_approval
 from callboard.loop import (
     Action,
     AskApproval,
@@ -69,17 +74,14 @@ from callboard.loop import (
     LoopRules,
     OnRepeatedCall,
 )
+from callboard.loop.pending_calls import find_called_turns
+from callboard.loop.repeat_guard import create_repeat_guard
 from callboard.schema import ArgumentsInvalid
-from callboard.telemetry import switch
+from callboard.telemetry import Span, switch
 from callboard.tools import Context, Invoker
 
 if TYPE_CHECKING:
-    from callboard.agent.agent import Agent
-    from callboard.agent.handoff import Handoff
-    from callboard.agent.resume import Interruption, Resumption
-    from callboard.agent.run_journal import RunJournal
-    from callboard.core import Journal
-    from callboard.telemetry import Span
+    from callboard.agent.agent import Agent, Handoff
     from callboard.tools.search import ToolSearch
 
 _log = logging.getLogger(__name__)
@@ -113,9 +115,7 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     _output: OutputT_co | UnsetType = UNSET
 
     def __repr__(self) -> str:
-        from reprlib import repr as brief  # noqa: PLC0415  # where somebody looks
-
-        text = brief(self.text if self._output is UNSET else self._output)
+        text = reprlib.repr(self.text if self._output is UNSET else self._output)
         return f"<RunResult {self.state}: {text}, rounds={self.rounds}, canisters={len(self.canisters)}>"
 
     @property
@@ -167,11 +167,7 @@ class ActiveAgent:
 
     def loop(self, canisters: Iterable[Canister] = (), **run: Any) -> Loop:
         """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
-        guard = None
-        if self.on_repeated_call != "run":
-            from callboard.loop.repeat_guard import create_repeat_guard  # noqa: PLC0415  # where it is asked for
-
-            guard = create_repeat_guard(self.on_repeated_call, self.invokers)
+        guard = create_repeat_guard(self.on_repeated_call, self.invokers)
         return Loop(canisters, self.invokers, rules=self.rules, guard=guard, **run)
 
     async def instruct(self, auxdata: Mapping[str, Any]) -> str:
@@ -183,26 +179,6 @@ class ActiveAgent:
         if not isinstance(text, str):
             raise CallerError(f"the function gave a {type(text).__name__}", path="instructions", hint="give a text")
         return "\n\n".join([each for each in (text, self.output.instructions if self.output else "") if each])
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """What a run is made of."""
-
-    loop: Loop
-    active: ActiveAgent
-    shared: SharedOptions
-    history_length: int
-    """Canisters of the conversation before the run."""
-    clock: Clock
-    store: Store | None
-    outer: OuterRun | None
-    """The run that this one is within."""
-    resumption: Resumption | None
-    """Decisions about calls of the history."""
-    journal: Journal | None = None
-    interruption: Interruption | None = None
-    """What is known of the run that goes on, where it was interrupted."""
 
 
 class OuterRun:
@@ -252,26 +228,55 @@ class Run(Generic[OutputT_co]):
     A run that may be left early is entered first (`async with agent.stream(...) as run`): where the block is left, or
     its task is cancelled, what is under way is cancelled too, the model's reply upstream and the tools; the result's
     state is then `cancelled`. `failure` is the error that ended a run which failed.
+
+    Args:
+        loop: Decides what follows.
+        active: The agent that has the conversation.
+        shared: What is the same for each agent.
+        history_length: Canisters of the conversation before the run.
+        clock: The time in UTC.
+        store: Keeps every canister.
+        outer: The run that this one is within.
+        resumption: Decisions about calls of the history.
+        journal: Where the run writes down what it is about to do.
+        interruption: What is known of the run that goes on, if it was interrupted.
     """
 
-    def __init__(self, settings: RunSettings) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        active: ActiveAgent,
+        shared: SharedOptions,
+        *,
+        history_length: int,
+        clock: Clock,
+        store: Store | None = None,
+        outer: OuterRun | None = None,
+        resumption: Resumption | None = None,
+        journal: Journal | None = None,
+        interruption: Interruption | None = None,
+    ) -> None:
         self._result: RunResult[OutputT_co] | None = None
         self.failure: CallboardError | None = None
-        self._settings = settings
-        self._loop = settings.loop
-        self._active = settings.active
-        self._agents = {id(settings.active.agent): settings.active}
+        self._loop = loop
+        self._active = active
+        self._shared = shared
+        self._resumption = resumption
+        self._interruption = interruption
+        self._agents = {id(active.agent): active}
         """Those that had the conversation."""
-        self._begun_at = settings.history_length
-        self._stored = len(settings.loop.transcript) if settings.interruption else self._begun_at
-        self._decisions = {**settings.interruption.decisions} if settings.interruption else {}
+        self._history_length = self._begun_at = history_length
+        self._stored = len(loop.transcript) if interruption else history_length
+        self._decisions = {**interruption.decisions} if interruption else {}
         """About calls that the run asks about, by their identifiers."""
-        self._clock = settings.clock
-        self._store = settings.store
+        self._clock = clock
+        self._store = store
         self._journal: RunJournal | None = None
-        if settings.journal is not None:
-            self._journal = self._open_journal(settings.journal)
-        self._outer = settings.outer
+        if journal is not None:
+            self._journal = RunJournal(
+                journal, lambda: self._loop, clock, history_length=history_length, saved=self._stored
+            )
+        self._outer = outer
         self._asking = asyncio.Lock()
         self._resources = AsyncExitStack()
         self._instructions: SupervisorCanister | None = None
@@ -371,8 +376,9 @@ class Run(Generic[OutputT_co]):
                             self._actions.extend(self._loop.answer_check(complaint, self._clock()))
                             self._keep()
                         case HandOver(name=name):
-                            for event in await self._hand_over(name):
+                            for event in await self._switch_agent(name):
                                 yield self._give(event)
+                            self._actions.extend(self._loop.go_on(self._clock()))
                         case Finish():
                             yield self._give(self._end(action))
             except _OutOfTime as over:
@@ -399,7 +405,8 @@ class Run(Generic[OutputT_co]):
         self._active = active
         self._has_called = False
         if self._span is None and switch.recorder is not None:
-            self._begin_span()
+            span = self._span = open_run_span(active.model, self._loop.transcript)
+            self._resources.callback(lambda: end_run_span(span, self._active.model, self._result, self.failure))
         if active.executor.enclose is not None:
             return []
         active.executor.enclose = self._enclose
@@ -407,12 +414,6 @@ class Run(Generic[OutputT_co]):
         self._agents[id(active.agent)] = active
         await self._resources.enter_async_context(active.resource)
         return [Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped]
-
-    def _begin_span(self) -> None:
-        from callboard.agent.run_span import end_run_span, open_run_span  # noqa: PLC0415  # where telemetry is on
-
-        span = self._span = open_run_span(self._active.model, self._loop.transcript)
-        self._resources.callback(lambda: end_run_span(span, self._active.model, self._result, self.failure))
 
     def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
         return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
@@ -423,7 +424,7 @@ class Run(Generic[OutputT_co]):
         Returns:
             Decisions about calls of the history, or what is to be told of the agents that it was handed over to.
         """
-        text = await self._active.instruct(self._settings.shared.auxdata)
+        text = await self._active.instruct(self._shared.auxdata)
         transcript = self._loop.transcript
         first = next((each for each in transcript if isinstance(each, SupervisorCanister)), None)
         if text and first is None:
@@ -435,9 +436,9 @@ class Run(Generic[OutputT_co]):
         elif text and first is not None and (self._active.overrides or first.by_agent):
             self._instructions = self._supervisor(text)
         self._keep()
-        if self._settings.interruption is not None:
-            return await self._recover(self._settings.interruption)
-        resumed, now = self._settings.resumption, self._clock()
+        if self._interruption is not None:
+            return await self._recover(self._interruption)
+        resumed, now = self._resumption, self._clock()
         if resumed is None:
             self._actions.extend(self._loop.start(now))
             return ()
@@ -446,8 +447,6 @@ class Run(Generic[OutputT_co]):
 
     async def _recover(self, interruption: Interruption) -> list[Event]:
         """Go on where the run was interrupted, with the agent that has the conversation by now."""
-        from callboard.loop.interruption import find_called_turns  # noqa: PLC0415  # of few runs
-
         events: list[Event] = []
         last = None
         for turn in find_called_turns(self._loop.transcript, self._begun_at):
@@ -465,36 +464,18 @@ class Run(Generic[OutputT_co]):
         self._actions.extend(self._loop.recover(interruption.progress, last, self._decisions, now))
         return events
 
-    def _open_journal(self, journal: Journal) -> RunJournal:
-        from callboard.agent.run_journal import RunJournal  # noqa: PLC0415  # of few runs
-
-        return RunJournal(
-            journal,
-            lambda: self._loop,
-            self._clock,
-            history_length=self._settings.history_length,
-            saved=self._stored,
-        )
-
     def _supervisor(self, text: str) -> SupervisorCanister:
         return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
-
-    async def _hand_over(self, name: str) -> list[Event]:
-        events = await self._switch_agent(name)
-        self._actions.extend(self._loop.go_on(self._clock()))
-        return events
 
     async def _switch_agent(self, name: str) -> list[Event]:
         handoff = cast("Handoff", self._active.invokers[name])
         agent = handoff.agent
-        notes = await self._enter(self._agents.get(id(agent)) or agent.set_up(self._settings.shared))
-        self._instructions = self._supervisor(await self._active.instruct(self._settings.shared.auxdata))
+        notes = await self._enter(self._agents.get(id(agent)) or agent.set_up(self._shared))
+        self._instructions = self._supervisor(await self._active.instruct(self._shared.auxdata))
         self._loop = self._active.loop(after=self._loop)
         return [HandedOver(handoff.to), *notes]
 
     async def _ask(self, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
-        from callboard.execution import ask_approval  # noqa: PLC0415  # where somebody is asked
-
         if decision := self._decisions.pop(invocation.identifier, None):
             return decision
         answer = replace(await ask_approval(self._active.approve, invocation, why), timestamp=self._clock())
@@ -585,7 +566,9 @@ class Run(Generic[OutputT_co]):
     def _end(self, finish: Finish) -> RunEnded:
         loop = self._loop
         canisters = tuple(loop.transcript[self._begun_at :])
-        text = finish.output or _refusal(canisters)
+        text = finish.output
+        if not text and canisters and isinstance(canisters[-1], AssistantCanister):
+            text = "".join([part.text for part in canisters[-1].content if isinstance(part, RefusalContent)])
         self._result = RunResult(
             text,
             finish.state,
@@ -615,7 +598,7 @@ class Run(Generic[OutputT_co]):
 
     def _roll_back(self) -> RolledBack:
         """The conversation goes on from where it was before the prompt, as its caller counts it."""
-        rolled_back = RolledBack(self._settings.history_length)
+        rolled_back = RolledBack(self._history_length)
         self._active = next(iter(self._agents.values()))  # who had the conversation before the prompt
         self._loop.roll_back(self._begun_at)
         self._stored = self._begun_at
@@ -630,12 +613,6 @@ class Run(Generic[OutputT_co]):
             while self._stored < len(transcript):
                 self._store.append(transcript[self._stored])
                 self._stored += 1
-
-
-def _refusal(canisters: Sequence[Canister]) -> str:
-    """What the last canister refuses with."""
-    parts = canisters[-1].content if canisters and isinstance(canisters[-1], AssistantCanister) else ()
-    return "".join([part.text for part in parts if isinstance(part, RefusalContent)])
 
 
 _NOT_LATER = "the answer was defer, and a run within another one waits for no later answer"

@@ -23,10 +23,13 @@ from msgspec.structs import replace
 
 from callboard.core import Approve, Category, InvocationCanister, ResultCanister, error_result
 from callboard.errors import CallerError, ToolExecutionFailure
+from callboard.execution.approval import permit
+from callboard.execution.error_categories import find_category
 from callboard.execution.result_content import cut, make_result
 from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
 from callboard.telemetry import switch
+from callboard.telemetry.counts import count_tool_call
 from callboard.tools import Context, Invoker, Policy, ToolLike, as_invoker, edited_result, is_seconds
 
 DEFAULT_TIMEOUT = 30.0
@@ -98,8 +101,6 @@ async def execute_invoker(
     identifier = identifier or invoker.name
     edited = None
     if invoker.approval:
-        from callboard.execution.approval import permit  # noqa: PLC0415  # where somebody is asked
-
         called = InvocationCanister(identifier, invoker.name, arguments, "")
         allowed = await permit(invoker, called, _BY_ITSELF, approve)
         if isinstance(allowed, ResultCanister):
@@ -159,27 +160,49 @@ async def run_invoker(
     """
     context = context or Context(invoker=invoker)
     identifier = identifier or invoker.name
-    run: Callable[[], Awaitable[ResultCanister]] = partial(
-        _run_invoker,
-        invoker,
-        arguments,
-        context,
-        identifier=identifier,
-        on_error=on_error,
-        validated=validated,
-        timeout=timeout,
-        tell=tell,
-        sleep=sleep,
-        grace=grace,
-    )
+    defaults = invoker.ensemble.configuration if invoker.ensemble else {}
+    candidates = (timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)
+    seconds = float(next(each for each in candidates if each is not None))  # math.inf is no limit
+
+    async def run_with_retries() -> ResultCanister:
+        tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
+        delay = _FIRST_DELAY
+        while True:
+            tries -= 1
+            try:
+                call = partial(invoker.call, context, arguments, validated=validated)
+                attempt = partial(_run, invoker, call, seconds, grace)
+                key = invoker.key(invoker.coerce(arguments)) if invoker.key else None
+                return make_result(identifier, await (attempt() if key is None else _in_turn(context, key, attempt)))
+            except ArgumentsInvalid as invalid:
+                return error_result(identifier, "validation", str(invalid))
+            except (Exception, asyncio.CancelledError) as error:
+                if _is_ours(error):
+                    raise
+                if isinstance(error, _OutOfTime) and error.still_running:
+                    tell(f"{invoker.name} {error.still_running}")
+                category = find_category(error)
+                if tries > 0 and category in _RETRIED:
+                    await sleep(delay)
+                    delay *= 2
+                    continue
+                if isinstance(error, _OutOfTime):
+                    return error_result(identifier, "timeout", f"Tool execution timed out. {error}")
+                if on_error == "fail_fast" and category not in _ALWAYS_RESULTS:
+                    raise ToolExecutionFailure(f"Tool '{invoker.name}' failed: {_describe_error(error)}") from error
+                return error_result(identifier, category, _describe_error(error))
+
+    run: Callable[[], Awaitable[ResultCanister]] = run_with_retries
     if invoker.cache is not None and invoker.is_idempotent(arguments):
-        run = partial(_run_with_cache, invoker, arguments, context, run, identifier=identifier, tell=tell)
+        from callboard.execution.result_cache import answer_from_cache, identify_call  # noqa: PLC0415  # it imports sqlite3
+
+        if (cache_key := identify_call(invoker, arguments, context)) is not None:
+            answer = partial(answer_from_cache, invoker, cache_key, identifier, run, tell)
+            run = partial(_in_turn, context, cache_key, answer)
     if switch.recorder is not None:
-        from callboard.execution.tool_span import run_in_span  # noqa: PLC0415  # where telemetry is on
+        from callboard.execution.tool_span import run_in_span  # noqa: PLC0415  # it imports this module
 
         run = partial(run_in_span, invoker, arguments, identifier, run)
-    from callboard.telemetry.counts import count_tool_call  # noqa: PLC0415  # where a tool runs
-
     begun = perf_counter()
     try:
         result = await run()
@@ -192,75 +215,8 @@ async def run_invoker(
 
 def failure_category(failure: BaseException) -> Category:
     """The category of what a call raised: where it failed fast, of what its tool raised."""
-    from callboard.execution.error_categories import find_category  # noqa: PLC0415  # of failures only
-
     cause = failure.__cause__ if isinstance(failure, ToolExecutionFailure) else None
     return find_category(cause or failure)
-
-
-async def _run_with_cache(
-    invoker: Invoker,
-    arguments: Mapping[str, Any],
-    context: Context,
-    run: Callable[[], Awaitable[ResultCanister]],
-    *,
-    identifier: str,
-    tell: Tell,
-) -> ResultCanister:
-    from callboard.execution.result_cache import answer_from_cache, identify_call  # noqa: PLC0415  # where a tool asks for it
-
-    key = identify_call(invoker, arguments, context)
-    if key is None:
-        return await run()
-    return await _in_turn(context, key, partial(answer_from_cache, invoker, key, identifier, run, tell))
-
-
-async def _run_invoker(
-    invoker: Invoker,
-    arguments: Mapping[str, Any],
-    context: Context,
-    *,
-    identifier: str,
-    on_error: OnError,
-    validated: bool,
-    timeout: float | None,  # noqa: ASYNC109  # as above
-    tell: Tell,
-    sleep: Callable[[float], Awaitable[None]],
-    grace: float,
-) -> ResultCanister:
-    """As `run_invoker`, without a cache of results."""
-    defaults = invoker.ensemble.configuration if invoker.ensemble else {}
-    seconds = _first(timeout, invoker.timeout, defaults.get("timeout"), DEFAULT_TIMEOUT)  # math.inf is no limit
-    tries = 1 + (int(defaults.get("max_retries", 0)) if invoker.is_idempotent(arguments) else 0)
-    delay = _FIRST_DELAY
-    while True:
-        tries -= 1
-        try:
-            call = partial(invoker.call, context, arguments, validated=validated)
-            run = partial(_run, invoker, call, seconds, grace)
-            key = invoker.key(invoker.coerce(arguments)) if invoker.key else None
-            value = await (run() if key is None else _in_turn(context, key, run))
-            return make_result(identifier, value)
-        except ArgumentsInvalid as invalid:
-            return error_result(identifier, "validation", str(invalid))
-        except (Exception, asyncio.CancelledError) as error:
-            if _is_ours(error):
-                raise
-            from callboard.execution.error_categories import find_category  # noqa: PLC0415  # of failures only
-
-            category = find_category(error)
-            timed_out = isinstance(error, _OutOfTime)
-            if isinstance(error, _OutOfTime) and error.still_running:
-                tell(f"{invoker.name} {error.still_running}")
-            if tries > 0 and category in _RETRIED:
-                await sleep(delay)
-                delay *= 2
-                continue
-            if timed_out:
-                return error_result(identifier, "timeout", f"Tool execution timed out. {error}")
-            if on_error == "fail_fast" and category not in _ALWAYS_RESULTS:
-                raise ToolExecutionFailure(f"Tool '{invoker.name}' failed: {_describe_error(error)}") from error
-            return error_result(identifier, category, _describe_error(error))
 
 
 class _OutOfTime(TimeoutError):
@@ -284,7 +240,12 @@ async def _in_turn(context: Context, key: bytes, run: Callable[[], Awaitable[_T]
 
 async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: float, grace: float) -> Any:
     if not invoker.blocking:
-        return await _in_task(lambda: _await_call(call), seconds, grace)
+
+        async def wait() -> Any:
+            value = await call()
+            return await value if inspect.isawaitable(value) else value
+
+        return await _in_task(wait, seconds, grace)
     clock = asyncio.get_running_loop().time
     begun = clock()
     value = await _on_thread(call, seconds)
@@ -292,11 +253,6 @@ async def _run(invoker: Invoker, call: Callable[[], Awaitable[Any]], seconds: fl
         # A plain function that wraps an async one.
         return await _in_task(lambda: value, max(0.0, seconds - (clock() - begun)), grace)
     return value
-
-
-async def _await_call(call: Callable[[], Awaitable[Any]]) -> Any:
-    value = await call()
-    return await value if inspect.isawaitable(value) else value
 
 
 async def _on_thread(call: Callable[[], Awaitable[Any]], seconds: float) -> Any:
@@ -399,7 +355,3 @@ def _describe_error(error: BaseException) -> str:
     except Exception as worse:  # noqa: BLE001  # it is the tool's own text, and may fail as the tool did
         text = f"its text cannot be had: {type(worse).__name__}"
     return cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
-def _first(*seconds: Any) -> float:
-    return float(next(each for each in seconds if each is not None))

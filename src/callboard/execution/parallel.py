@@ -26,6 +26,7 @@ from callboard.core import Event, InvocationCanister, Note, ResultCanister, Resu
 from callboard.core.events import NoteCode
 from callboard.errors import CallerError
 from callboard.execution.execute import GRACE, OnError, run_invoker
+from callboard.telemetry.counts import DEFERRED, UNKNOWN, count_tool_call
 from callboard.tools import Context, Invoker, Policy, check_call
 
 DEFAULT_LIMIT = 16
@@ -168,7 +169,10 @@ class ParallelExecutor:
                 refused = None if is_checked and replacement is None else check_call(running, self._invokers)
                 if refused is not None:
                     self._count_refused(running.name, refused)
-                early = refused or (await self._begin(self.journal, running) if self.journal else None)
+                early = refused
+                if early is None and self.journal is not None:
+                    idempotent = self._invokers[running.name].is_idempotent(running.arguments or {})
+                    early = await self.journal.begin_call(running, idempotent)
                 result = early or await self._execute(running, news)
                 changed = await _await_hook(self._after_call(invocation, result)) if self._after_call else None
                 _check_hook("after_call", changed, (ResultCanister,))
@@ -178,11 +182,6 @@ class ParallelExecutor:
                     await self.journal.end_call(invocation, result)
             return replace(result, invocation_id=invocation.identifier)
 
-    async def _begin(self, journal: CallJournal, invocation: InvocationCanister) -> ResultCanister | None:
-        """Write down that the call begins. The result that the journal has of it."""
-        idempotent = self._invokers[invocation.name].is_idempotent(invocation.arguments or {})
-        return await journal.begin_call(invocation, idempotent)
-
     async def _execute(self, invocation: InvocationCanister, news: _Progress) -> ResultCanister:
         invoker = self._invokers[invocation.name]
         arguments = invocation.arguments or {}
@@ -191,7 +190,7 @@ class ParallelExecutor:
             arguments,
             Context(
                 self._auxdata,
-                self._namespace(invoker),
+                self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {}),
                 invoker,
                 partial(news.progress, invocation.identifier),
                 self._policy.permits(invoker, arguments),
@@ -207,14 +206,9 @@ class ParallelExecutor:
     def _count_refused(self, name: str, result: ResultCanister) -> None:
         """Count a call that did not run, if it failed. Its name may be any text of the model's or a client's."""
         if result.error is not None:
-            from callboard.telemetry.counts import DEFERRED, UNKNOWN, count_tool_call  # noqa: PLC0415  # of failures only
-
             invoker = self._invokers.get(name)
             label = UNKNOWN if invoker is None else DEFERRED if invoker.deferred else name
             count_tool_call(label, 0.0, result.error.category)
-
-    def _namespace(self, invoker: Invoker) -> MutableMapping[str, Any]:
-        return self.namespaces.setdefault(invoker.ensemble.name if invoker.ensemble else "", {})
 
 
 class _Progress:

@@ -142,16 +142,22 @@ class InvocationsProcessor:
         """
         message = _plain(native_message)
         whole = isinstance(message, Mapping) and any(key in message for key in _WHOLE)
-        if not whole and not self._is_message(message):
-            hint = f"give the reply, or a message with {' or '.join(self._native.keys)}"
+        if isinstance(message, list):
+            is_message = self._name == "responses"
+        else:
+            is_message = isinstance(message, Mapping) and any(key in message for key in (*_WHOLE, *self._native.keys))
+        hint = f"give the reply, or a message with {' or '.join(self._native.keys)}"
+        if not is_message:
             raise CallerError("no message of this wire", path=self._name, hint=hint)
         calls = self._calls(message)
         events = self._wire.decode_response(
             message if whole else self._native.reply(message),
             DecodeContext(names=self._lowered.names, identify=identify_in_turn(self._turn)),
         )
-        if isinstance(events[-1], ReplyFailed):
-            self._refuse(events[-1])
+        if isinstance(failed := events[-1], ReplyFailed):
+            if failed.code in _UNREADABLE:
+                raise CallerError(_UNREADABLE[failed.code] or failed.message, path=self._name, hint=hint)
+            raise ProviderError(failed.message, code=failed.code, excerpt=failed.excerpt, party=failed.party)
         fold = Fold()
         canisters: list[Canister] = [canister for event in events for canister in fold.feed(event)]
         canisters += fold.finish()
@@ -166,17 +172,6 @@ class InvocationsProcessor:
         self._called |= {each.identifier: each for each in invocations}
         return invocations
 
-    def _is_message(self, message: Any) -> bool:
-        if isinstance(message, list):
-            return self._name == "responses"
-        return isinstance(message, Mapping) and any(key in message for key in self._native.keys)
-
-    def _refuse(self, failed: ReplyFailed) -> None:
-        if failed.code in _UNREADABLE:
-            hint = f"give the reply, or a message with {' or '.join(self._native.keys)}"
-            raise CallerError(_UNREADABLE[failed.code] or failed.message, path=self._name, hint=hint)
-        raise ProviderError(failed.message, code=failed.code, excerpt=failed.excerpt, party=failed.party)
-
     def _calls(self, message: Any) -> int:
         """How many calls a message has. Raises CallerError for those of another wire."""
         there = {name: _count(message, native.is_call) for name, native in _NATIVE.items()}
@@ -189,7 +184,8 @@ class InvocationsProcessor:
 
     def nativize_results(self, results: Sequence[ResultCanister]) -> list[Any]:
         """What the provider is sent behind its message."""
-        calls = [self._call(result.invocation_id) for result in results]
+        identifiers = [result.invocation_id for result in results]
+        calls = [self._called.get(each) or InvocationCanister(each, "unknown", {}, "{}") for each in identifiers]
         lowered = self._wire.encode_request(Request("", (*calls, *results)))
         return self._native.results(lowered.body)
 
@@ -246,9 +242,6 @@ class InvocationsProcessor:
             return call
         arguments = dict(self._lowered.restore(call.name, call.arguments))
         return replace(call, arguments=arguments, raw=msgspec.json.encode(arguments).decode())
-
-    def _call(self, identifier: str) -> InvocationCanister:
-        return self._called.get(identifier) or InvocationCanister(identifier, "unknown", {}, "{}")
 
 
 def _count(message: Any, is_call: Callable[[Mapping[str, Any], str], bool], key: str = "") -> int:

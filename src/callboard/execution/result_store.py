@@ -109,13 +109,8 @@ class KeptResults:
         async def read(_: Context, arguments: Mapping[str, Any]) -> str:
             return self.read(arguments["identifier"], arguments["offset"], arguments["limit"])
 
-        invoker = _ReadResult(
-            READ_RESULT,
-            read,
-            _SCHEMA,
-            description="Reads on in a result that was cut, where the result says so.",
-            idempotent=True,
-        )
+        description = "Reads on in a result that was cut, where the result says so."
+        invoker = _ReadResult(READ_RESULT, read, _SCHEMA, description=description, idempotent=True)
         invoker.results = self
         return invoker
 

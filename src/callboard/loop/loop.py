@@ -86,7 +86,7 @@ from callboard.core import (
 )
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
-from callboard.loop.pending_calls import PendingCalls
+from callboard.loop.pending_calls import CalledTurn, PendingCalls
 from callboard.profiles import Pricing
 from callboard.tools import (
     Invoker,
@@ -101,7 +101,6 @@ from callboard.tools import (
 )
 
 if TYPE_CHECKING:
-    from callboard.loop.interruption import CalledTurn
     from callboard.loop.repeat_guard import RepeatGuard
 
 State: TypeAlias = Literal["idle", "replying", "asking", "running", "checking", "handing_over", "ended"]

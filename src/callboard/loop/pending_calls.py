@@ -1,13 +1,14 @@
-"""The invocations of one reply, until each has its result."""
+"""The invocations of a reply: until each has its result, and as they are read again from a conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.core import InvocationCanister, ResultCanister
+from callboard.core import AssistantCanister, Canister, InvocationCanister, ResultCanister
 from callboard.tools import edited_result
 
 Key: TypeAlias = tuple[str, bytes]
@@ -72,3 +73,37 @@ def call_key(invocation: InvocationCanister) -> Key:
     arguments = invocation.arguments
     raw = invocation.raw.encode("utf-8", "surrogatepass") if arguments is None else _encode(arguments)
     return invocation.name, raw
+
+
+class CalledTurn(NamedTuple):
+    """A reply that called, and the results behind it by the identifiers of their calls; `end` is where they begin.
+
+    An interrupted run may have fewer results than calls: each is kept when it is there, whatever the others do.
+    """
+
+    invocations: tuple[InvocationCanister, ...]
+    results: dict[str, ResultCanister]
+    end: int
+
+    @property
+    def pairs(self) -> list[tuple[InvocationCanister, ResultCanister]]:
+        """The calls that have a result, with it."""
+        return [(each, self.results[each.identifier]) for each in self.invocations if each.identifier in self.results]
+
+
+def find_called_turns(transcript: Sequence[Canister], begin: int = 0) -> Iterator[CalledTurn]:
+    """The replies that called, from the place `begin` of a conversation on."""
+
+    def kind_of(canister: Canister) -> Literal["reply", "result", "else"]:
+        if isinstance(canister, (AssistantCanister, InvocationCanister)):
+            return "reply"
+        return "result" if isinstance(canister, ResultCanister) else "else"
+
+    groups = [(kind, [*canisters]) for kind, canisters in groupby(transcript[begin:], kind_of)]
+    place = begin
+    for (_, canisters), (following, results) in pairwise([*groups, ("else", [])]):
+        place += len(canisters)
+        invocations = tuple([each for each in canisters if isinstance(each, InvocationCanister)])
+        if invocations:
+            behind = [each for each in results if isinstance(each, ResultCanister)] if following == "result" else []
+            yield CalledTurn(invocations, {each.invocation_id: each for each in behind}, place)

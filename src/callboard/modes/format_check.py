@@ -13,11 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from callboard.core import (
-    ArgumentsPiece,
     Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
     Note,
     ReplyEnded,
     Stage,
@@ -25,8 +21,7 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects.table import ACTION_FORMATS
-
-_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
+from callboard.modes.filters.call_indices import CALL_EVENTS
 
 _COMPLAINT = f"the reply has none of the formats that were asked for. {ACTION_FORMATS}"
 
@@ -62,7 +57,7 @@ class FormatCheck:
         for event in events:
             if isinstance(event, TextPiece):
                 self._texts.append(event.text)
-            elif isinstance(event, _CALLS):
+            elif isinstance(event, CALL_EVENTS):
                 self._called = True
         return events
 

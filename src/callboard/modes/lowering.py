@@ -6,8 +6,9 @@ Law: the same history gives the same beginning, so that providers' prompt caches
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -15,13 +16,16 @@ from msgspec.structs import replace
 from callboard.core import (
     AssistantCanister,
     Canister,
+    Constraint,
     Content,
     InvocationCanister,
+    NamedTool,
     ReasoningContent,
     Request,
     ResultCanister,
     SupervisorCanister,
     TextualContent,
+    ToolChoice,
     ToolDeclaration,
     UserCanister,
     contents,
@@ -39,22 +43,23 @@ from callboard.dialects import (
     render_tools,
 )
 from callboard.modes.mode import Plan
+from callboard.schema.subschemas import change_references
 
 _MODELS = (AssistantCanister, InvocationCanister)
 """What the model says."""
 
 FROM_RESULTS = "Use this to answer the question in one short sentence."
 FROM_RESULTS_AS = "Use this to answer the question."
+_ANSWER = {"answer": {"type": "string"}}
+_SCRATCHPAD = {"scratchpad": {"type": "string"}}
 
 
 def lower_request(request: Request, plan: Plan) -> Request:
     """The request with nothing in it that the mode does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
-    if (
-        request.constraint is not None
-        and lowered.constraint is request.constraint
-        and not _may_constrain(lowered, plan)
-    ):
+    # A reply that may call cannot be held to the schema of an answer.
+    may_constrain = plan.supports_json_schema and (not lowered.tools or lowered.tool_choice == "none")
+    if request.constraint is not None and lowered.constraint is request.constraint and not may_constrain:
         lowered = replace(lowered, constraint=None)
     if plan.in_prose and any(isinstance(each, InvocationCanister) for each in request.canisters):
         ending = (
@@ -84,11 +89,48 @@ def select_dialect(request: Request, plan: Plan) -> Dialect | None:
 def _in_constraint(request: Request, plan: Plan) -> Request:
     if not request.tools:
         return request
-    from callboard.modes.action_schema import action_constraint  # noqa: PLC0415  # for structured mode only
-
     answer = request.constraint.schema if request.constraint else None
     constraint = action_constraint(request.tools, request.tool_choice, answer)
     return replace(_in_prompt(request, plan), constraint=constraint)
+
+
+def action_constraint(
+    tools: tuple[ToolDeclaration, ...], choice: ToolChoice, answer: Mapping[str, Any] | None = None
+) -> Constraint:
+    """One of: a call of a declared tool, an answer, a thought; narrowed by the choice of tools.
+
+    `answer` is the schema of an answer, by default a string's. The choice is inside an object, because providers refuse a
+    schema with another root.
+    """
+    definitions: dict[str, Any] = {}
+    answer_properties = _ANSWER if answer is None else {"answer": _embed(answer, "answer", definitions)}
+    allowed = [tool for tool in tools if not isinstance(choice, NamedTool) or tool.name == choice.name]
+    calls = [
+        _object(
+            {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _embed(tool.schema, tool.name, definitions)}
+        )
+        for tool in (() if choice == "none" else allowed)
+    ]
+    words = [_object(answer_properties), _object(_SCRATCHPAD)] if choice == "auto" else []
+    variants = [*calls, *words] or [_object(answer_properties)]
+    schema = _object({"action": {"anyOf": variants}})
+    if definitions:
+        schema["$defs"] = definitions
+    return Constraint("agent_response", schema, strict=False)
+
+
+def _embed(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
+    """The schema as it is where it refers to nothing; else a reference to where it stands whole, so that its own hold."""
+    place = f"#/$defs/{owner}"
+    moved = change_references(schema, lambda reference: place + reference[1:] if reference[:1] == "#" else reference)
+    if moved == schema:
+        return moved
+    definitions[owner] = moved
+    return {"$ref": place}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def _in_prompt(request: Request, plan: Plan) -> Request:
@@ -96,13 +138,12 @@ def _in_prompt(request: Request, plan: Plan) -> Request:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
-        canisters = _merge_supervisor(canisters, render_tools(plan.dialect, request.tools))
+        declared = render_tools(plan.dialect, request.tools)
+        if canisters and isinstance(first := canisters[0], SupervisorCanister):
+            canisters = (replace(first, content=_append_text(first.content, declared)), *canisters[1:])
+        else:
+            canisters = (SupervisorCanister(contents(declared)), *canisters)
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
-
-
-def _may_constrain(request: Request, plan: Plan) -> bool:
-    """A reply that may call cannot be held to the schema of an answer."""
-    return plan.supports_json_schema and (not request.tools or request.tool_choice == "none")
 
 
 _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
@@ -110,14 +151,6 @@ _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
     "constraint": _in_constraint,
     "prompt": _in_prompt,
 }
-
-
-def _merge_supervisor(canisters: Sequence[Canister], instructions: str) -> tuple[Canister, ...]:
-    """The instructions behind the supervisor's own, where there are such."""
-    if canisters and isinstance(canisters[0], SupervisorCanister):
-        first = canisters[0]
-        return (replace(first, content=_append_text(first.content, instructions)), *canisters[1:])
-    return (SupervisorCanister(contents(instructions)), *canisters)
 
 
 def _spell_history(

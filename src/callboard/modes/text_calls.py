@@ -13,7 +13,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from callboard.core import (
-    ArgumentsPiece,
     Event,
     Identify,
     InvocationEnded,
@@ -32,11 +31,11 @@ from callboard.core import (
     Why,
 )
 from callboard.dialects import Dialect, Parser
+from callboard.modes.filters.call_indices import CALL_EVENTS
 from callboard.modes.filters.echoes import EchoFilter, Sources, TextCall
 
 _BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
-_INDEXED = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
 _NAMED = (InvocationStarted, InvocationEnded, InvocationIncomplete)
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -152,7 +151,7 @@ class Watcher:
                 for event in events
             ]
         for at, event in enumerate(events):
-            if isinstance(event, _INDEXED):
+            if isinstance(event, CALL_EVENTS):
                 self._is_cut = self._is_cut or type(event) is InvocationIncomplete
                 index = indices.get(event.index)
                 if index is None:

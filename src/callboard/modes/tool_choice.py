@@ -30,8 +30,8 @@ from callboard.core import (
     Why,
     contents,
 )
+from callboard.modes.filters.call_indices import CallIndices
 
-_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
 _RETRIED = frozenset({"stop", "invocations"})
 NO_CALL = "no tool was called although one was asked for, twice"
 
@@ -68,9 +68,9 @@ class ToolChoiceCheck:
         self._last = last
         self._waits = required
         self._held: list[TextPiece | Logprobs] = []
-        self._passed: dict[int, int | None] = {}
-        """The indices that came, and what they became; None for a call that is left out."""
-        self._count = 0
+        self._indices = CallIndices()
+        self._seen: set[int] = set()
+        self._has_called = False
         self._retried = False
 
     @property
@@ -99,21 +99,18 @@ class ToolChoiceCheck:
         self, event: InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
     ) -> list[Event]:
         events: list[Event] = []
-        if event.index not in self._passed:
+        if event.index not in self._seen:
+            self._seen.add(event.index)
             name = getattr(event, "name", "")
             wrong = bool(self._name) and name != self._name
-            if wrong or (self._single and self._count):
-                self._passed[event.index] = None
+            if wrong or (self._single and self._has_called):
+                self._indices.drop(event.index)
                 why = f"{self._name} was asked for" if wrong else "one call was asked for"
                 events.append(Note("dropped", f"a call of {name}: {why}", code="extra_call"))
             else:
-                self._passed[event.index] = self._count
-                self._count += 1
+                self._has_called = True
                 events += self._release()
-        index = self._passed[event.index]
-        if index is None:
-            return events
-        return [*events, event if index == event.index else replace(event, index=index)]
+        return [*events, *self._indices.renumber(event)]
 
     def _check_end(self, event: ReplyEnded) -> list[Event]:
         if self._waits and not self._last:
@@ -121,7 +118,7 @@ class ToolChoiceCheck:
             return [ReplyEnded("retry")]
         if self._waits:
             return [*self._release(), Note("alert", NO_CALL, code="incomplete"), ReplyEnded("no_call")]
-        reason = "stop" if event.reason == "invocations" and not self._count else event.reason
+        reason = "stop" if event.reason == "invocations" and not self._has_called else event.reason
         return [*self._release(), replace(event, reason=reason)]
 
     def _release(self) -> list[Event]:

@@ -6,7 +6,7 @@ Law: both validators accept and refuse the same, in the same words.
 from __future__ import annotations
 
 from callboard.schema.coercion import Coercion, compile_coercion
-from callboard.schema.errors import ArgumentsInvalid, Mistake, SchemaValidator
+from callboard.schema.errors import ArgumentsInvalid, Mistake
 from callboard.schema.json_schema import Validator, compile_schema
 from callboard.schema.signature import Derived, check_signature, derive, derive_output
 
@@ -15,7 +15,6 @@ __all__ = [
     "Coercion",
     "Derived",
     "Mistake",
-    "SchemaValidator",
     "Validator",
     "check_signature",
     "compile_coercion",

@@ -14,11 +14,13 @@ Law: the input is never changed, and what needs no change is returned as the ver
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from callboard.schema.errors import NO_JSON, NO_OBJECT, TOO_DEEP, ArgumentsInvalid
 from callboard.schema.subschemas import Schema, resolve
 
 _TYPES: dict[str, frozenset[str]] = {
@@ -146,7 +148,7 @@ class Coercion:
             coerced = [place(item) for place, item in zip(self.prefix, value, strict=False)]
             rest = value[len(coerced) :]
             coerced += rest if self.items is None else map(self.items, rest)
-            value = value if all(map(_same, coerced, value)) else coerced
+            value = value if all(map(operator.is_, coerced, value)) else coerced
         for place in self.arrays:
             value = place._elements(value)  # noqa: SLF001 - of this class
         return value
@@ -251,16 +253,12 @@ class _Compiler:
     def _unions(self, schema: Schema) -> Iterator[list[Schema]]:
         """Objects of which a value is one, where more than one is possible and each says its members."""
         for keyword in ("anyOf", "oneOf"):
-            branches = [
-                self._target(part) for part in schema.get(keyword, ()) if "object" in self._allowed_values(part)
-            ]
+            branches = [part for part in schema.get(keyword, ()) if "object" in self._allowed_values(part)]
+            for at, branch in enumerate(branches):
+                while isinstance(branch, Mapping) and "$ref" in branch:
+                    branch = branches[at] = resolve(self._root, branch["$ref"])  # noqa: PLW2901  # its target
             if len(branches) > 1 and all(isinstance(branch, Mapping) and "properties" in branch for branch in branches):
                 yield branches
-
-    def _target(self, schema: Any) -> Any:
-        while isinstance(schema, Mapping) and "$ref" in schema:
-            schema = resolve(self._root, schema["$ref"])
-        return schema
 
     def _elements(self, place: Coercion, schema: Schema) -> None:
         prefix, items = schema.get("prefixItems", []), schema.get("items")
@@ -298,5 +296,36 @@ def _union(several: Iterable[frozenset[str]]) -> frozenset[str]:
     return _NONE.union(*several)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other
+def as_object(arguments: Any) -> dict[str, Any]:
+    """The arguments as a dict; raises ArgumentsInvalid if they are none."""
+    if type(arguments) is dict:
+        return arguments
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    raise ArgumentsInvalid([((), NO_OBJECT)])
+
+
+def coerce_arguments(coerce: Callable[[Any], Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments coerced; raises ArgumentsInvalid if they are too deep to walk through."""
+    try:
+        changed: dict[str, Any] = coerce(arguments)
+    except RecursionError:
+        raise ArgumentsInvalid([((), TOO_DEEP)]) from None
+    return changed
+
+
+def encode(arguments: dict[str, Any]) -> bytes:
+    """The arguments as JSON; raises ArgumentsInvalid if they hold what is not JSON."""
+    try:
+        return msgspec.json.encode(arguments, enc_hook=as_plain_json)
+    except RecursionError:
+        raise ArgumentsInvalid([((), TOO_DEEP)]) from None
+    except (TypeError, ValueError):  # a lone surrogate is a ValueError
+        raise ArgumentsInvalid([((), NO_JSON)]) from None
+
+
+def as_plain_json(value: Any) -> Any:
+    """What msgspec shall encode in place of a value that it does not know: any mapping is an object."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -5,8 +5,8 @@ What arguments hold is hostile: little of it is repeated, on one line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -46,17 +46,6 @@ class ArgumentsInvalid(ValueError):
         if self.omitted:
             lines.append(f"... and {self.omitted} more")
         return "ArgValidationError: " + "\n".join(lines)
-
-
-class SchemaValidator(Protocol):
-    """What both validators are: a schema, and a check that gives the arguments as they are to be used."""
-
-    @property
-    def schema(self) -> Mapping[str, Any]: ...
-
-    def validate(self, arguments: Any, /) -> dict[str, Any]:
-        """The arguments, coerced and checked; raises ArgumentsInvalid with every mistake."""
-        ...
 
 
 MISSING: Final = "Field required"

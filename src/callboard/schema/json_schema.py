@@ -9,16 +9,16 @@ schema that applies itself twice to each part of a value can take time exponenti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from callboard.errors import SchemaError
-from callboard.schema.coercion import Coercion, compile_coercion
+from callboard.schema.coercion import Coercion, as_object, as_plain_json, coerce_arguments, compile_coercion, encode
 from callboard.schema.errors import UNEXPLAINED, ArgumentsInvalid, shorten
 from callboard.schema.explain_errors import explain
-from callboard.schema.json_values import as_object, as_plain_json, coerce_arguments, encode
+from callboard.schema.provider_limits import newer
 from callboard.schema.regex import engine, is_accepted
 from callboard.schema.subschemas import IN_PLACE, Schema, Steps, inside, pointer, pointer_steps, resolve
 
@@ -69,8 +69,6 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
     """
     import jsonschema_rs  # noqa: PLC0415 - 28 ms that only a foreign schema needs
 
-    from callboard.schema.provider_limits import newer  # noqa: PLC0415 - likewise
-
     own = _private(schema, path)
     if "$schema" not in own:  # of no draft that it names: MCP servers write tuples as draft 7 does
         own = newer(own)
@@ -84,7 +82,10 @@ def compile_schema(schema: Mapping[str, Any], *, path: str = "") -> Validator:
         raise SchemaError(f"not a valid JSON Schema: {shorten(error.message)}", path=place) from None
     except ValueError as error:
         raise SchemaError(f"not a valid JSON Schema: {shorten(str(error))}", path=path + "#") from None
-    dropped += _drop_defaults(own, subschemas)
+    for steps, part in subschemas.values():  # a default that its own schema refuses would make a mistake of none
+        if "default" in part and explain(own, part["default"], at=part):
+            del part["default"]
+            dropped.append(f"{pointer(steps)}: default is left out: it does not fit its own schema")
     coerce = compile_coercion(own)
     if "object" not in coerce.types:
         raise SchemaError("arguments are an object, and this allows none", path=path + "#")
@@ -106,7 +107,8 @@ def _private(schema: Any, path: str) -> dict[str, Any]:
     own: dict[str, Any] = msgspec.json.decode(encoded)
     level: list[Any] = [own]
     for _ in range(DEPTH):
-        level = [part for whole in level for part in _parts(whole) if isinstance(part, dict | list)]
+        held = [part for whole in level for part in (whole.values() if isinstance(whole, dict) else whole)]
+        level = [part for part in held if isinstance(part, dict | list)]
     if level:
         raise SchemaError(f"nested deeper than {DEPTH} levels", path=path + "#")
     return own
@@ -203,15 +205,3 @@ def _applied_schemas(root: dict[str, Any], subschemas: dict[int, _Subschema], he
     for steps, part in inside(here.schema):
         if steps[0] in IN_PLACE and id(part) in subschemas:
             yield subschemas[id(part)]
-
-
-def _drop_defaults(root: dict[str, Any], subschemas: dict[int, _Subschema]) -> Iterator[str]:
-    """A default that its own schema refuses would make a mistake where the model made none."""
-    for steps, schema in subschemas.values():
-        if "default" in schema and explain(root, schema["default"], at=schema):
-            del schema["default"]
-            yield f"{pointer(steps)}: default is left out: it does not fit its own schema"
-
-
-def _parts(whole: Any) -> Iterable[Any]:
-    return whole.values() if isinstance(whole, dict) else whole

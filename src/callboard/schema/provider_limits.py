@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from callboard.schema.subschemas import Schema, inside, pointer, pointer_steps, rebuild, resolve
+from callboard.schema.subschemas import Schema, change_references, every, pointer, pointer_steps, rebuild, resolve
 
 _COMBINING: Final = ("allOf", "anyOf", "oneOf")
 _BOUNDS: Final = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
@@ -161,7 +161,9 @@ def _fold(root: Schema, refused: frozenset[str]) -> tuple[dict[str, Any], tuple[
         branches = [root[keyword]] if keyword == "$ref" and keyword in root else root.get(keyword, ())
         branches = [{"$ref": each} if isinstance(each, str) else each for each in branches]
         branches = [
-            resolve(root, each["$ref"]) if "$ref" in each else each for each in branches if _may_be_object(each)
+            resolve(root, each["$ref"]) if "$ref" in each else each
+            for each in branches
+            if isinstance(each, Mapping) and "object" in each.get("type", "object")
         ]
         branches = [each for each in branches if isinstance(each, Mapping)]
         demands = [dict.fromkeys(each.get("required", ())) for each in branches]
@@ -191,11 +193,7 @@ def _fold(root: Schema, refused: frozenset[str]) -> tuple[dict[str, Any], tuple[
         folded["required"] = [*required]
     if branches_closed and all(branches_closed):
         folded["additionalProperties"] = False
-    return _point(folded, lambda reference: _BRANCH.sub("#", reference, count=1)), tuple(dropped)
-
-
-def _may_be_object(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and "object" in schema.get("type", "object")
+    return change_references(folded, lambda reference: _BRANCH.sub("#", reference, count=1)), tuple(dropped)
 
 
 # Names.
@@ -203,8 +201,8 @@ def _may_be_object(schema: Any) -> bool:
 
 def _safe_names(schema: Schema) -> dict[str, str]:
     """Return the names of members that are refused, each with the name that is sent. No argument has such a name."""
-    every = dict.fromkeys(name for part in _every(schema) for name in part.get("properties", {}))
-    refused = [name for name in every if not _KEY.fullmatch(name)]
+    names = dict.fromkeys(name for part in every(schema) for name in part.get("properties", {}))
+    refused = [name for name in names if not _KEY.fullmatch(name)]
     digests = {name: hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8] for name in refused}
     return {name: f"{re.sub(r'[^a-zA-Z0-9_.-]', '_', name)[:48]}_{digests[name]}" for name in refused}
 
@@ -231,24 +229,4 @@ def _rename(schema: Schema, names: Mapping[str, str]) -> Any:
         renamed = [names.get(step, step) if before in _BY_NAME else step for before, step in zip(["", *steps], steps)]  # noqa: B905
         return reference if renamed == steps else pointer(tuple(renamed))
 
-    return _point(rename(schema), point)
-
-
-# Schemas inside schemas.
-
-
-def _every(schema: Any) -> Iterator[Schema]:
-    todo = [schema]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Mapping):
-            yield part
-            todo += [inner for _, inner in inside(part)]
-
-
-def _point(schema: Any, change: Callable[[str], str]) -> Any:
-    """The schema with each reference changed."""
-    if not isinstance(schema, Mapping):
-        return schema
-    rebuilt = rebuild(schema, lambda part: _point(part, change))
-    return {**rebuilt, "$ref": change(rebuilt["$ref"])} if isinstance(rebuilt.get("$ref"), str) else rebuilt
+    return change_references(rename(schema), point)

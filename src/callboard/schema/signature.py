@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from callboard.errors import ToolDefinitionError
-from callboard.schema.coercion import compile_coercion
+from callboard.schema.coercion import as_object, coerce_arguments, compile_coercion, encode
 from callboard.schema.docstring import read_docstring
 from callboard.schema.errors import ArgumentsInvalid, Path, of_pydantic
 from callboard.schema.explain_errors import explain
-from callboard.schema.json_values import as_object, coerce_arguments, encode
-from callboard.schema.subschemas import Schema, inside, rebuild
+from callboard.schema.subschemas import Schema, every, rebuild
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -287,7 +286,7 @@ def simplify(schema: Schema) -> dict[str, Any]:
     `is_open`.
     """
     definitions = schema.get("$defs", {})
-    uses = Counter(part["$ref"].removeprefix(_DEFINED) for part in _every(schema) if "$ref" in part)
+    uses = Counter(part["$ref"].removeprefix(_DEFINED) for part in every(schema) if "$ref" in part)
     closing = {} if is_open(schema) else {"additionalProperties": False}
 
     def smaller(part: Any) -> Any:
@@ -309,17 +308,10 @@ def simplify(schema: Schema) -> dict[str, Any]:
 
 def is_open(schema: Schema) -> bool:
     """Whether some object with declared members says that it takes others, as a pydantic model can."""
-    return any("properties" in part and part.get("additionalProperties", False) is not False for part in _every(schema))
+    return any("properties" in part and part.get("additionalProperties", False) is not False for part in every(schema))
 
 
 def has_numeric_choice(schema: Schema) -> bool:
     """Whether some value is to be one of several, or the only one, of which one is a number or boolean."""
-    choices = (choice for part in _every(schema) for choice in (*part.get("enum", ()), part.get("const")))
+    choices = (choice for part in every(schema) for choice in (*part.get("enum", ()), part.get("const")))
     return any(isinstance(choice, int | float) for choice in choices)
-
-
-def _every(schema: Any) -> Iterator[Schema]:
-    if isinstance(schema, Mapping):
-        yield schema
-        for _, part in inside(schema):
-            yield from _every(part)

@@ -38,6 +38,24 @@ def inside(schema: Schema) -> Iterator[tuple[Steps, Any]]:
                 yield (keyword, name), part
 
 
+def every(schema: Any) -> Iterator[Schema]:
+    """The schema and all schemas inside it."""
+    todo = [schema]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Mapping):
+            yield part
+            todo += [inner for _, inner in inside(part)]
+
+
+def change_references(schema: Any, change: Callable[[str], str]) -> Any:
+    """The schema with each reference changed."""
+    if not isinstance(schema, Mapping):
+        return schema
+    rebuilt = rebuild(schema, lambda part: change_references(part, change))
+    return {**rebuilt, "$ref": change(rebuilt["$ref"])} if isinstance(rebuilt.get("$ref"), str) else rebuilt
+
+
 def rebuild(schema: Schema, change: Callable[[Any], Any]) -> dict[str, Any]:
     """The schema with each schema directly inside it changed."""
     return {keyword: _change(keyword, held, change) for keyword, held in schema.items()}
@@ -61,7 +79,9 @@ def resolve(root: Schema, reference: str) -> Any:
     """What `#` or `#/a/b` names in this document (RFC 6901); LookupError where that is nothing."""
     place: Any = root
     for step in pointer_steps(reference):
-        place = place[int(step)] if isinstance(place, list) and step.isdecimal() else _member(place, step)
+        if not isinstance(place, Mapping) and not (isinstance(place, list) and step.isdecimal()):
+            raise LookupError(step)
+        place = place[step] if isinstance(place, Mapping) else place[int(step)]
     return place
 
 
@@ -71,20 +91,14 @@ def pointer_steps(reference: str) -> list[str]:
         return []
     if not reference.startswith("#/"):
         raise LookupError(reference)
-    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", _unquote, reference[2:])
+
+    def unquote(match: re.Match[str]) -> str:
+        return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+
+    text = re.sub(r"(?:%[0-9a-fA-F]{2})+", unquote, reference[2:])
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
 
 
 def pointer(steps: Steps) -> str:
     """The JSON pointer of these steps as a fragment: `#/properties/a`."""
     return "/".join(["#", *(str(step).replace("~", "~0").replace("/", "~1") for step in steps)])
-
-
-def _member(place: Any, step: str) -> Any:
-    if isinstance(place, Mapping):
-        return place[step]
-    raise LookupError(step)
-
-
-def _unquote(match: re.Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")

@@ -15,8 +15,8 @@ from typing import Any
 
 from callboard.errors import ToolDefinitionError
 from callboard.schema import ArgumentsInvalid
+from callboard.schema.coercion import as_object
 from callboard.schema.errors import MISSING, shorten
-from callboard.schema.json_values import as_object
 from callboard.text.suggest import find_closest
 from callboard.tools import Context, Tool
 

@@ -12,11 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from callboard.core import (
-    ArgumentsPiece,
     Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
     Note,
     ReplyEnded,
     ReplyFailed,
@@ -25,13 +21,12 @@ from callboard.core import (
     Usage,
     Why,
 )
+from callboard.modes.filters.call_indices import CALL_EVENTS
 
 EXCERPT: Final = 200
 """Characters of the cut text that the note quotes."""
 MAX_LINE: Final = 4096
 """Characters of a line that may be a result in JSON; a longer one is judged by these."""
-
-_CALLS = (InvocationStarted, ArgumentsPiece, InvocationEnded, InvocationIncomplete)
 
 
 def _atoms(text: str) -> list[str]:
@@ -130,7 +125,7 @@ class HallucinatedResultFilter:
             case _:
                 events = self._read(over=True)
                 self._starts = True
-                self._called = self._called or isinstance(event, _CALLS)
+                self._called = self._called or isinstance(event, CALL_EVENTS)
                 return [*events, event]
 
     def finish(self, why: Why = "stop", /) -> list[Event]:

@@ -35,7 +35,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callboard.agent import Agent
-from callboard.agent.run import Run, RunSettings, SharedOptions
+from callboard.agent.run import Run, SharedOptions
 from callboard.core import (
     ArgumentsPiece,
     AssistantCanister,
@@ -224,26 +224,19 @@ async def stream_rounds(
     """
     calls = _ClientCalls([tool.name for tool in client_tools], client_canisters)
     model = _Backends(candidates, request.model, record, plan, calls)
+    shared = SharedOptions({}, None, None)
     active = dataclasses.replace(
-        Agent(model, policy=_ALLOWED).set_up(SharedOptions({}, None, None)),
+        Agent(model, policy=_ALLOWED).set_up(shared),
         invokers={**dict.fromkeys(calls.names, _CLIENT_TOOL), **hosted_tools},
         search=search,
         executor=_ShownCalls(hosted_tools, calls),
         request=request,
     )
-    settings = RunSettings(
-        loop=active.loop(request.canisters, limits=limits),
-        active=active,
-        shared=SharedOptions({}, None, None),
-        history_length=len(request.canisters),
-        clock=lambda: datetime.now(UTC),
-        store=None,
-        outer=None,
-        resumption=None,
-    )
-    run: Run[str]
+    loop = active.loop(request.canisters, limits=limits)
+    length = len(request.canisters)
+    run: Run[str] = Run(loop, active, shared, history_length=length, clock=lambda: datetime.now(UTC))
     reply = _ReplyOfRounds(calls)
-    async with Run(settings) as run:
+    async with run:
         async for event in run:
             if isinstance(event, RunEnded):
                 if event.state == "incomplete":
