@@ -61,7 +61,7 @@ from callboard.core.events import (
     encode_line,
     unsent_note,
 )
-from callboard.core.fold import Fold
+from callboard.core.fold import Fold, coalesce
 from callboard.core.ports import (
     Allow,
     Answer,
@@ -164,6 +164,7 @@ __all__ = [
     "Verdict",
     "Why",
     "closing",
+    "coalesce",
     "contents",
     "decode_canister",
     "decode_event",

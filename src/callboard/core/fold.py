@@ -1,9 +1,15 @@
 """Fold the events of a reply into the canisters that it leaves in the conversation.
 
+`coalesce` joins the pieces of a stream instead, so that streams can be compared and read.
+
 Law: constant work an event; text is joined once, when it is whole.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from callboard.core.canisters import (
     AssistantCanister,
@@ -15,6 +21,7 @@ from callboard.core.canisters import (
     TextualContent,
 )
 from callboard.core.events import (
+    ArgumentsPiece,
     Event,
     InvocationEnded,
     InvocationIncomplete,
@@ -86,3 +93,35 @@ class Fold:
                 self._content.append(_CONTENT_OF[type(first)](text))
             case _:
                 pass
+
+
+_TEXT_FIELDS = {TextPiece: "text", RefusalPiece: "text", ReasoningPiece: "text", ArgumentsPiece: "json"}
+
+
+def coalesce(events: Iterable[Event]) -> list[Event]:
+    """The events with neighbouring pieces of the same kind joined, and empty pieces left out."""
+    runs: list[list[Event]] = []
+    for event in events:
+        if isinstance(event, TextPiece | RefusalPiece) and not event.text:
+            continue
+        if runs and _continues(runs[-1][0], event):
+            runs[-1].append(event)
+        else:
+            runs.append([event])
+    return [_join(run) for run in runs]
+
+
+def _continues(first: Event, event: Event) -> bool:
+    if type(first) is not type(event) or type(event) not in _TEXT_FIELDS:
+        return False
+    same = "index" if isinstance(event, ArgumentsPiece) else "origin"
+    return bool(getattr(first, same, None) == getattr(event, same, None))
+
+
+def _join(run: Sequence[Event]) -> Event:
+    if len(run) == 1:
+        return run[0]
+    begin, end = getattr(run[0], "offsets", None), getattr(run[-1], "offsets", None)
+    fields = [_TEXT_FIELDS[type(run[0])], *(["opaque"] if isinstance(run[0], ReasoningPiece) else [])]
+    joined = {field: "".join([getattr(each, field) for each in run]) for field in fields}
+    return replace(run[0], **joined, offsets=(begin[0], end[1]) if begin and end else None)

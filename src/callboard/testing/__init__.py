@@ -1,7 +1,7 @@
 """The testing kit: backends and models that reply as scripted."""
 
+from callboard.core import coalesce
 from callboard.providers.scripted import Call, ScriptedModel
-from callboard.testing.coalesce import coalesce
 from callboard.testing.fake_backend import Cut, FakeBackend, Html, Raw, ReceivedRequest, Silence, StatusReply
 from callboard.testing.strict import SERVERS, TEMPLATES, Server, ServerRule
 

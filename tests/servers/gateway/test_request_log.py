@@ -51,9 +51,9 @@ def test_what_is_kept_of_a_request(serving, logged, path, stream):
     assert "".join([e.text for e in read_events(entry.replies[0]) if isinstance(e, TextPiece)]) == (
         "Hello, who is there?"
     )
-    assert entry.end == ReplyEnded("stop")
+    assert entry.record.end == ReplyEnded("stop")
     assert 0 < entry.first_at <= entry.seconds
-    assert entry.record is None
+    assert entry.record.token == ""
 
 
 def test_a_row_that_was_made_while_its_request_ended_is_made_anew(monkeypatch):
@@ -145,7 +145,7 @@ def test_a_request_is_open_until_its_key_is_masked():
 def everything(entry):
     """All that a log's entry holds and that its pages show, as one text."""
     held = [entry.body, entry.answer.join(), *[reply.body.join() for reply in entry.replies]]
-    return f"{held} {entry.notes} {entry.end} {entry.key} {view_request(entry)}"
+    return f"{held} {entry.notes} {entry.record.end} {entry.key} {view_request(entry)}"
 
 
 def test_refusals_of_the_gateway_are_there_too(serving, logged):
@@ -167,7 +167,7 @@ def test_what_a_row_counts(serving, logged):
     [entry], _ = ask(serving, logged, [reply], {**ASK, "tools": TOOLS, "store": True, "web_search_options": {}})
     row = view_row(entry)
     assert (row.recovered, row.input, row.output, row.end) == (1, 7, 5, "invocations")
-    assert (row.mode, row.wire, row.backend) == ("native", "chat", entry.backend)
+    assert (row.mode, row.wire, row.backend) == ("native", "chat", entry.record.backend_name)
     assert any(isinstance(event, InvocationEnded) for event in read_events(entry.replies[0]))
     assert view_row(entry) is row  # made once
 

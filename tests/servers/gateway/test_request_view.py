@@ -21,6 +21,7 @@ from callboard.core import (
     TextPiece,
     ToolDeclaration,
     UserCanister,
+    coalesce,
 )
 from callboard.core.canisters import TextualContent
 from callboard.errors import CallerError
@@ -30,7 +31,6 @@ from callboard.servers.gateway.circuit_breaker import SharedCircuitBreaker
 from callboard.servers.gateway.redaction import Redactor
 from callboard.servers.gateway.request_log import CutBytes, RecordedReply
 from callboard.servers.gateway.request_view import (
-    join_pieces,
     make_vector,
     read_as_dialect,
     read_canisters,
@@ -116,7 +116,7 @@ def test_a_reply_in_part_gives_the_beginning_of_its_events():
 def test_pieces_are_joined_for_people():
     pieces = [TextPiece("a", (0, 1)), TextPiece("b", (1, 2)), ReasoningPiece("c"), ReasoningPiece("d", origin="m")]
     calls = [ArgumentsPiece(0, "{"), ArgumentsPiece(0, "}"), ArgumentsPiece(1, "{}")]
-    assert join_pieces([*pieces, *calls, TextPiece("e")]) == [
+    assert coalesce([*pieces, *calls, TextPiece("e")]) == [
         TextPiece("ab", (0, 2)),
         ReasoningPiece("c"),
         ReasoningPiece("d", origin="m"),

@@ -25,7 +25,6 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
 def digest(key: str) -> str:
-    """The SHA-256 digest of a key."""
     return sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -138,7 +137,6 @@ class Authenticator:
         return self._callers[names[0]]
 
     def is_key(self, token: str) -> bool:
-        """Whether this is one of the gateway's keys."""
         hashed = digest(token).encode()
         return any(compare_digest(hashed, held) for held in self._digests.values())
 

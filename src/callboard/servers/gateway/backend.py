@@ -236,7 +236,6 @@ class Backend:
         return breaker
 
     def release(self, name: str, owner: str) -> None:
-        """The request ended without an outcome: the client left, or the fault was the client's."""
         self.breaker.release(owner)
         if name in self._model_breakers:
             self._model_breakers[name].release(owner)
@@ -257,7 +256,6 @@ class Backend:
         return self._names(owner).listed
 
     def creation_time(self, name: str, owner: str = "") -> int:
-        """When the model was made, in seconds since 1970; 0 if the backend does not say it."""
         return self._names(owner).created.get(name, 0)
 
     def correct_name(self, name: str, owner: str = "") -> str:
@@ -310,7 +308,6 @@ class Backend:
             log.info("%s: its models cannot be listed: %s", self.name, why)
 
     def _list_owner(self, owner: str) -> str:
-        """Whose list it is that an owner sees."""
         return owner if self.forwards_client_key else ""
 
     def _names(self, owner: str) -> _Names:
@@ -402,7 +399,6 @@ class LearnedFacts:
         return facts if self._clock() < until else {}
 
     def facts_by_model(self, owner: str) -> dict[str, Mapping[str, Any]]:
-        """The facts of every model that has some."""
         return {model: facts for model in self._facts.get(owner, {}) if (facts := self.facts(owner, model))}
 
     def clear(self) -> None:

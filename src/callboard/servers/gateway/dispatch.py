@@ -166,7 +166,6 @@ def _translate_request(
 
 
 def _rename_origin(canister: Canister, model: str, name: str) -> Canister:
-    """The canister with the reasoning of `model` as that of `name`."""
     content = canister.content if isinstance(canister, AssistantCanister) else ()
     if not any(isinstance(part, ReasoningContent) and part.origin == model for part in content):
         return canister

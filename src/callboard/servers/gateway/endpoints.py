@@ -54,7 +54,6 @@ async def retrieve_response(request: ApiRequest) -> Response:
 
 
 async def delete_response(request: ApiRequest) -> Response:
-    """DELETE /v1/responses/{id}."""
     identifier = request.path_params["identifier"]
     store = request.services.conversations.store
     if store is None or not await store.delete(identifier, request.owner):
@@ -208,7 +207,6 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 def error_response(front: Frontend, error: HttpError) -> Response:
-    """The error in the front's own form."""
     return json_response(front.error_body(error), error.status, error.headers)
 
 
@@ -217,7 +215,6 @@ async def root(_: ApiRequest) -> Response:
 
 
 async def metrics(request: ApiRequest) -> Response:
-    """GET /metrics, for Prometheus."""
     figures = request.services.metrics
     for backend in request.services.gateway.backends:
         figures.set_breaker(backend.name, is_open=backend.breaker.state(monotonic()) == "open")

@@ -236,11 +236,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def content_type(self) -> str:
-        """Of the stream."""
         return self.front.content_type(self.body)
 
     def encode_whole(self, events: list[Event]) -> dict[str, Any]:
-        """The reply as one body."""
         options = self.front.encoder_options(self.echo) if self.front.name == "responses" else {}
         return self.front.wire.encode_response(events, **self._reply_fields(), **options)
 

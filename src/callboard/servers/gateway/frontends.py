@@ -83,7 +83,6 @@ class Frontend(msgspec.Struct, frozen=True):
     """Whether a failure of a backend begins a stream, for clients that show no other."""
 
     def error(self, failed: ReplyFailed, status: int) -> dict[str, Any]:
-        """The body of an answer of that status."""
         body = self.wire.encode_error(failed)[1]
         self.set_error_status(body["error"], failed, status)
         return body

@@ -277,11 +277,9 @@ class ModelRouter:
         return [(place, name) for place, _, name in serving]
 
     def has_mapping(self, model: str) -> bool:
-        """Whether the operator wrote this name into a map."""
         return any(model in each.model_map for each, _ in self._rows)
 
     def mapped_names(self) -> list[str]:
-        """The names that the maps add."""
         return [name for each, _ in self._rows for name in each.model_map]
 
 

@@ -397,7 +397,6 @@ class _ReplyOfRounds:
         return []
 
     def end(self, ended: RunEnded) -> list[Event]:
-        """The last events."""
         usage = [ended.usage] if self._has_usage else []
         if self._failed is not None:
             return [*usage, self._failed]

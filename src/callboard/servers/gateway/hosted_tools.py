@@ -41,12 +41,10 @@ class HostedTools:
 
     @property
     def ensembles(self) -> Sequence[Ensemble]:
-        """Those that are connected."""
         return self._ensembles
 
     @property
     def names(self) -> Collection[str]:
-        """The tools that may run here."""
         return self._registry.keys()
 
     async def connect(self) -> None:
@@ -109,7 +107,6 @@ class HostedTools:
 
 
 def _first_plan(candidates: Candidates, owner: str) -> Plan:
-    """How the first backend's model is asked."""
     backend, name = candidates[0]
     try:
         return backend.model(name, owner).plan

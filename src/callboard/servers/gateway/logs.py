@@ -39,7 +39,6 @@ def log_malformed_arguments(backend_name: str, call: InvocationEnded | Invocatio
 
 
 def describe_cost(cost: float | None) -> str:
-    """A cost in US dollars for a log line."""
     return "cost unknown" if cost is None else f"${cost:.6f}"
 
 

@@ -16,8 +16,6 @@ _SECONDS = (0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 class Metrics:
-    """The metrics of one worker."""
-
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._tools = tool_metrics()
@@ -78,5 +76,4 @@ class Metrics:
         self._breakers.labels(backend).set(is_open)
 
     def render(self) -> bytes:
-        """The exposition format."""
         return render_metrics([self._registry, self._tools.registry])

@@ -51,7 +51,6 @@ class ByteBudget:
         return True
 
     def release(self, size: int) -> None:
-        """Give back what was taken."""
         self.used -= size
 
 

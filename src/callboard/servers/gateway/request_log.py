@@ -15,20 +15,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import Note, ReplyEnded, ReplyFailed, Request, Usage
+from callboard.core import Note, ReplyFailed, Request
 from callboard.modes import Plan
+from callboard.providers.http_model import NO_HEADERS, HttpModel, PreparedRequest
+from callboard.providers.transport import HttpResponse
 from callboard.servers.gateway.auth import short_owner
+from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 from callboard.servers.gateway.redaction import Redactor, is_placeholder, select_declarations
-
-if TYPE_CHECKING:
-    from callboard.providers.http_model import HttpModel, PreparedRequest
-    from callboard.providers.transport import HttpResponse
-    from callboard.servers.gateway.exchange import Exchange, ReplyRecord
 
 MAX_REQUESTS: Final = 500
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -125,13 +123,8 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     """Seconds from the beginning to the first byte for the client."""
     seconds: float | None = None
     """Seconds to the end; None while it is answered."""
-    record: ReplyRecord | None = None
-    """While it is answered; at the end what it says is copied."""
-    backend: str = ""
-    dropped: tuple[str, ...] = ()
-    lost_fields: tuple[str, ...] = ()
-    usage: Usage = Usage()
-    end: ReplyEnded | ReplyFailed | None = None
+    record: ReplyRecord = msgspec.field(default_factory=lambda: ReplyRecord(front=""))
+    """What happens while it is answered. At the end the client's key and the backend's headers are taken out."""
     failure: str = ""
     """The code of a refusal of the gateway itself."""
     is_gone: bool = False
@@ -152,14 +145,12 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
         return short_owner(self.owner)
 
     def set_body(self, data: bytes) -> None:
-        """The client's body has been read."""
         if self.is_gone:
             return
         self.body, self.body_size = data[:MAX_BODY], len(data)
         self.on_cost(self, _BODY_FACTOR * len(self.body))
 
     def set_exchange(self, exchange: Exchange) -> None:
-        """The body has been understood."""
         if self.is_gone:
             return
         self.request, self.record = exchange.request, exchange.record
@@ -196,7 +187,6 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
             self.notes.append(note)
 
     def add_sent(self, data: bytes) -> None:
-        """Bytes have been written to the client."""
         if self.first_at is None and data:
             self.first_at = time.monotonic() - self.began
         if not self.is_gone:
@@ -205,33 +195,29 @@ class LoggedRequest(msgspec.Struct, kw_only=True, eq=False):
     def finish(self, status: int, seconds: float, token: str = "") -> None:
         """The request has been answered. `token` is the key that the client sent, if a backend may have got it."""
         # A viewer on a thread may look in between: it sees a request that is being answered until all is in its place.
-        record = self.record
-        if record is not None:
-            record.log_entry = None
-            self.backend, self.usage, self.end = record.backend_name, record.usage, record.end
-            self.dropped, self.lost_fields = tuple(record.dropped), tuple(record.lost_fields)
+        self.record.log_entry, self.record.token, self.record.beta = None, "", ""
+        self.record.headers = NO_HEADERS
         if token and not is_placeholder(token):
             self._mask(token)
         self.status, self.seconds = status, seconds
-        self.record = None
 
     def clear(self) -> None:
-        """Let go of what it holds."""
-        self.request = self.record = self.view = None
-        self.declarations = {}
+        self.request = self.view = None
+        self.record, self.declarations = ReplyRecord(front=self.front), {}
         self.body, self.answer, self.replies, self.notes = b"", CutBytes(), [], []
 
     def _mask(self, token: str) -> None:
         """Take the client's own key out of what a backend said: a refusal may repeat it, and spell it otherwise."""
         key = token.encode(errors="surrogatepass")
         bodies = [*[reply.body for reply in self.replies], self.answer]
-        if not isinstance(self.end, ReplyFailed) and not any(key in each.join() for each in bodies):
+        end = self.record.end
+        if not isinstance(end, ReplyFailed) and not any(key in each.join() for each in bodies):
             return
         mask = Redactor([token]).text
         for each in bodies:
             each.chunks = [mask(each.join().decode(errors="surrogateescape")).encode(errors="surrogateescape")]
-        if isinstance(self.end, ReplyFailed):
-            self.end = replace(self.end, message=mask(self.end.message), excerpt=mask(self.end.excerpt))
+        if isinstance(end, ReplyFailed):
+            self.record.end = replace(end, message=mask(end.message), excerpt=mask(end.excerpt))
 
 
 class RequestLog:
@@ -256,7 +242,6 @@ class RequestLog:
 
     @property
     def cost(self) -> int:
-        """Bytes that the requests hold, as far as they are counted."""
         return self._cost
 
     def begin(
@@ -285,7 +270,6 @@ class RequestLog:
         return self._entries.get(identifier)
 
     def newest(self) -> Iterator[LoggedRequest]:
-        """The requests, the newest first."""
         return reversed(self._entries.values())
 
     def _add_cost(self, entry: LoggedRequest, cost: int) -> None:

@@ -16,7 +16,7 @@ that is still coming, or was kept in part, is the beginning of the whole one's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeAlias
@@ -24,18 +24,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Canister,
-    Event,
-    Fold,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    TextPiece,
-    encode_line,
-)
+from callboard.core import Canister, Event, Fold, ReplyEnded, ReplyFailed, coalesce, encode_line
 from callboard.dialects import get_dialect
 from callboard.modes import Plan, get_mode
 from callboard.servers.gateway.redaction import (
@@ -50,12 +39,6 @@ from callboard.text.sse import SSEDecoder
 from callboard.text.truncate import truncate
 from callboard.wires import DecodeContext
 
-_PIECES: Final[Mapping[type[Event], str]] = {
-    TextPiece: "text",
-    ReasoningPiece: "text",
-    RefusalPiece: "text",
-    ArgumentsPiece: "json",
-}
 _DATA_END: Final = "[DONE]"
 
 
@@ -79,21 +62,9 @@ def read_as_dialect(reply: RecordedReply, dialect: str, *, is_whole: bool = True
 
 
 def read_canisters(events: list[Event]) -> list[Canister]:
-    """What these events of one reply leave in a conversation."""
     fold = Fold()
     canisters = [canister for event in events for canister in fold.feed(event)]
     return canisters if events and isinstance(events[-1], (ReplyEnded, ReplyFailed)) else [*canisters, *fold.finish()]
-
-
-def join_pieces(events: Iterable[Event]) -> list[Event]:
-    """The events with pieces that follow one another as one, as a person reads them."""
-    runs: list[list[Event]] = []
-    for event in events:
-        if runs and (field := _PIECES.get(type(event))) and _continues(runs[-1][0], event, field):
-            runs[-1].append(event)
-        else:
-            runs.append([event])
-    return [_join(run) for run in runs]
 
 
 def mask_reply(reply: RecordedReply) -> RecordedReply:
@@ -147,21 +118,6 @@ def _read(reply: RecordedReply, plan: Plan, *, is_whole: bool) -> list[Event]:
     return [*events, *stages.finish()] if is_whole else events
 
 
-def _continues(first: Event, event: Event, field: str) -> bool:
-    """Whether two pieces are of one text or of the arguments of one call."""
-    bare = {field: "", "offsets": None}
-    return type(first) is type(event) and replace(first, **bare) == replace(event, **bare)
-
-
-def _join(run: Sequence[Event]) -> Event:
-    if len(run) == 1:
-        return run[0]
-    field = _PIECES[type(run[0])]
-    begin, end = getattr(run[0], "offsets", None), getattr(run[-1], "offsets", None)
-    offsets = (begin[0], end[1]) if begin and end else None
-    return replace(run[0], **{field: "".join([getattr(each, field) for each in run]), "offsets": offsets})
-
-
 def _mint(index: int, _name: str) -> str:
     """The identifier of a call that came without one, as the tests of wires give it."""
     return f"minted_{index}"
@@ -190,7 +146,6 @@ _TOO_DEEP: Final = "(nested too deep to be shown)"
 
 
 def view_row(entry: LoggedRequest) -> RequestRow:
-    """The row of a request."""
     if isinstance(entry.view, RequestRow):
         return entry.view
     is_final = not entry.is_live  # before the row is made: on a thread, the request may end meanwhile
@@ -231,8 +186,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
     record, replies = entry.record, list(entry.replies)
     reply = replies[-1] if replies else None
     notes = entry.notes
-    usage = entry.usage if record is None else record.usage
-    dropped = (*entry.dropped, *entry.lost_fields) if record is None else (*record.dropped, *record.lost_fields)
+    dropped = (*record.dropped, *record.lost_fields)
     end, why = _describe_end(entry)
     mask = _masker(entry)
     return RequestRow(
@@ -243,7 +197,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         client=entry.client,
         key=entry.key,
         model=entry.model,
-        backend=entry.backend if record is None else record.backend_name,
+        backend=record.backend_name,
         mode="" if reply is None else reply.plan.mode.name,
         dialect="" if reply is None or reply.plan.watched is None else reply.plan.watched.name,
         wire="" if reply is None else reply.model.wire.name,
@@ -252,8 +206,8 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
         status=entry.status,
         first_seconds=entry.first_at,
         seconds=monotonic() - entry.began if entry.seconds is None else entry.seconds,
-        input=usage.input,
-        output=usage.output,
+        input=record.usage.input,
+        output=record.usage.output,
         dropped=tuple([truncate(mask(each), _MAX_NOTE) for each in dropped[:50]]),
         notes=tuple([f"{note.kind}: {truncate(mask(note.text), _MAX_NOTE)}" for note in notes[:50] if not note.unsent]),
         repaired=sum([note.kind in ("repaired", "coerced") for note in notes]),
@@ -264,7 +218,7 @@ def _make_row(entry: LoggedRequest) -> RequestRow:
 
 
 def _describe_end(entry: LoggedRequest) -> tuple[str, str]:
-    end = entry.end
+    end = entry.record.end
     if entry.is_live:
         return "open", ""
     if isinstance(end, ReplyFailed):
@@ -296,7 +250,7 @@ def _is_whole(entry: LoggedRequest, reply: RecordedReply) -> bool:
 
 
 def _format_events(events: Sequence[Event], mask: Mask) -> tuple[str, ...]:
-    events = join_pieces(events)
+    events = coalesce(events)
     lines = [_cut(mask(encode_line(event).decode())) for event in events[:MAX_EVENTS]]
     more = len(events) - MAX_EVENTS
     return tuple([*lines, f"... and {more} more"] if more > 0 else lines)
@@ -312,8 +266,7 @@ def _masker(entry: LoggedRequest) -> Mask:
     masks = [each.redactor.text for each in entry.replies[:1]]
     if credentials:
         masks.append(Redactor(credentials).text)
-    if (record := entry.record) is not None:
-        masks += [record.redactor.text, Redactor([record.token]).text]
+    masks += [entry.record.redactor.text, Redactor([entry.record.token]).text]
 
     def mask(text: str) -> str:
         for each in masks:

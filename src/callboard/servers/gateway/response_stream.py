@@ -32,7 +32,6 @@ _DRAIN_SECONDS = 1.0
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-    """A whole answer."""
     data = msgspec.json.encode(body)
     head = [
         (b"content-type", b"application/json"),
@@ -77,7 +76,6 @@ async def respond(exchange: Exchange, receive: Receive, send: Send, heartbeat: f
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
-    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

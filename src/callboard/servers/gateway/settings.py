@@ -63,12 +63,10 @@ class BackendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     @property
     def label(self) -> str:
-        """Its name in logs and metrics."""
         return self.name or self.local or self.address
 
     @property
     def has_own_key(self) -> bool:
-        """Whether its settings hold credentials."""
         named = any(name.lower() in _CREDENTIALS for name in self.headers)
         return bool(self.key or self.key_variable or named or "@" in urlsplit(self.url).netloc)
 
@@ -159,5 +157,4 @@ class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     @property
     def has_budgets(self) -> bool:
-        """Whether what requests cost is bounded."""
         return bool(self.budget_per_day or self.key_budgets)

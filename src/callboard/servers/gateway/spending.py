@@ -73,7 +73,6 @@ class Spending:
         self._closing = asyncio.Event()
 
     def has_budget(self, owner: str) -> bool:
-        """Whether what this key spends is bounded."""
         return bool(self._limits(owner))
 
     async def check(self, owner: str) -> None:
@@ -191,7 +190,6 @@ class ReplyCosts:
             await self._spending.check(self._owner)
 
     def begin_reply(self, pricing: Pricing | None) -> None:
-        """A backend is asked whose replies cost as `pricing` says."""
         self._is_open, self._pricing, self._pieces = True, pricing, 0
 
     def feed(self, events: Sequence[Event]) -> None:

@@ -166,7 +166,6 @@ class Traffic:
         return repeated.identifier
 
     async def _answer(self, exchange: Exchange, entry: LoggedRequest) -> None:
-        """Take the reply as a client would."""
         status = 0
 
         async def send(message: Message) -> None:
@@ -187,14 +186,13 @@ class Traffic:
             entry.finish(status, monotonic() - entry.began)
 
     async def _choose(self, request: Request, entry: LoggedRequest, order: RepeatOrder) -> tuple[Backend, str]:
-        """The backend to ask, and its name of the model."""
         try:
             self._gateway.check_model_name(request.model)
             await self._gateway.spending.check("")
             candidates = self._gateway.spending.select_priced(self._gateway.candidates(request, entry.owner), "")
         except HttpError as error:
             raise CallerError(error.failure.message, path="model") from None
-        backend_name = order.backend or (entry.backend if request.model == entry.model else "")
+        backend_name = order.backend or (entry.record.backend_name if request.model == entry.model else "")
         chosen = next((each for each in candidates if each[0].name == backend_name), candidates[0])
         if order.backend and chosen[0].name != order.backend:
             raise CallerError(f"{order.backend} does not serve {request.model}", path="backend")
@@ -226,6 +224,5 @@ def select_page(rows: Sequence[RequestRow], row_filter: RowFilter, before: str, 
 
 
 async def _stay() -> Message:
-    """The `receive` of a client that does not leave."""
     await asyncio.Event().wait()
     raise AssertionError

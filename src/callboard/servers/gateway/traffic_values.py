@@ -15,8 +15,6 @@ PROBLEMS: Final[Sequence[str]] = ("failed", "dropped", "repaired", "recovered")
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One request in the list."""
-
     identifier: str
     number: int
     at: float
@@ -56,8 +54,6 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a backend."""
-
     backend: str
     model: str
     mode: str
@@ -75,8 +71,6 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """One request with all that was kept of it."""
-
     row: RequestRow
     body: str
     body_size: int
@@ -123,8 +117,6 @@ class RowPage(msgspec.Struct, frozen=True):
 
 
 class BackendState(msgspec.Struct, frozen=True):
-    """A backend now."""
-
     name: str
     wire: str
     breaker: str

@@ -52,7 +52,6 @@ class DoctorBudget:
 
     @property
     def reason(self) -> str:
-        """Why nothing more is asked."""
         return (
             f"{self._requests} request{'s' * (self._requests != 1)} sent"
             if self._requests_left <= 0
@@ -99,7 +98,6 @@ class ProbeReply(msgspec.Struct, frozen=True):
 
     @property
     def call_form(self) -> str:
-        """How the first call was made."""
         if self.mode != "native":
             return f"the tools are in the prompt (mode {self.mode})"
         started = next(event for event in self.events if isinstance(event, InvocationStarted))

@@ -112,7 +112,6 @@ SYSTEMS = (
 
 
 def control_tokens(tokens: Iterable[str]) -> tuple[Body, ...]:
-    """A message without any, and one with `COPIES` of each."""
     return tuple([ask(user(f"Say: ready {token * COPIES}"), most=1) for token in ("", *tokens)])
 
 
