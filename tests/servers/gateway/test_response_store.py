@@ -223,6 +223,26 @@ async def test_a_database_that_fails_says_so_without_what_it_was_told(database, 
     assert "secret" not in caplog.text
 
 
+async def test_a_database_that_is_blocked_costs_a_bounded_wait_and_nothing_is_written_later(
+    database, monkeypatch, caplog
+):
+    async with opened(database) as store:
+        await store.save(stored_response("first"))
+        with store._engine.connect() as other:
+            lock = "BEGIN IMMEDIATE" if database.startswith("sqlite") else "BEGIN; LOCK TABLE callboard_replies"
+            other.exec_driver_sql(lock)
+            with monkeypatch.context() as patch:
+                patch.setattr(response_store, "_ANSWER_SECONDS", 0.2)
+                asked = [store.save(stored_response(f"late_{number}")) for number in range(20)]
+                refused = await asyncio.gather(*asked, return_exceptions=True)
+            other.exec_driver_sql("ROLLBACK")
+        assert {each.failure.code for each in refused} == {"store_unavailable"}
+        assert await store.save(stored_response("last"))
+        late = [await store.find(f"late_{number}", "") for number in range(20)]
+        assert sum(each is not None for each in late) <= 1  # what had not begun was dropped
+    assert "no answer in 0.2 s" in caplog.text
+
+
 async def test_the_file_is_the_users_alone(tmp_path):
     path = tmp_path / "replies.db"
     async with opened(f"sqlite:///{path}") as store:

@@ -61,8 +61,13 @@ _SQLITE = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
 )
-_POSTGRESQL = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET enable_mergejoin = off")
-"""Every statement goes by an index; before a table is analysed the planner would rather read all of it."""
+_POSTGRESQL = (
+    "SET statement_timeout = 10000",  # milliseconds: another's lock is not to take a thread for ever
+    # Every statement goes by an index; before a table is analysed the planner would rather read all of it.
+    "SET enable_seqscan = off",
+    "SET enable_hashjoin = off",
+    "SET enable_mergejoin = off",
+)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _ATTEMPTS = 3
 """To make the tables, where other processes do it as well."""
@@ -70,8 +75,11 @@ _START_TIMEOUT = 30.0
 """Seconds until a database that says nothing is given up."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 """What can be an identifier at all; a database does not take every text."""
-_THREADS = 4
+_READERS = 3
+"""Threads that read."""
 _CONNECT_SECONDS = 10
+_ANSWER_SECONDS = 15.0
+"""Longest wait for the database, with the wait for a thread. The database itself gives up before."""
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
@@ -191,9 +199,10 @@ class ResponseStore:
         self._clean_after_seconds = min(_BETWEEN, age / _CLEAN_PART)
         self._written = 0
         self._cleaned = 0.0
-        self._writing = asyncio.Lock()
         self._engine = _engine(url)
-        self._threads = ThreadPoolExecutor(_THREADS, "callboard-store")
+        self._readers = ThreadPoolExecutor(_READERS, "callboard-store")
+        self._writer = ThreadPoolExecutor(1, "callboard-store-writer")
+        """One thread, for SQLite has one writer: who waits here does not poll for it."""
 
     async def start(self) -> None:
         """Makes the tables where there are none.
@@ -203,7 +212,7 @@ class ResponseStore:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 async with asyncio.timeout(_START_TIMEOUT):
-                    await self._run(_make_tables)
+                    await self._run(_make_tables, self._writer)
             except TimeoutError:
                 raise CallerError(
                     f"the database did not answer in {_START_TIMEOUT:g} s", path="store", hint=_HINT
@@ -220,7 +229,8 @@ class ResponseStore:
         return text.replace(str(password), "***") if password else text
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self._threads.shutdown)  # what is under way holds a connection
+        for threads in (self._readers, self._writer):
+            await asyncio.to_thread(threads.shutdown)  # what is under way holds a connection
         self._engine.dispose()
 
     async def save(self, response: StoredResponse) -> bool:
@@ -239,20 +249,16 @@ class ResponseStore:
             "body": response.body,
             "input": response.input,
         }
-        # SQLite has one writer; who waits here does not poll for it.
-        async with self._writing:
+
+        def write(connection: Connection) -> None:
             self._written += response.size
-            cleans = self._written >= self._clean_after_bytes or now - self._cleaned >= self._clean_after_seconds
-
-            def write(connection: Connection) -> None:
-                connection.execute(INSERT, row)
-                if cleans:
-                    connection.execute(DELETE_EXPIRED, {"now": now})
-                    connection.execute(DELETE_OLDEST, {"most": self._max_size})
-
-            await self._ask(write)
-            if cleans:
+            connection.execute(INSERT, row)
+            if self._written >= self._clean_after_bytes or now - self._cleaned >= self._clean_after_seconds:
+                connection.execute(DELETE_EXPIRED, {"now": now})
+                connection.execute(DELETE_OLDEST, {"most": self._max_size})
                 self._written, self._cleaned = 0, now
+
+        await self._ask(write, self._writer)
         return True
 
     async def find(self, identifier: str, owner: str) -> StoredResponse | None:
@@ -279,16 +285,14 @@ class ResponseStore:
         if not _IDENTIFIER.fullmatch(identifier):
             return False
         parameters = {"id": identifier, "owner": owner, "now": self._clock()}
-        async with self._writing:
-            return bool(await self._ask(lambda connection: connection.execute(DELETE, parameters).rowcount))
+        return bool(await self._ask(lambda connection: connection.execute(DELETE, parameters).rowcount, self._writer))
 
     async def add_spending(self, costs: Mapping[tuple[str, str], float]) -> None:
         """Add to what was spent, by day and name: all of it, or none."""
         rows = [{"day": day, "name": name, "cost": cost} for (day, name), cost in sorted(costs.items())]
         # One statement for all rows: the connection commits each statement by itself.
         statement = _add_spending(self._engine.dialect.name, rows)
-        async with self._writing:
-            await self._ask(lambda connection: connection.execute(statement))
+        await self._ask(lambda connection: connection.execute(statement), self._writer)
 
     async def read_spending(self, day: str, names: Sequence[str]) -> dict[str, float]:
         """What was spent on a day, by the names that spent something."""
@@ -296,20 +300,22 @@ class ResponseStore:
         rows = await self._ask(lambda connection: connection.execute(READ_SPENDING, parameters).all())
         return {row.name: row.cost for row in rows}
 
-    async def _ask(self, work: Callable[[Connection], _T]) -> _T:
-        """Raises an HttpError where the database does not answer."""
+    async def _ask(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor | None = None) -> _T:
+        """Raises an HttpError where the database does not answer. Work that has not begun by then is dropped."""
         try:
-            return await self._run(work)
-        except (SQLAlchemyError, OSError) as error:
-            log.error("the store failed: %s", self._without_password(_first_line(error)))  # noqa: TRY400 - a traceback would not help
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await self._run(work, threads or self._readers)
+        except (SQLAlchemyError, OSError) as error:  # TimeoutError is one, and says nothing
+            why = self._without_password(_first_line(error)) or f"no answer in {_ANSWER_SECONDS:g} s"
+            log.error("the store failed: %s", why)  # noqa: TRY400 - a traceback would not help
             raise HttpError("store_unavailable", "the store of replies does not answer") from None
 
-    async def _run(self, work: Callable[[Connection], _T]) -> _T:
+    async def _run(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor) -> _T:
         def connect() -> _T:
             with self._engine.connect() as connection:
                 return work(connection)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, connect)
+        return await asyncio.get_running_loop().run_in_executor(threads, connect)
 
 
 def _make_tables(connection: Connection) -> None:

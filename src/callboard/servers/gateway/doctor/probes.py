@@ -20,7 +20,6 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from callboard.core import Event, InvocationEnded, InvocationStarted, ReplyFailed
-from callboard.providers.lessons import STATUSES
 from callboard.servers.gateway.frontends import ALT, SSE
 from callboard.text.display import collapse
 
@@ -69,8 +68,6 @@ class DoctorBudget:
 State: TypeAlias = Literal["no", "partly", "yes", "not asked"]
 _MAX_FAILURE = 200
 """Characters."""
-REFUSED = frozenset([status for status in STATUSES if status < 500])
-"""Statuses of a request that is refused for what is in it, and not because the server has broken down."""
 
 
 class ProbeReply(msgspec.Struct, frozen=True):
@@ -86,11 +83,6 @@ class ProbeReply(msgspec.Struct, frozen=True):
     def failed(self) -> ReplyFailed | None:
         last = self.events[-1] if self.events else ReplyFailed("provider", "cut", "nothing was said")
         return last if isinstance(last, ReplyFailed) else None
-
-    @property
-    def is_answer(self) -> bool:
-        """The backend replied, or refused what is in the request: it is not busy, slow or broken."""
-        return self.failed is None or self.status in REFUSED
 
     @property
     def calls(self) -> bool:

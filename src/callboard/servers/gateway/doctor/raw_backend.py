@@ -8,7 +8,8 @@ would mend on the way. Whatever comes is a `RawReply`: nothing raises but a spen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from callboard.errors import CallboardError
 from callboard.providers import Transport
 from callboard.providers.lessons import STATUSES
 from callboard.providers.transport import HttpResponse
-from callboard.servers.gateway.doctor.probes import REFUSED, Body, DoctorBudget
+from callboard.servers.gateway.doctor.probes import Body, DoctorBudget
 from callboard.servers.gateway.redaction import Redactor
 from callboard.text.display import collapse
 
@@ -60,7 +61,7 @@ class RawReply(msgspec.Struct, frozen=True):
     @property
     def is_answer(self) -> bool:
         """The backend took the request, or refused what is in it: it is not busy, slow or broken."""
-        return not self.fault or self.status in REFUSED
+        return not self.fault or (self.status in STATUSES and self.status < 500)
 
     @property
     def text(self) -> str:
@@ -149,9 +150,12 @@ class RawBackend:
 
     async def _read(self, response: HttpResponse) -> RawReply:
         content = await response.read(MAX_BYTES)
-        body = _decode(content)
+        body: Any = None
+        with suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+            body = msgspec.json.decode(content)
         if response.status >= 400:
-            words = next(_messages(body), "") or _text_of(content)
+            texts = [dig(body, *path) for path in (("error", "message"), ("message",), ("error",), ("detail",))]
+            words = next((each for each in texts if isinstance(each, str) and each), _text_of(content))
             return RawReply(response.status, fault=f"{response.status}: {self._excerpt(words)}")
         if not isinstance(body, dict):
             return RawReply(response.status, fault=f"no JSON object: {self._excerpt(_text_of(content))}")
@@ -159,21 +163,6 @@ class RawBackend:
 
     def _excerpt(self, words: str) -> str:
         return collapse(self._redactor.text(words), _EXCERPT)
-
-
-def _decode(content: bytes) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return None
-
-
-def _messages(body: Any) -> Iterator[str]:
-    """Where servers write what is wrong."""
-    for path in (("error", "message"), ("message",), ("error",), ("detail",)):
-        value = dig(body, *path)
-        if isinstance(value, str):
-            yield value
 
 
 def _text_of(content: bytes) -> str:

@@ -163,10 +163,6 @@ _CONTEXT_WORDS: Final = re.compile(
 )
 
 
-def _context_bodies(subject: Subject) -> Sequence[Body]:
-    return () if subject.info.context_tokens else CONTEXT
-
-
 def _read_context(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     info = subject.info
     if info.context_tokens:
@@ -337,10 +333,6 @@ def _candidates(subject: Subject) -> tuple[str, ...]:
     return tuple(in_template or family or _ALL_FAMILIES)[: _MAX_TOKENS if family or in_template else None]
 
 
-def _control_token_bodies(subject: Subject) -> Sequence[Body]:
-    return control_tokens(_candidates(subject))
-
-
 def _read_control_tokens(replies: Sequence[RawReply], subject: Subject) -> Conclusion:
     base, *others = [reply.prompt_tokens or 0 for reply in replies]
     counts = {token: (tokens - base) / COPIES for token, tokens in zip(_candidates(subject), others, strict=True)}
@@ -360,8 +352,18 @@ RAW_CHECKS: Final[tuple[RawCheck, ...]] = (
     RawCheck("schema held", SCHEMA, _read_schema, ("supports_json_schema",)),
     RawCheck("log-probabilities", LOGPROBS, _read_logprobs, ("supports_logprobs",)),
     RawCheck("forced calls", FORCED, _read_forced, ("supports_forced_calls",)),
-    RawCheck("context length", _context_bodies, _read_context, ("context_tokens",)),
+    RawCheck(
+        "context length",
+        lambda subject: () if subject.info.context_tokens else CONTEXT,
+        _read_context,
+        ("context_tokens",),
+    ),
     RawCheck("system messages arrive", SYSTEMS, _read_systems, _SYSTEM_FACTS),
-    RawCheck("control tokens as text", _control_token_bodies, _read_control_tokens, ("parses_special_tokens",)),
+    RawCheck(
+        "control tokens as text",
+        lambda subject: control_tokens(_candidates(subject)),
+        _read_control_tokens,
+        ("parses_special_tokens",),
+    ),
     RawCheck("prefill", PREFILL, _read_prefill, ("prefill",), stops=True),
 )

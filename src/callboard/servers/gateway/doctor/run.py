@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from callboard.core import Event, ReplyFailed
 from callboard.errors import CallerError
 from callboard.providers import HttpModel, Transport
-from callboard.providers.backend_info import BackendInfo, embedded_version, read_backend_info
+from callboard.providers.backend_info import embedded_version, read_backend_info
 from callboard.providers.lessons import LESSONS
 from callboard.servers.gateway.backend import format_flags
 from callboard.servers.gateway.doctor import probes
@@ -113,25 +113,27 @@ async def examine(
             raise CallerError(
                 "which model? the backend lists none", path=settings.url, hint="does it run? else say --model NAME"
             )
-        examination = _Examination(settings, model, gateway, _Listeners(started, ended), budget or DoctorBudget())
+        examination = _Examination(settings, model, gateway, budget or DoctorBudget(), started, ended)
         return await examination.run(quick=quick, groups=groups)
 
 
-class _Listeners(msgspec.Struct, frozen=True):
-    started: Started
-    ended: Ended
-
-
 class _Examination:
-    def __init__(
-        self, settings: BackendSettings, model: str, gateway: Gateway, listeners: _Listeners, budget: DoctorBudget
+    def __init__(  # noqa: PLR0917  # those of `examine`
+        self,
+        settings: BackendSettings,
+        model: str,
+        gateway: Gateway,
+        budget: DoctorBudget,
+        started: Started,
+        ended: Ended,
     ) -> None:
         self._settings = settings
         self._model = model
         self._gateway = gateway
         self._redactor = gateway.backends[0].redactor
-        self._listeners = listeners
         self._budget = budget
+        self._started = started
+        self._ended = ended
         self._rows: list[ReportRow] = []
         self._clients: list[ReportRow] = []
         self._facts: dict[str, Any] = {}
@@ -168,7 +170,7 @@ class _Examination:
         self._step += 1
         row = ReportRow(name, "not asked", self._budget.reason)
         if not self._budget.is_spent:
-            self._listeners.started(f"{self._step}/{self._steps} {name}")
+            self._started(f"{self._step}/{self._steps} {name}")
             try:
                 row = await examine_one()
             except BudgetSpent:
@@ -177,7 +179,7 @@ class _Examination:
 
     def _add_row(self, row: ReportRow, rows: list[ReportRow]) -> None:
         rows.append(row)
-        self._listeners.ended(row)
+        self._ended(row)
 
     def _add_learned(self, reply: ProbeReply, name: str) -> None:
         self._facts |= reply.learned
@@ -224,7 +226,8 @@ class _Examination:
         # Once again where a server closes a connection that was kept alive.
         transport = Transport(connect_timeout=_CONNECT_SECONDS, retries=1, statuses=())
         try:
-            info = await self._read_info(transport, model.base_url, headers, name)
+            info = await read_backend_info(transport, model.base_url, headers, name)
+            self._version = embedded_version() if self._settings.local else info.version
             raw = RawBackend(transport, model.base_url, headers, name, self._budget, redactor=self._redactor)
             if field := self._facts.get("max_tokens_field"):
                 raw.renamed_fields["max_tokens"] = field
@@ -233,11 +236,6 @@ class _Examination:
                 await self._add(self._rows, check.name, partial(self._examine_itself, check, raw, subject))
         finally:
             await transport.aclose()
-
-    async def _read_info(self, transport: Transport, url: str, headers: Mapping[str, str], name: str) -> BackendInfo:
-        info = await read_backend_info(transport, url, headers, name)
-        self._version = embedded_version() if self._settings.local else info.version
-        return info
 
     async def _examine_itself(self, check: RawCheck, raw: RawBackend, subject: Subject) -> ReportRow:
         replies: list[RawReply] = []
