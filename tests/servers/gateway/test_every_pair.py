@@ -448,14 +448,11 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_one_request_teaches_nothing_of_its_model(serving, mistake):
-    async def scenario():
-        async with FakeBackend([mistake, "Hello"]) as backend, serving(backend) as served:
-            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools_of("chat")}
-            answers = [await served.post("chat", body) for _ in range(2)]
-            return answers, [request.body for request in backend.requests if request.method == "POST"]
-
-    (first, second), bodies = asyncio.run(scenario())
+async def test_a_mistake_in_one_request_teaches_nothing_of_its_model(serving, mistake):
+    async with FakeBackend([mistake, "Hello"]) as backend, serving(backend) as served:
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools_of("chat")}
+        answers = [await served.post("chat", body) for _ in range(2)]
+        (first, second), bodies = answers, [request.body for request in backend.requests if request.method == "POST"]
     assert (first.status, second.status) == (mistake.code, 200)
     assert all(body["tools"] for body in bodies)
 

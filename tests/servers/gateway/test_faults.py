@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
+from tests.servers.gateway.fronts import FRONTS, code_of, ends_of, posted, request, text_of
 from tests.tables import table
 
 from callboard.core import (
@@ -29,99 +30,11 @@ from callboard.servers.gateway.server import settings_per_worker
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
 
-FRONTS = ["responses", "chat", "messages", "gemini"]
-ASKING = {
-    "responses": {"model": "m", "input": "Hi"},
-    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-    "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
-    "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
-}
 VECTORS = Path(__file__).resolve().parents[2] / "vectors/clients"
+KEY_OF = {"responses": "input", "chat": "messages", "messages": "messages", "gemini": "contents"}
+"""Where a body has its conversation."""
 LIMIT = 20  # seconds; against a test that hangs, not part of what it asserts
 BEGUN = [ReplyStarted(), TextPiece("Hel")]
-
-
-def run(scenario):
-    async def limited():
-        async with asyncio.timeout(LIMIT):
-            return await scenario
-
-    return asyncio.run(limited())
-
-
-def ends(front, answer):
-    """What ended a stream: the kinds of its terminal events, in the front's own words."""
-    match front:
-        case "responses":
-            kinds = [event["type"].removeprefix("response.") for event in answer.events]
-            found = [kind for kind in kinds if kind in {"completed", "incomplete", "failed"}]
-            assert not found or kinds[-1] == found[-1]
-        case "chat":
-            found = [
-                "failed" if "error" in event else "completed"
-                for event in answer.events
-                if "error" in event or event["choices"][0]["finish_reason"]
-            ]
-        case "gemini":
-            found = [
-                "failed" if "error" in event else "completed"
-                for event in answer.events
-                if "error" in event or event["candidates"][0].get("finishReason")
-            ]
-            assert not found or {"error", "candidates"} & set(answer.events[-1])
-        case _:
-            kinds = [event["type"] for event in answer.events]
-            found = [
-                {"error": "failed", "message_stop": "completed"}[kind]
-                for kind in kinds
-                if kind in {"error", "message_stop"}
-            ]
-            assert kinds[-1] in {"error", "message_stop"}
-    if front in {"responses", "chat"}:
-        assert answer.frames[-1] == ("", "[DONE]")
-    return found
-
-
-def code(front, answer):
-    """The code of an error in the front's own format."""
-    body = answer.body
-    if front == "messages":
-        assert set(body) >= {"type", "error"}
-        assert body["type"] == "error"
-        assert body["error"]["message"]
-        return body["error"]["type"]
-    assert set(body) == {"error"}
-    if front == "gemini":
-        assert set(body["error"]) == {"code", "message", "status", "details"}
-        assert (body["error"]["code"], body["error"]["status"].isupper()) == (answer.status, True)
-        ((info,), message) = body["error"]["details"], body["error"]["message"]
-        assert message
-        return info["reason"].lower()
-    assert set(body["error"]) == {"message", "type", "param", "code"}
-    assert body["error"]["message"]
-    return body["error"]["code"]
-
-
-def text(front, answer):
-    match front:
-        case "responses":
-            return "".join([event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"])
-        case "chat":
-            return "".join(
-                [event["choices"][0]["delta"].get("content") or "" for event in answer.events if event.get("choices")]
-            )
-        case "gemini":
-            parts = [
-                part
-                for event in answer.events
-                if "candidates" in event
-                for part in event["candidates"][0]["content"]["parts"]
-            ]
-            return "".join([part["text"] for part in parts])
-        case _:
-            return "".join(
-                [event["delta"].get("text", "") for event in answer.events if event["type"] == "content_block_delta"]
-            )
 
 
 @pytest.fixture
@@ -141,16 +54,14 @@ def beside(serving, behind, by_hand):
             good = behind(healthy, models=("healthy",))
             bad = replace(behind(backend, **(facts or {})), models=("m",))
             async with serving(bad, good, **settings) as served:
-                stream = asyncio.ensure_future(
-                    served.post(front, {**ASKING[front], "model": "healthy", "stream": True})
-                )
+                stream = asyncio.ensure_future(served.post(front, request(front, model="healthy", stream=True)))
                 asked = await healthy.asked.get()
                 await asked.say("all ")
                 yield served
                 await asked.say("well")
                 await asked.end()
                 answer = await stream
-                assert (text(front, answer), ends(front, answer)) == ("all well", ["completed"])
+                assert (text_of(front, answer), ends_of(front, answer)) == ("all well", ["completed"])
                 healthy_one = next(each for each in served.gateway.backends if each.settings.models == ("healthy",))
                 assert healthy_one.breaker.failures == 0
 
@@ -209,19 +120,19 @@ async def test_a_backend_that_gives_no_reply(beside, front, name):
         FakeBackend(lambda _: reply) as backend,
         beside(backend, front=front, failure_threshold=100) as served,
     ):
-        whole, streamed = [await served.post(front, {**ASKING[front], "stream": stream}) for stream in (False, True)]
+        whole, streamed = [await served.post(front, request(front, stream=stream)) for stream in (False, True)]
     expected = anthropic if front == "messages" else said
     assert whole.status == status
-    assert expected is None or code(front, whole) == expected
+    assert expected is None or code_of(front, whole) == expected
     assert "secret" not in whole.text
     if front == "responses" and status >= 500:  # Codex shows no other
-        assert (streamed.status, ends(front, streamed)) == (200, ["failed"])
+        assert (streamed.status, ends_of(front, streamed)) == (200, ["failed"])
         failed = streamed.events[-1]["response"]
         assert failed["error"]["message"]
         assert expected is None or failed["error"]["code"] == expected
     else:
         assert streamed.status == whole.status
-        assert expected is None or code(front, streamed) == expected
+        assert expected is None or code_of(front, streamed) == expected
     if name == "429":
         assert (whole.headers["retry-after"], streamed.headers["retry-after"]) == ("7", "7")
 
@@ -253,7 +164,7 @@ async def test_a_backend_that_gives_no_reply(beside, front, name):
     ids=["cut", "silent", "cut inside a call", "garbage", "an error"],
 )
 async def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
-    body = {**ASKING[front], "stream": True}
+    body = request(front, stream=True)
     async with (
         FakeBackend(lambda _: reply) as backend,
         beside(backend, front=front, **({"idle_timeout": 0.05} if isinstance(reply, Silence) else {})) as served,
@@ -261,7 +172,7 @@ async def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
         answer = await served.post(front, body)
         asked = served.gateway.backends[0]
         answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
-    assert (answer.status, text(front, answer), ends(front, answer)) == (200, heard, ["failed"])
+    assert (answer.status, text_of(front, answer), ends_of(front, answer)) == (200, heard, ["failed"])
     assert said in answer.text
     assert failures == [1, 0]
 
@@ -273,19 +184,19 @@ async def test_a_backend_that_is_not_there(beside, front, stream):
         free.bind(("127.0.0.1", 0))
         nowhere = BackendSettings(url=f"http://127.0.0.1:{free.getsockname()[1]}/v1")
     async with FakeBackend([]) as backend, beside(backend, front=front, facts={"url": nowhere.url}) as served:
-        answer = await served.post(front, {**ASKING[front], "stream": stream})
+        answer = await served.post(front, request(front, stream=stream))
     if stream and front == "responses":
         assert answer.events[-1]["response"]["error"]["code"] == "backend_unavailable"
     else:
         assert answer.status == 502
-        assert code(front, answer) == ("api_error" if front == "messages" else "backend_unavailable")
+        assert code_of(front, answer) == ("api_error" if front == "messages" else "backend_unavailable")
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_backend_that_never_says_anything(beside, front, stream):
     async with FakeBackend([Silence()]) as backend, beside(backend, front=front, idle_timeout=0.05) as served:
-        answer = await served.post(front, {**ASKING[front], "stream": stream})
+        answer = await served.post(front, request(front, stream=stream))
         asked = served.gateway.backends[0]
         answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
     assert failures == ([1, 0] if stream else [0, 1])  # a stream has begun with its headers
@@ -293,7 +204,7 @@ async def test_a_backend_that_never_says_anything(beside, front, stream):
         assert answer.events[-1]["response"]["error"]["code"] == "timeout"
     else:
         assert answer.status == 504
-        assert code(front, answer) == ("timeout_error" if front == "messages" else "timeout")
+        assert code_of(front, answer) == ("timeout_error" if front == "messages" else "timeout")
 
 
 BEATS = {
@@ -310,7 +221,7 @@ async def test_a_silent_stream_says_that_it_goes_on(beside, by_hand, front):
     async with (
         by_hand() as backend,
         beside(backend, front=front, heartbeat=0.01) as served,
-        served.open(front, {**ASKING[front], "stream": True}) as stream,
+        served.open(front, request(front, stream=True)) as stream,
     ):
         asked = await backend.asked.get()
         data = await until(stream, BEATS[front], 3)
@@ -320,7 +231,7 @@ async def test_a_silent_stream_says_that_it_goes_on(beside, by_hand, front):
         await asked.end()
         data += await stream.read()
         answer = type(served).read(stream, data)
-    assert (text(front, answer), ends(front, answer)) == ("Hello", ["completed"])
+    assert (text_of(front, answer), ends_of(front, answer)) == ("Hello", ["completed"])
     if front == "responses":
         assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
         assert [event["type"] for event in answer.events].count("response.created") == 1
@@ -341,7 +252,7 @@ async def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, fr
     async with (
         by_hand() as backend,
         beside(backend, front=front, heartbeat=0.01) as served,
-        served.open(front, {**ASKING[front], "stream": True}) as stream,
+        served.open(front, request(front, stream=True)) as stream,
     ):
         asked = await backend.asked.get()
         data = await until(stream, BEATS[front])
@@ -349,7 +260,7 @@ async def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, fr
         await asked.write(b'{"error": {"message": "slow down"}}')
         asked.over.set()
         answer = type(served).read(stream, data + await stream.read())
-    assert (answer.status, ends(front, answer)) == (200, ["failed"])
+    assert (answer.status, ends_of(front, answer)) == (200, ["failed"])
     assert "slow down" in answer.text
 
 
@@ -378,59 +289,55 @@ async def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
 
 async def _leave(served, front, reads, stream):
     async with aiohttp.ClientSession() as client:
-        url, body = served.address(front, {**ASKING[front], "stream": stream})
+        url, body = served.address(front, request(front, stream=stream))
         async with client.post(url, json=body) as answer:
             if reads:
                 await until(answer, b"Hello")
 
 
-def test_a_probe_whose_client_leaves_lets_the_next_one_try(beside, by_hand):
-    async def scenario():
-        async with by_hand() as backend, beside(backend, failure_threshold=1, recovery_seconds=0.0) as served:
-            body = {**ASKING["responses"], "stream": False}
-            first = asyncio.ensure_future(served.post("responses", body))
-            for _ in range(3):  # the kept connection does not count, the new one is the first attempt of two
-                (await asyncio.wait_for(backend.asked.get(), LIMIT)).cut()
-            await first
-            asking = asyncio.ensure_future(_leave(served, "responses", False, True))
-            asked = await backend.asked.get()
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-            await asked.left.wait()
-            last = asyncio.ensure_future(served.post("responses", {**body, "stream": True}))
-            asked = await backend.asked.get()
-            await asked.say("Hello")
-            await asked.end()
-            return await last
-
-    assert text("responses", run(scenario())) == "Hello"
+async def test_a_probe_whose_client_leaves_lets_the_next_one_try(beside, by_hand):
+    async with by_hand() as backend, beside(backend, failure_threshold=1, recovery_seconds=0.0) as served:
+        body = request("responses", stream=False)
+        first = asyncio.ensure_future(served.post("responses", body))
+        for _ in range(3):  # the kept connection does not count, the new one is the first attempt of two
+            (await asyncio.wait_for(backend.asked.get(), LIMIT)).cut()
+        await first
+        asking = asyncio.ensure_future(_leave(served, "responses", False, True))
+        asked = await backend.asked.get()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asked.left.wait()
+        last = asyncio.ensure_future(served.post("responses", {**body, "stream": True}))
+        asked = await backend.asked.get()
+        await asked.say("Hello")
+        await asked.end()
+        outcome = await last
+    assert text_of("responses", outcome) == "Hello"
 
 
-def test_a_client_that_reads_slowly_is_not_read_ahead_for(beside, by_hand):
+async def test_a_client_that_reads_slowly_is_not_read_ahead_for(beside, by_hand):
     """What the backend says is not gathered in the gateway: it waits, and so does the backend."""
     piece = "x" * 65_536
     most = 64 * 1024 * 1024 // len(piece)
 
-    async def scenario():
-        async with by_hand() as backend, beside(backend, front="chat") as served:
-            _, writer = await asyncio.open_connection(*served.root.removeprefix("http://").split(":"), limit=1024)
-            body = json.dumps({**ASKING["chat"], "stream": True})
-            writer.write(
-                f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
-            )
-            asked = await backend.asked.get()
-            told = 0
-            try:
-                while told < most:
-                    await asyncio.wait_for(asked.say(piece), 0.3)
-                    told += 1
-            except TimeoutError:
-                pass
-            writer.close()
-            await asked.left.wait()
-            return told
-
-    assert run(scenario()) < most
+    async with by_hand() as backend, beside(backend, front="chat") as served:
+        _, writer = await asyncio.open_connection(*served.root.removeprefix("http://").split(":"), limit=1024)
+        body = json.dumps(request("chat", stream=True))
+        writer.write(
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        asked = await backend.asked.get()
+        told = 0
+        try:
+            while told < most:
+                await asyncio.wait_for(asked.say(piece), 0.3)
+                told += 1
+        except TimeoutError:
+            pass
+        writer.close()
+        await asked.left.wait()
+        outcome = told
+    assert outcome < most
 
 
 BAD_BODIES = {
@@ -490,22 +397,19 @@ ANTHROPICS = {
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_bodies_that_cannot_be(beside, front):
-    async def scenario():
-        async with FakeBackend([]) as backend, beside(backend, front=front) as served:
-            answers = {name: await served.post(front, body) for name, (body, _, _) in cases.items()}
-            return answers, [each.path for each in backend.requests if each.method == "POST"]
-
+async def test_bodies_that_cannot_be(beside, front):
     # Responses takes a request without input, and items that it does not know.
     # The model of a request to Gemini's front stands in its URL.
     lenient = {"responses": {"nothing asked", "nested"}, "gemini": {name for name in BAD_BODIES if "model" in name}}
     cases = {name: case for name, case in BAD_BODIES.items() if name not in lenient.get(front, ())}
-    answers, asked = run(scenario())
+    async with FakeBackend([]) as backend, beside(backend, front=front) as served:
+        answers = {name: await served.post(front, body) for name, (body, _, _) in cases.items()}
+        asked = posted(backend)
     assert asked == []
     for name, (_, status, expected) in cases.items():
         answer = answers[name]
         assert answer.status == status, (name, answer)
-        found = code(front, answer)
+        found = code_of(front, answer)
         assert expected is None or found == (ANTHROPICS[expected] if front == "messages" else expected), (name, answer)
         assert len(answer.data) < 2000, name
 
@@ -515,8 +419,8 @@ async def test_a_packed_body_is_refused_with_what_to_do(beside, front):
     encodings = ["gzip", "deflate", "zstd", "br", "gzip, identity"]
     async with FakeBackend(["Hello"] * 2) as backend, beside(backend, front=front) as served:
         packed = [await served.post(front, gzip.compress(b"{}"), {"content-encoding": each}) for each in encodings]
-        assert [each.path for each in backend.requests if each.method == "POST"] == []
-        plain = await served.post(front, ASKING[front], {"content-encoding": "identity"})
+        assert posted(backend) == []
+        plain = await served.post(front, request(front), {"content-encoding": "identity"})
     assert plain.status == 200
     for encoding, answer in zip(encodings, packed, strict=True):
         assert (answer.status, answer.headers["accept-encoding"]) == (415, "identity")
@@ -526,122 +430,69 @@ async def test_a_packed_body_is_refused_with_what_to_do(beside, front):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large(beside, front, chunked):
+async def test_a_body_that_is_too_large(beside, front, chunked):
     async def pieces():
         for _ in range(50):
             yield b" " * 1000
 
-    async def scenario():
-        async with (
-            FakeBackend([]) as backend,
-            beside(backend, front=front, limits=GatewayLimits(body=20_000)) as served,
-        ):
-            url, _ = served.address(front, {})
-            return await served.request("POST", url, data=pieces() if chunked else b" " * 50_000)
-
-    answer = run(scenario())
+    async with (
+        FakeBackend([]) as backend,
+        beside(backend, front=front, limits=GatewayLimits(body=20_000)) as served,
+    ):
+        url, _ = served.address(front, {})
+        answer = await served.request("POST", url, data=pieces() if chunked else b" " * 50_000)
     assert answer.status == 413
-    assert code(front, answer) == "request_too_large"
-
-
-def item(content):
-    return {"role": "user", "content": content}
-
-
-def turn(text):
-    return {"role": "user", "parts": [{"text": text}]}
+    assert code_of(front, answer) == "request_too_large"
 
 
 @pytest.mark.parametrize("front", FRONTS)
 async def test_what_is_too_much(beside, front):
-    key, said = {"responses": ("input", item), "gemini": ("contents", turn)}.get(front, ("messages", item))
+    key = KEY_OF[front]
+
+    def said(text):
+        return {"role": "user", "content": text} if front == "responses" else request(front, text)[key][0]
+
     async with (
         FakeBackend(["Hello"]) as backend,
         beside(backend, front=front, limits=GatewayLimits(items=10_000, content=1000)) as served,
     ):
-        many = await served.post(front, {**ASKING[front], key: [said("x")] * 10_001})
-        large = await served.post(front, {**ASKING[front], key: [said("x"), said("x" * 1001)]})
-        enough = await served.post(front, {**ASKING[front], key: [said("x")] * 10_000})
+        many = await served.post(front, request(front, **{key: [said("x")] * 10_001}))
+        large = await served.post(front, request(front, **{key: [said("x"), said("x" * 1001)]}))
+        enough = await served.post(front, request(front, **{key: [said("x")] * 10_000}))
         asked = backend.requests[-1].body
     names = ["too_many_messages", "input_content_too_large"]
     assert [each.status for each in (many, large, enough)] == [400, 413, 200]
-    assert [code(front, each) for each in (many, large)] == (
+    assert [code_of(front, each) for each in (many, large)] == (
         [ANTHROPICS[n] for n in names] if front == "messages" else names
     )
     assert f"{key}[1]" in large.text
     assert str(asked["messages"]).count("x") >= 10_000
 
 
-ORPHANS = {
-    "responses": {
-        "input": [{"type": "function_call_output", "call_id": "c", "output": "5"}, {"role": "user", "content": "Hi"}]
-    },
-    "chat": {"messages": [{"role": "tool", "tool_call_id": "c", "content": "5"}, {"role": "user", "content": "Hi"}]},
-    "messages": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "c", "content": "5"},
-                    {"type": "text", "text": "Hi"},
-                ],
-            }
-        ]
-    },
-    "gemini": {
-        "contents": [
-            {
-                "role": "user",
-                "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"output": "5"}}}, {"text": "Hi"}],
-            }
-        ]
-    },
-}
-UNANSWERED = {
-    "responses": {
-        "input": [
-            {"role": "user", "content": "Hi"},
-            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-            {"role": "user", "content": "Well?"},
-        ]
-    },
-    "chat": {
-        "messages": [
-            {"role": "user", "content": "Hi"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-            },
-            {"role": "user", "content": "Well?"},
-        ]
-    },
-    "messages": {
-        "messages": [
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
-            {"role": "user", "content": "Well?"},
-        ]
-    },
-    "gemini": {
-        "contents": [
-            turn("Hi"),
-            {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]},
-            turn("Well?"),
-        ]
-    },
-}
+def without_call(front, key, user, _, result):
+    """The output, and then what the user says: in one message where the front has it so."""
+    if front in {"responses", "chat"}:
+        return {key: [result, user]}
+    part = "parts" if front == "gemini" else "content"
+    text = user[part] if front == "gemini" else [{"type": "text", "text": user[part]}]
+    return {key: [{**result, part: [*result[part], *text]}]}
+
+
+def without_output(front, key, user, call, _):
+    return {key: [user, call, request(front, "Well?", past=("f", {}, ""))[key][0]]}
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
 @pytest.mark.parametrize(
-    "history", [ORPHANS, UNANSWERED], ids=["an output without its call", "a call without its output"]
+    "history", [without_call, without_output], ids=["an output without its call", "a call without its output"]
 )
 async def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
+    key = KEY_OF[front]
+    gap = history(front, key, *request(front, past=("f", {}, "5"))[key])
     async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
-        answer = await served.post(front, {**ASKING[front], **history[front]})
-        asked = next(each.body for each in backend.requests if each.method == "POST")
+        answer = await served.post(front, request(front, **gap))
+        asked = posted(backend)[0]
     assert answer.status == 200, answer
     if wire == "chat":  # which refuses outputs without calls, and calls without outputs
         calls = [call["id"] for message in asked["messages"] for call in message.get("tool_calls") or ()]
@@ -650,18 +501,14 @@ async def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, hi
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_fields_that_nobody_knows(serving, front):
-    body = {**ASKING[front], "frobnicate": {"a": [1]}, "x" * 3000: 1, "naïve\nfield": 1}
+async def test_fields_that_nobody_knows(serving, front):
+    body = {**request(front), "frobnicate": {"a": [1]}, "x" * 3000: 1, "naïve\nfield": 1}
 
-    async def scenario():
-        async with FakeBackend(["Hello", "Hello"]) as backend, serving(backend) as lenient:
-            answers = [await lenient.post(front, {**body, "stream": stream}) for stream in (True, False)]
-        async with FakeBackend([]) as backend, serving(backend, strict=True) as strict:
-            refused = [await strict.post(front, {**body, "stream": stream}) for stream in (True, False)]
-            asked = [each for each in backend.requests if each.method == "POST"]
-        return answers, refused, asked
-
-    answers, refused, asked = run(scenario())
+    async with FakeBackend(["Hello", "Hello"]) as backend, serving(backend) as lenient:
+        answers = [await lenient.post(front, {**body, "stream": stream}) for stream in (True, False)]
+    async with FakeBackend([]) as backend, serving(backend, strict=True) as strict:
+        refused = [await strict.post(front, {**body, "stream": stream}) for stream in (True, False)]
+        asked = posted(backend)
     if front == "chat":  # the backend's own wire: they are its to judge
         assert [each.status for each in answers] == [200, 200]
         return
@@ -672,13 +519,13 @@ def test_fields_that_nobody_knows(serving, front):
         assert len(answer.headers["x-callboard-dropped"]) <= 2000
     for answer in refused:
         assert answer.status == 400
-        assert code(front, answer) == ("invalid_request_error" if front == "messages" else "would_lose")
+        assert code_of(front, answer) == ("invalid_request_error" if front == "messages" else "would_lose")
         assert "frobnicate" in answer.text
 
 
 async def test_hosted_tools_are_dropped_and_said_so(serving):
     body = {
-        **ASKING["responses"],
+        **request("responses"),
         "tools": [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}}],
     }
     async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
@@ -688,7 +535,7 @@ async def test_hosted_tools_are_dropped_and_said_so(serving):
         strict = await served.post("responses", body)
     assert "web_search" in answer.headers["x-callboard-dropped"]
     assert [tool["function"]["name"] for tool in asked["tools"]] == ["f"]
-    assert (strict.status, code("responses", strict)) == (400, "would_lose")
+    assert (strict.status, code_of("responses", strict)) == (400, "would_lose")
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
@@ -707,12 +554,10 @@ async def test_strictness_takes_what_coding_clients_send(serving, behind, client
     assert "Hell" in answer.text
 
 
-def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
-    async def scenario():
-        async with FakeBackend(["Hello"] * 4) as backend, serving(backend, strict=True) as served:
-            return [await served.post(front, ASKING[front]) for front in FRONTS]
-
-    for answer in run(scenario()):
+async def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
+    async with FakeBackend(["Hello"] * 4) as backend, serving(backend, strict=True) as served:
+        outcome = [await served.post(front, request(front)) for front in FRONTS]
+    for answer in outcome:
         assert answer.status == 200
         assert "x-callboard-dropped" not in answer.headers
 
@@ -741,12 +586,12 @@ async def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
     async with FakeBackend(lambda _: fault) as first, FakeBackend(lambda _: said) as second:
         settings = (behind(first, name="first"), behind(second, name="second", weight=0.0))
         async with serving(*settings, idle_timeout=0.05 if isinstance(fault, Silence) else 5.0) as served:
-            answer, asked = await served.post(front, {**ASKING[front], "stream": stream}), len(second.requests)
+            answer, asked = await served.post(front, request(front, stream=stream)), len(second.requests)
     assert answer.status == 200
     assert asked
     assert "retry-after" not in answer.headers
     if stream:
-        assert (text(front, answer), ends(front, answer)) == ("Hello", ["completed"])
+        assert (text_of(front, answer), ends_of(front, answer)) == ("Hello", ["completed"])
         if front == "responses":
             assert answer.events[-1]["response"]["usage"]["input_tokens"] == 3
     else:
@@ -757,8 +602,8 @@ async def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
 async def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
     async with FakeBackend([StatusReply(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
         async with serving(behind(first), behind(second, weight=0.0)) as served:
-            answer = await served.post("chat", {**ASKING["chat"], "stream": stream})
-        asked, gateway = [each for each in second.requests if each.method == "POST"], served.gateway
+            answer = await served.post("chat", request("chat", stream=stream))
+        asked, gateway = posted(second), served.gateway
     assert (answer.status, asked) == (400, [])
     assert gateway.backends[0].breaker.failures == 0
 
@@ -766,32 +611,31 @@ async def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind
 async def test_what_was_said_is_not_said_again_by_another(serving, behind):
     async with FakeBackend([Cut(BEGUN)]) as first, FakeBackend([]) as second:
         async with serving(behind(first), behind(second, weight=0.0)) as served:
-            answer = await served.post("responses", {**ASKING["responses"], "stream": True})
-        asked = [each for each in second.requests if each.method == "POST"]
-    assert (text("responses", answer), ends("responses", answer), asked) == ("Hel", ["failed"], [])
+            answer = await served.post("responses", request("responses", stream=True))
+        asked = posted(second)
+    assert (text_of("responses", answer), ends_of("responses", answer), asked) == ("Hel", ["failed"], [])
 
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
-    async def scenario():
-        async with (
-            FakeBackend(lambda _: StatusReply(503)) as backend,
-            beside(backend, front=front, failure_threshold=3) as served,
-        ):
-            body = {**ASKING[front], "stream": stream}
-            answers = [await served.post(front, body) for _ in range(4)]
-            health = await served.get("/health")
-            return answers, len([each for each in backend.requests if each.method == "POST"]), health
-
-    answers, asked, health = run(scenario())
+async def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
+    async with (
+        FakeBackend(lambda _: StatusReply(503)) as backend,
+        beside(backend, front=front, failure_threshold=3) as served,
+    ):
+        body = request(front, stream=stream)
+        answers = [await served.post(front, body) for _ in range(4)]
+        health = await served.get("/health")
+        asked = len(posted(backend))
     last = answers[-1]
     assert asked == 3
     if stream and front == "responses":
         assert last.events[-1]["response"]["error"]["code"] == "backend_unavailable_circuit_open"
     else:
         assert last.status == 503
-        assert code(front, last) == ("overloaded_error" if front == "messages" else "backend_unavailable_circuit_open")
+        assert code_of(front, last) == (
+            "overloaded_error" if front == "messages" else "backend_unavailable_circuit_open"
+        )
     assert 25 <= int(last.headers["retry-after"]) <= 30
     assert health.status == 200  # the other one is well
     states = {each["name"]: each["is_open"] for each in health.body["backends"]}
@@ -804,7 +648,7 @@ async def test_a_client_s_fault_is_not_the_backend_s(serving, status):
         FakeBackend(lambda _: StatusReply(status)) as backend,
         serving(backend, failure_threshold=2) as served,
     ):
-        answers = [await served.post("chat", ASKING["chat"]) for _ in range(4)]
+        answers = [await served.post("chat", request("chat")) for _ in range(4)]
         statuses, health = [each.status for each in answers], await served.get("/health")
     assert statuses == [status] * 4
     assert (health.status, health.body["status"]) == (200, "healthy")
@@ -813,27 +657,24 @@ async def test_a_client_s_fault_is_not_the_backend_s(serving, status):
 async def test_an_unhealthy_gateway_says_so(serving):
     async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, failure_threshold=2) as served:
         for _ in range(2):
-            await served.post("chat", ASKING["chat"])
+            await served.post("chat", request("chat"))
         health = await served.get("/health")
     assert health.status == 503
     assert health.body["status"] == "unhealthy"
     assert health.body["circuit_breaker"] == {"enabled": True, "is_open": True, "consecutive_failures": 2}
 
 
-def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
+async def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
     storm = StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
 
-    async def scenario():
-        async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
-            asking = [
-                served.post(front, {**ASKING[front], "stream": stream})
-                for front, stream in product(FRONTS, [True, False])
-                for _ in range(8)
-            ]
-            answers = await asyncio.gather(*asking)
-            return answers, len([each for each in backend.requests if each.method == "POST"])
-
-    answers, asked = run(scenario())
+    async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
+        asking = [
+            served.post(front, request(front, stream=stream))
+            for front, stream in product(FRONTS, [True, False])
+            for _ in range(8)
+        ]
+        answers = await asyncio.gather(*asking)
+        asked = len(posted(backend))
     assert {(each.status, each.headers["retry-after"]) for each in answers} == {(429, "2")}
     assert asked == 64  # none is asked again behind a client's back
 
@@ -841,21 +682,19 @@ def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
 async def test_what_a_client_is_told_besides(serving):
     replies = [StatusReply(200, {"choices": [{"message": {"content": "Hi"}}]}, {"x-request-id": "req-1"}), "Hi"]
     async with FakeBackend(replies) as backend, serving(backend) as served:
-        passed, made = [await served.post("chat", ASKING["chat"]) for _ in replies]
+        passed, made = [await served.post("chat", request("chat")) for _ in replies]
     assert passed.headers["x-request-id"] == "req-1"
     assert made.headers["x-request-id"] == made.body["id"]
 
 
 @pytest.mark.parametrize("path", ["/v1/nothing", "/v1/responses/", "/v1/messages/batches", "/%00%ff", "/" + "x" * 5000])
-def test_paths_that_are_not_there(serving, path):
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend) as served:
-            return [
-                await served.request(method, served.root + path, allow_redirects=False)
-                for method in ("GET", "POST", "DELETE", "PUT")
-            ]
-
-    for answer in run(scenario()):
+async def test_paths_that_are_not_there(serving, path):
+    async with FakeBackend([]) as backend, serving(backend) as served:
+        outcome = [
+            await served.request(method, served.root + path, allow_redirects=False)
+            for method in ("GET", "POST", "DELETE", "PUT")
+        ]
+    for answer in outcome:
         assert answer.status in {404, 405}
         assert len(answer.data) < 1000
         if path.startswith("/v1/messages"):
@@ -868,7 +707,7 @@ def test_paths_that_are_not_there(serving, path):
 async def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
     storm = StatusReply(429, headers={"Retry-After": asked})
     async with FakeBackend([storm]) as backend, serving(backend) as served:
-        answer = await served.post("chat", ASKING["chat"])
+        answer = await served.post("chat", request("chat"))
     assert (answer.status, answer.headers.get("retry-after")) == (429, told)
 
 
@@ -876,28 +715,25 @@ async def test_a_pause_that_no_client_could_wait_for(serving, asked, told):
 async def test_a_line_without_an_end(serving, front):
     endless = Raw([b"data: ", *[b"x" * 2**20] * 17])
     async with FakeBackend([endless]) as backend, serving(backend) as served:
-        answer = await served.post(front, {**ASKING[front], "stream": True})
+        answer = await served.post(front, request(front, stream=True))
     if front == "responses":
-        assert ends(front, answer) == ["failed"]
+        assert ends_of(front, answer) == ["failed"]
     else:
         assert answer.status == 502
     assert len(answer.data) < 5000
 
 
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_client_that_stops_in_its_request(serving, front):
+async def test_a_client_that_stops_in_its_request(serving, front):
     async def half():
         yield b'{"model": '
         await asyncio.Event().wait()
 
-    async def scenario():
-        async with FakeBackend([]) as backend, serving(backend, limits=GatewayLimits(read_timeout=0.05)) as served:
-            url, _ = served.address(front, {})
-            return await served.request("POST", url, data=half())
-
-    answer = run(scenario())
+    async with FakeBackend([]) as backend, serving(backend, limits=GatewayLimits(read_timeout=0.05)) as served:
+        url, _ = served.address(front, {})
+        answer = await served.request("POST", url, data=half())
     assert answer.status == 408
-    assert code(front, answer) in {"timeout", "timeout_error", "invalid_request_error"}
+    assert code_of(front, answer) in {"timeout", "timeout_error", "invalid_request_error"}
 
 
 class Broken:
@@ -917,11 +753,14 @@ async def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog
     async with FakeBackend([]) as backend, beside(backend, front=front) as served:
         bad = served.gateway.backends[0]
         bad._models["m", "", b"{}"] = Broken(bad.model("m"))
-        answer = await served.post(front, {**ASKING[front], "stream": stream})
+        answer = await served.post(front, request(front, stream=stream))
     if stream:
-        assert (answer.status, text(front, answer), ends(front, answer)) == (200, "Hel", ["failed"])
+        assert (answer.status, text_of(front, answer), ends_of(front, answer)) == (200, "Hel", ["failed"])
     else:
-        assert (answer.status, code(front, answer)) == (500, "api_error" if front == "messages" else "internal_error")
+        assert (answer.status, code_of(front, answer)) == (
+            500,
+            "api_error" if front == "messages" else "internal_error",
+        )
     assert "ZeroDivisionError" in caplog.text
     assert "ZeroDivision" not in answer.text
 
@@ -937,7 +776,7 @@ async def test_one_key_has_its_share(serving, by_hand, front):
         serving(backend, keys=keys, max_concurrent=1, requests_per_minute=2.0) as served,
     ):
         ann, bob = ({"authorization": f"Bearer sk-{name}-12345678"} for name in ("ann", "bob"))
-        body = {**ASKING[front], "stream": True}
+        body = request(front, stream=True)
         open_one = asyncio.ensure_future(served.post(front, body, ann))
         asked = await backend.asked.get()
         assert "authorization" not in asked.headers  # the gateway's keys are its own
@@ -955,7 +794,7 @@ async def test_one_key_has_its_share(serving, by_hand, front):
         fourth = await served.post(front, body, ann)
     for answer in (second, fourth):
         assert answer.status == 429
-        assert code(front, answer) == ("rate_limit_error" if front == "messages" else "rate_limit_exceeded")
+        assert code_of(front, answer) == ("rate_limit_error" if front == "messages" else "rate_limit_exceeded")
     assert second.headers["retry-after"] == "1"
     assert 25 <= int(fourth.headers["retry-after"]) <= 31
 
@@ -967,7 +806,7 @@ KEYS = {"chat": "authorization", "responses": "authorization", "messages": "x-ap
 @pytest.mark.parametrize("own", ["", "sk-upstream-1"])
 async def test_the_key_goes_where_the_wire_has_it(serving, behind, wire, header, own):
     async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire, key=own)) as served:
-        await served.post("messages", ASKING["messages"], {"x-api-key": "sk-client-1"})
+        await served.post("messages", request("messages"), {"x-api-key": "sk-client-1"})
         headers = next(each.headers for each in backend.requests if each.method == "POST")
     assert headers[header].removeprefix("Bearer ") == (own or "sk-client-1")
     assert "sk-client-1" not in str({name: value for name, value in headers.items() if name.lower() != header})
@@ -984,11 +823,11 @@ async def test_web_pages(serving, origins):
         }
         before, there, evil = [
             await served.request("OPTIONS", f"{served.url}/responses", headers=asking),
-            await served.post("responses", ASKING["responses"], {"origin": "https://app.example"}),
-            await served.post("responses", ASKING["responses"], {"origin": "https://evil.example"}),
+            await served.post("responses", request("responses"), {"origin": "https://app.example"}),
+            await served.post("responses", request("responses"), {"origin": "https://evil.example"}),
         ]
     allowed = "access-control-allow-origin"
-    assert (evil.status, evil.headers.get(allowed), code("responses", evil)) == (403, None, "origin_not_allowed")
+    assert (evil.status, evil.headers.get(allowed), code_of("responses", evil)) == (403, None, "origin_not_allowed")
     if origins:
         assert (before.status, before.headers[allowed]) == (200, "https://app.example")
         assert (there.status, there.headers[allowed]) == (200, "https://app.example")

@@ -199,26 +199,27 @@ LOOK = {
 
 
 @pytest.mark.parametrize("has_ids", [True, False], ids=["with ids", "without ids"])
-def test_two_calls_at_once_come_back_with_their_results(serving, has_ids):
+async def test_two_calls_at_once_come_back_with_their_results(serving, has_ids):
     def result(call, value):
         given = {"name": "look", "response": {"output": value}}
         return {"functionResponse": {"id": call["id"], **given} if has_ids else given}
 
-    async def scenario():
-        async with FakeBackend([CALL, "Done."]) as backend, serving(backend) as served:
-            asking = {**HI, "tools": {"functionDeclarations": LOOK}}
-            first = await served.post("gemini", asking)
-            content = first.body["candidates"][0]["content"]
-            calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
-            if not has_ids:
-                for call in calls:
-                    del call["id"]
-            results = [result(call, value) for call, value in zip(calls, ("one", "two"), strict=True)]
-            more = [content, {"role": "user", "parts": results}]
-            second = await served.post("gemini", {**asking, "contents": [*HI["contents"], *more]})
-            return first.body, second.body, [each.body for each in backend.requests if each.method == "POST"]
-
-    first, second, (asked, again) = run(scenario())
+    async with FakeBackend([CALL, "Done."]) as backend, serving(backend) as served:
+        asking = {**HI, "tools": {"functionDeclarations": LOOK}}
+        first = await served.post("gemini", asking)
+        content = first.body["candidates"][0]["content"]
+        calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+        if not has_ids:
+            for call in calls:
+                del call["id"]
+        results = [result(call, value) for call, value in zip(calls, ("one", "two"), strict=True)]
+        more = [content, {"role": "user", "parts": results}]
+        second = await served.post("gemini", {**asking, "contents": [*HI["contents"], *more]})
+        first, second, (asked, again) = (
+            first.body,
+            second.body,
+            [each.body for each in backend.requests if each.method == "POST"],
+        )
     assert first["usageMetadata"] == {
         "promptTokenCount": 11,
         "candidatesTokenCount": 5,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -92,18 +91,15 @@ def judge():
 
 
 @pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
-def test_every_event_and_every_response_is_the_specification_s(serving, judge, ask):
-    async def scenario():
-        body = {"model": "m", **TOOLS, **ask}
-        async with (
-            FakeBackend([reply for reply in REPLIES.values() for _ in range(2)]) as backend,
-            serving(backend, failure_threshold=1000) as served,
-        ):
-            for name in REPLIES:
-                answers[name] = [await served.post("responses", body | {"stream": stream}) for stream in (True, False)]
-
+async def test_every_event_and_every_response_is_the_specification_s(serving, judge, ask):
     answers = {}
-    asyncio.run(scenario())
+    body = {"model": "m", **TOOLS, **ask}
+    async with (
+        FakeBackend([reply for reply in REPLIES.values() for _ in range(2)]) as backend,
+        serving(backend, failure_threshold=1000) as served,
+    ):
+        for name in REPLIES:
+            answers[name] = [await served.post("responses", body | {"stream": stream}) for stream in (True, False)]
     judge_event, judge_response = judge
     for name, (streamed, whole) in answers.items():
         assert [kind for kind, _ in streamed.frames[:-1]] == [event["type"] for event in streamed.events], name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
@@ -92,29 +91,27 @@ def refusals(secret):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("place", ["key", "header", "password"])
-def test_no_error_header_or_log_line_holds_the_backends_key(serving, behind, caplog, front, place):
+async def test_no_error_header_or_log_line_holds_the_backends_key(serving, behind, caplog, front, place):
     secret = "sk-UPSTREAM-SECRET-0123456789"  # as it can stand in a header's value
     caplog.set_level(logging.DEBUG, logger="callboard")
 
-    async def scenario():
-        answers = []
-        for stream in (False, True):
-            replies = [*refusals(secret).values()]
-            if place == "password":
-                replies += refusals(basic("operator", secret)).values()
-            async with FakeBackend(replies) as backend:
-                url = backend.url
-                settings = {
-                    "key": {"key": secret},
-                    "header": {"headers": {"x-team-auth": f"Token {secret}", "x-title": "Hel"}},
-                    "password": {"url": url.replace("://", f"://operator:{secret}@")},
-                }[place]
-                async with serving(behind(backend, **{"url": url, **settings}), failure_threshold=1000) as served:
-                    answers += [await served.post(front, {**FRONTS[front], "stream": stream}) for _ in replies]
-                    answers += [await served.get(path) for path in ("/health", "/metrics", "/v1/models")]
-        return answers
-
-    for answer in asyncio.run(scenario()):
+    answers = []
+    for stream in (False, True):
+        replies = [*refusals(secret).values()]
+        if place == "password":
+            replies += refusals(basic("operator", secret)).values()
+        async with FakeBackend(replies) as backend:
+            url = backend.url
+            settings = {
+                "key": {"key": secret},
+                "header": {"headers": {"x-team-auth": f"Token {secret}", "x-title": "Hel"}},
+                "password": {"url": url.replace("://", f"://operator:{secret}@")},
+            }[place]
+            async with serving(behind(backend, **{"url": url, **settings}), failure_threshold=1000) as served:
+                answers += [await served.post(front, {**FRONTS[front], "stream": stream}) for _ in replies]
+                answers += [await served.get(path) for path in ("/health", "/metrics", "/v1/models")]
+    outcome = answers
+    for answer in outcome:
         text = answer.text
         assert not leaks(text, secret), text
         assert not leaks(str(dict(answer.headers)), secret)
@@ -125,14 +122,14 @@ def test_no_error_header_or_log_line_holds_the_backends_key(serving, behind, cap
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front, stream):
+async def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front, stream):
     """Neither by an error, nor by a redirect, nor by /health without a key; the log says it."""
     key = "key-of-ann-12345678"
     silent = socket.socket()  # bound while the test runs, so that no other server gets its port; it does not listen
     silent.bind(("127.0.0.1", 0))
     nowhere = f"127.0.0.1:{silent.getsockname()[1]}"
 
-    async def scenario():
+    with silent:
         redirect = StatusReply(307, "", {"Location": "http://internal.example:8443/login"})
         told = StatusReply(404, {"error": {"message": "no route for http://{}/v1/chat at {}"}})
         async with FakeBackend(lambda _: redirect) as first, FakeBackend(lambda _: told) as third:
@@ -148,10 +145,7 @@ def test_clients_are_not_told_where_backends_are(serving, behind, caplog, front,
                 headers = {"authorization": f"Bearer {key}"}
                 answers = [await served.post(front, {**ask, "model": name}, headers) for name in "abc"]
                 health = [await served.get("/health"), await served.get("/health", **headers)]
-            return answers, health, [first.url, address]
-
-    with silent:
-        answers, (open_health, health), addresses = asyncio.run(scenario())
+            (open_health, health), addresses = health, [first.url, address]
     for answer in [*answers, open_health]:
         assert answer.status >= 200
         for place in ("internal.example", nowhere, "127.0.0.1", "s3cret", *addresses):

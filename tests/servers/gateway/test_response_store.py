@@ -120,45 +120,37 @@ async def test_a_circle_ends(database, monkeypatch):
         assert len(await store.conversation("b", "", MANY)) == 50
 
 
-def test_what_is_too_old_is_neither_found_nor_there(database):
+async def test_what_is_too_old_is_neither_found_nor_there(database):
     now = 1000.0
 
-    async def story():
-        nonlocal now
-        async with opened(database, age=100, clock=lambda: now) as store:
-            await store.save(stored_response("old"))
-            now = 1099.9
-            await store.save(stored_response("new", "old"))
-            assert len(await store.conversation("new", "", MANY)) == 2
-            now = 1100.0
-            assert await store.find("old", "") is None
-            assert [each.identifier for each in await store.conversation("new", "", MANY)] == ["new"]
-            now = 1110.0
-            await store.save(stored_response("newer"))
-            with store._engine.connect() as connection:
-                rows = connection.exec_driver_sql("SELECT id FROM callboard_replies").scalars().all()
-            assert sorted(rows) == ["new", "newer"]
-
-    asyncio.run(story())
+    async with opened(database, age=100, clock=lambda: now) as store:
+        await store.save(stored_response("old"))
+        now = 1099.9
+        await store.save(stored_response("new", "old"))
+        assert len(await store.conversation("new", "", MANY)) == 2
+        now = 1100.0
+        assert await store.find("old", "") is None
+        assert [each.identifier for each in await store.conversation("new", "", MANY)] == ["new"]
+        now = 1110.0
+        await store.save(stored_response("newer"))
+        with store._engine.connect() as connection:
+            rows = connection.exec_driver_sql("SELECT id FROM callboard_replies").scalars().all()
+        assert sorted(rows) == ["new", "newer"]
 
 
-def test_the_size_is_never_passed_and_the_oldest_go_first(database):
+async def test_the_size_is_never_passed_and_the_oldest_go_first(database):
     now = 0.0
 
-    async def story():
-        nonlocal now
-        async with opened(database, age=1e9, size=10_000, clock=lambda: now) as store:
-            for number in range(300):
-                now += 0.001
-                assert await store.save(stored_response(f"resp_{number:03}", size=(number * 37) % 300 + 20))
-                with store._engine.connect() as connection:
-                    query = "SELECT id, size FROM callboard_replies ORDER BY id"
-                    rows = connection.exec_driver_sql(query).all()
-                assert sum(row.size for row in rows) <= 10_000
-                assert [row.id for row in rows] == [f"resp_{at:03}" for at in range(number + 1 - len(rows), number + 1)]
-            assert sum(row.size for row in rows) > 8_000
-
-    asyncio.run(story())
+    async with opened(database, age=1e9, size=10_000, clock=lambda: now) as store:
+        for number in range(300):
+            now += 0.001
+            assert await store.save(stored_response(f"resp_{number:03}", size=(number * 37) % 300 + 20))
+            with store._engine.connect() as connection:
+                query = "SELECT id, size FROM callboard_replies ORDER BY id"
+                rows = connection.exec_driver_sql(query).all()
+            assert sum(row.size for row in rows) <= 10_000
+            assert [row.id for row in rows] == [f"resp_{at:03}" for at in range(number + 1 - len(rows), number + 1)]
+        assert sum(row.size for row in rows) > 8_000
 
 
 async def test_a_giant_is_not_kept_and_drives_nobody_out(database, caplog):

@@ -489,16 +489,13 @@ async def test_keys_are_passed_on_and_masked_in_the_log(serving, caplog, headers
     assert ("sk-abc...wxyz" in caplog.text) == bool(headers)
 
 
-def test_models_names_are_put_right(serving):
-    async def scenario():
-        models = ["Qwen/Qwen3-Coder", "other"]
-        async with FakeBackend(["Hello"] * 3, models=models) as backend, serving(backend) as served:
-            listed = await served.get("/v1/models")
-            for name in ("qwen/qwen3-coder", "OTHER", "unknown-Model"):
-                await served.post("responses", {**HI, "model": name})
-            return listed, [each.body["model"] for each in backend.requests if each.method == "POST"]
-
-    listed, asked = asyncio.run(scenario())
+async def test_models_names_are_put_right(serving):
+    models = ["Qwen/Qwen3-Coder", "other"]
+    async with FakeBackend(["Hello"] * 3, models=models) as backend, serving(backend) as served:
+        listed = await served.get("/v1/models")
+        for name in ("qwen/qwen3-coder", "OTHER", "unknown-Model"):
+            await served.post("responses", {**HI, "model": name})
+        asked = [each.body["model"] for each in backend.requests if each.method == "POST"]
     assert [each["id"] for each in listed.body["data"]] == ["Qwen/Qwen3-Coder", "other"]
     assert asked == ["Qwen/Qwen3-Coder", "other", "unknown-Model"]
 

@@ -172,15 +172,12 @@ async def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(servi
     assert "the price of 'm' is not known, and there is a budget" in refused.body["error"]["message"]
 
 
-def test_the_log_and_the_metrics_have_the_cost(serving, caplog):
-    async def story():
+async def test_the_log_and_the_metrics_have_the_cost(serving, caplog):
+    with caplog.at_level("INFO", "callboard.gateway"):
         async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, prices={"m": DOLLAR}) as served:
             await served.post("chat", {"model": "m", **BODIES["chat"]})
             await served.post("chat", {"model": "other", **BODIES["chat"]})
-            return (await served.get("/metrics")).text
-
-    with caplog.at_level("INFO", "callboard.gateway"):
-        metrics = asyncio.run(story())
+            metrics = (await served.get("/metrics")).text
     lines = [each.getMessage() for each in caplog.records if "tokens in" in each.getMessage()]
     assert "1 tokens in, 1 out, $2.000000, key none" in lines[0]
     assert "1 tokens in, 1 out, cost unknown, key none" in lines[1]

@@ -219,13 +219,10 @@ def test_a_backend_that_does_not_answer(answer):
     assert not told.works
 
 
-def test_no_model():
-    async def scenario():
+async def test_no_model():
+    with pytest.raises(CallerError, match="--model"):
         async with FakeBackend([], models=()) as backend:
             await examine(BackendSettings(url=backend.url), "", print, print)
-
-    with pytest.raises(CallerError, match="--model"):
-        asyncio.run(scenario())
 
 
 def examine_itself(server, *, pages=None, budget=None, groups=("backend",), **settings):
