@@ -27,24 +27,13 @@ from callboard.sandbox.mount_points import FILES, HOME, BubblewrapMounts, check_
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
 from callboard.sandbox.proxy import open_proxy
-from callboard.sandbox.readable_paths import resolve_writable
+from callboard.sandbox.readable_paths import resolve_writable_places
 from callboard.sandbox.seccomp import seccomp_filter
 
 _OPTIONS = [
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-net",
-    "--unshare-cgroup-try",
-    "--hostname",
-    "sandbox",
-    "--die-with-parent",
-    "--new-session",
-    "--cap-drop",
-    "ALL",
-]
-
+    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
+    "--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+]  # fmt: skip
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 
 Way: TypeAlias = Literal["mapped", "nested", "direct"]
@@ -111,9 +100,7 @@ class Bubblewrap:
 
     @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        workspace = resolve_writable(confinement.workspace)
-        home = resolve_writable(confinement.home) if confinement.home else None
-        confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
+        confined = resolve_writable_places(confinement)
         reasons: list[str] = []
         for way in self._ways:
             outcome, began = await self._run(way, command, confined, stdin)

@@ -121,14 +121,11 @@ async def try_candidates() -> AsyncIterator[Candidate]:
             except SandboxUnavailable as error:
                 _candidates[label] = Candidate(label=label, origin=error.path or "", reason=error.message)
             else:
-                _candidates[label] = Candidate(label=label, origin=_origin(sandbox), sandbox=sandbox)
+                origin = "the kernel's"
+                if isinstance(sandbox, Bubblewrap):
+                    origin = VERIFIED if sandbox.is_bundled else str(sandbox.program)
+                _candidates[label] = Candidate(label=label, origin=origin, sandbox=sandbox)
         yield _candidates[label]
-
-
-def _origin(sandbox: Sandbox) -> str:
-    if not isinstance(sandbox, Bubblewrap):
-        return "the kernel's"
-    return VERIFIED if sandbox.is_bundled else str(sandbox.program)
 
 
 async def _find_system_bubblewrap() -> Bubblewrap:

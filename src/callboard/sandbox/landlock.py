@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
-
 from callboard.sandbox.mount_points import check_paths, make_links, restore_files
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import observe_commands
@@ -23,7 +21,7 @@ from callboard.sandbox.readable_paths import (
     find_readable_paths,
     interpreter_paths,
     is_reachable,
-    resolve_writable,
+    resolve_writable_places,
 )
 from callboard.sandbox.seccomp import seccomp_filter
 from callboard.sandbox.supervised_run import private_directories, run_supervised
@@ -75,9 +73,8 @@ class Landlock:
 
     @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        workspace = resolve_writable(confinement.workspace)
-        home = resolve_writable(confinement.home) if confinement.home else None
-        confined = msgspec.structs.replace(confinement, workspace=workspace, home=home)
+        confined = resolve_writable_places(confinement)
+        workspace, home = confined.workspace, confined.home
         read_only = check_paths(confined.read_only, workspace)
         by_name = [str(place) for place in read_only if len(place.parts) == 1 and not (workspace / place).is_dir()]
         protected = [workspace / place for place in read_only if str(place) not in by_name]

@@ -10,14 +10,10 @@ What may be read stays open. Law: where the kernel has no Landlock that can do t
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import os
-import stat
-import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,21 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from callboard.sandbox import supervisor
+
 OLDEST: Final = 2
 """The first version of Landlock that can allow a file to be moved to another directory, as git does."""
-
-# linux/prctl.h, linux/landlock.h. The numbers of these calls are the same on every architecture.
-_NO_NEW_PRIVILEGES: Final = 38
-_CREATE, _ADD, _RESTRICT, _VERSION, _BENEATH = 444, 445, 446, 1, 1
-_EXECUTE, _WRITE, _REFER, _TRUNCATE = 1, 1 << 1, 1 << 13, 1 << 14
-_REMOVE_DIRECTORY, _REMOVE, _MAKE_DIRECTORY, _MAKE_FILE, _MAKE_LINK = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 12
-_MAKE_OTHERS = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11  # devices, sockets, pipes
-_CHANGES = _WRITE | _REMOVE_DIRECTORY | _REMOVE | _MAKE_DIRECTORY | _MAKE_FILE | _MAKE_LINK | _REFER | _TRUNCATE
-_FILE_RIGHTS = _EXECUTE | _WRITE | _TRUNCATE
-# The first version that knows it.
-_SINCE: Final = {_TRUNCATE: 3}
-_TCP, _NETWORK_SINCE = 3, 4  # bind and connect
-_SCOPES, _SCOPES_SINCE = 3, 6  # abstract sockets and signals
+# Nothing that is made in a writable directory may be a device, a socket or a pipe.
+_SPECIAL: Final = 1 << 6 | 1 << 9 | 1 << 10 | 1 << 11
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -56,9 +43,7 @@ class Permission(msgspec.Struct, frozen=True):
 @functools.cache
 def landlock_version() -> int:
     """The version of the kernel's Landlock, 0 for one that cannot do what is needed here."""
-    if sys.platform != "linux":
-        return 0
-    version: int = _libc().syscall(_CREATE, None, 0, _VERSION)
+    version = supervisor.landlock_version()
     return version if version >= OLDEST else 0
 
 
@@ -85,7 +70,13 @@ def start_restricted(
 
     def start() -> None:
         try:
-            _restrict_thread(permission)
+            supervisor.restrict_thread(
+                supervisor.EXECUTE | supervisor.CHANGES,
+                [
+                    *[(str(path), supervisor.EXECUTE) for path in permission.executable],
+                    *[(str(path), supervisor.CHANGES & ~_SPECIAL) for path in (*permission.writable, os.devnull)],
+                ],
+            )
             started.append(subprocess.Popen(arguments, **options))  # noqa: S603  # the caller's
         except OSError as error:
             refused.append(error)
@@ -104,52 +95,3 @@ def start_restricted(
     if refused:
         raise refused[0]
     return started[0]
-
-
-def _restrict_thread(permission: Permission) -> None:
-    version = landlock_version()
-    handled = _is_supported(_EXECUTE | _CHANGES | _MAKE_OTHERS, version)
-    network = _TCP if version >= _NETWORK_SINCE else 0
-    scopes = _SCOPES if version >= _SCOPES_SINCE else 0
-    attributes = struct.pack("=QQQ", handled, network, scopes)
-    # Older kernels take the longer structure, if what they do not know of it is zero.
-    rules = _check(_libc().syscall(_CREATE, attributes, len(attributes), 0))
-    try:
-        for paths, rights in (
-            (permission.executable, _EXECUTE),
-            ((*permission.writable, Path(os.devnull)), _is_supported(_CHANGES, version)),
-        ):
-            for path in paths:
-                _allow(rules, path, rights)
-        _check(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _check(_libc().syscall(_RESTRICT, rules, 0))
-    finally:
-        os.close(rules)
-
-
-def _allow(rules: int, path: Path, rights: int) -> None:
-    try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        allowed = rights if stat.S_ISDIR(os.fstat(place).st_mode) else rights & _FILE_RIGHTS
-        _check(_libc().syscall(_ADD, rules, _BENEATH, struct.pack("=Qi", allowed, place), 0))
-    finally:
-        os.close(place)
-
-
-def _is_supported(rights: int, version: int) -> int:
-    return rights & ~sum(right for right, since in _SINCE.items() if version < since)
-
-
-def _check(result: int) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
-
-
-@functools.cache
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)

@@ -42,12 +42,17 @@ class OutputFile:
         self._size = 0
         self._file = -1
         if path is not None:
-            self._do(lambda: self._open(path))
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with suppress(OSError):
+                self._file = os.open(path, flags, 0o600)
 
     def feed(self, data: bytes) -> None:
         """Write what the command has printed."""
-        if self._file >= 0:
-            self._do(lambda: self._write(data[-2 * MAX_BYTES :]))
+        try:
+            if self._file >= 0:
+                self._write(data[-2 * MAX_BYTES :])
+        except OSError:
+            self.close(keep=True)
 
     def close(self, *, keep: bool) -> None:
         """Close the file. It stays where nobody learns the outcome of the command."""
@@ -57,9 +62,6 @@ class OutputFile:
         if self._path is not None and not keep:
             self._path.unlink(missing_ok=True)
 
-    def _open(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
     def _write(self, data: bytes) -> None:
         if self._size + len(data) > 2 * MAX_BYTES:
             data = (os.pread(self._file, MAX_BYTES, max(0, self._size - MAX_BYTES)) + data)[-MAX_BYTES:]
@@ -67,12 +69,6 @@ class OutputFile:
             os.ftruncate(self._file, 0)
         os.pwrite(self._file, data, self._size)
         self._size += len(data)
-
-    def _do(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except OSError:
-            self.close(keep=True)
 
 
 def read_end(path: Path, longest: int) -> str | None:
@@ -248,7 +244,9 @@ async def run_guarded(
         file.close(keep=bool(cancelled) or not has_outcome)
         if cancelled:
             raise cancelled
-    code = None if stop_reason or process.returncode is None else _status(process.returncode)
+    code = None if stop_reason else process.returncode
+    if code is not None and code < 0:  # as a shell reports a signal
+        code = 128 - code
     return Outcome(code, output.value(), output.total, stop_reason, loop.time() - started_at)
 
 
@@ -334,11 +332,6 @@ async def _finish(work: Coroutine[Any, Any, _T]) -> tuple[_T, asyncio.CancelledE
         except asyncio.CancelledError as error:
             cancelled = error
     return task.result(), cancelled
-
-
-def _status(returncode: int) -> int:
-    """The exit status as a shell reports it."""
-    return returncode if returncode >= 0 else 128 - returncode
 
 
 _PASSED_VARIABLES = ("PATH", "LANG", "TERM", "TZ")

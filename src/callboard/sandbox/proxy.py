@@ -48,7 +48,9 @@ class HostList:
     def allow(self, host: str, port: int) -> bool:
         """Whether a host, by name or address, may be requested."""
         name = normalize_host(host)
-        return any(port in entry.ports and _matches(name, entry.host) for entry in self._entries)
+        entries = [entry.host for entry in self._entries if port in entry.ports]
+        subdomains = [each[1:] for each in entries if isinstance(each, str) and each.startswith("*.")]
+        return name in entries or (isinstance(name, str) and name.endswith(tuple(subdomains)))
 
     def allow_address(self, address: str, port: int) -> bool:
         """Whether an address that an allowed name resolved to may be connected to."""
@@ -90,12 +92,6 @@ def _parse_entry(text: str) -> HostEntry:
     return HostEntry(f"*.{name}" if wild else name, (port,) if port else PORTS)
 
 
-def _matches(name: str | Address, entry: str | Address) -> bool:
-    if isinstance(name, str) and isinstance(entry, str) and entry.startswith("*."):
-        return name.endswith(entry[1:])
-    return name == entry
-
-
 def _unwrap_ipv4(address: Address) -> Address:
     """The IPv4 address that an IPv6 address embeds, else the address."""
     if isinstance(address, ipaddress.IPv6Address):
@@ -123,15 +119,9 @@ class ProxyError(Exception):
     def __init__(self, status: int, reason: str, hint: str = "") -> None:
         super().__init__(reason)
         body = f"callboard's sandbox: {reason}{hint and f'; {hint}'}\n".encode()
-        self.answer = (
-            b"HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-            % (
-                status,
-                reason.encode("ascii", "replace"),
-                len(body),
-                body,
-            )
-        )
+        line = b"HTTP/1.1 %d %s\r\n" % (status, reason.encode("ascii", "replace"))
+        headers = b"Content-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+        self.answer = line + headers + body
 
 
 class ProxyRequest(NamedTuple):

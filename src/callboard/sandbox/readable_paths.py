@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from callboard.errors import CallerError
 from callboard.sandbox.policy import Confinement
 
@@ -22,73 +24,22 @@ SYSTEM = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 SYSTEM_FILES = tuple(
     Path("/etc") / name
     for name in [
-        "alternatives",
-        "ca-certificates",
-        "crypto-policies",
-        "debian_version",
-        "fonts",
-        "gai.conf",
-        "host.conf",
-        "java-11-openjdk",
-        "java-17-openjdk",
-        "java-21-openjdk",
-        "java-25-openjdk",
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.conf.d",
-        "localtime",
-        "lsb-release",
-        "magic",
-        "mime.types",
-        "nsswitch.conf",
-        "os-release",
-        "pki/ca-trust/extracted",
-        "pki/tls/certs",
-        "protocols",
-        "python3",
-        "python3.11",
-        "python3.12",
-        "python3.13",
-        "python3.14",
-        "services",
-        "ssl/cert.pem",
-        "ssl/certs",
-        "ssl/openssl.cnf",
-        "timezone",
+        "alternatives", "ca-certificates", "crypto-policies", "debian_version", "fonts", "gai.conf",
+        "host.conf", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "java-25-openjdk",
+        "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "lsb-release", "magic", "mime.types",
+        "nsswitch.conf", "os-release", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "python3",
+        "python3.11", "python3.12", "python3.13", "python3.14", "services", "ssl/cert.pem", "ssl/certs",
+        "ssl/openssl.cnf", "timezone",
     ]
-)
+)  # fmt: skip
 """The files of /etc that programs ask for; none of them is a secret."""
 
 _SECRETS = [
-    ".aws",
-    ".azure",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".claude",
-    ".codex",
-    ".config",
-    ".databrickscfg",
-    ".docker",
-    ".gem/credentials",
-    ".git-credentials",
-    ".gnupg",
-    ".gradle",
-    ".kube",
-    ".local/share/keyrings",
-    ".m2",
-    ".mozilla",
-    ".my.cnf",
-    ".netrc",
-    ".npmrc",
-    ".oci",
-    ".password-store",
-    ".pgpass",
-    ".pypirc",
-    ".ssh",
-    ".terraform.d",
-    ".thunderbird",
-    ".vault-token",
-]
+    ".aws", ".azure", ".cargo/credentials", ".cargo/credentials.toml", ".claude", ".codex", ".config",
+    ".databrickscfg", ".docker", ".gem/credentials", ".git-credentials", ".gnupg", ".gradle", ".kube",
+    ".local/share/keyrings", ".m2", ".mozilla", ".my.cnf", ".netrc", ".npmrc", ".oci", ".password-store",
+    ".pgpass", ".pypirc", ".ssh", ".terraform.d", ".thunderbird", ".vault-token",
+]  # fmt: skip
 """Places in a home directory where keys are stored."""
 
 # A mark in or beside a directory of PATH, and the path that its programs then need.
@@ -167,6 +118,12 @@ def worktree_paths(workspace: Path) -> list[Path]:
 def holds_keys(directory: Path) -> bool:
     """Return whether a directory is a home directory, a directory in which keys are stored, or contains one of these."""
     return not _may_be_shown(_absolute(directory), _find_homes())
+
+
+def resolve_writable_places(confinement: Confinement) -> Confinement:
+    """The confinement with the real paths of its workspace and home. Raises CallerError as `resolve_writable` does."""
+    home = resolve_writable(confinement.home) if confinement.home else None
+    return replace(confinement, workspace=resolve_writable(confinement.workspace), home=home)
 
 
 def resolve_writable(directory: Path) -> Path:

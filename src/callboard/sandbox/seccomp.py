@@ -302,7 +302,7 @@ def seccomp_filter(machine: str, *, namespaces: bool) -> bytes:
     for rule in list_rules(namespaces=namespaces):
         number = getattr(CALLS[rule.call], architecture)
         if number is not None:
-            steps += _rule_steps(number, rule)
+            steps += _if_number(number, [*_if_all(rule.tests), _Step(_RETURN, _ERROR | rule.error)], reload=rule.tests)
     steps += _socket_steps(getattr(CALLS["socket"], architecture), families)
     steps.append(_Step(_RETURN, _ALLOW))
     return b"".join(struct.pack("=HBBI", step.code, step.if_true, step.if_false, step.value) for step in steps)
@@ -322,10 +322,6 @@ def parse_machine(machine: str) -> Machine:
 def list_rules(*, namespaces: bool) -> tuple[SyscallRule, ...]:
     """The rules for a command, in order: the first that matches holds."""
     return REFUSED if namespaces else (*REFUSED, *SHARED)
-
-
-def _rule_steps(number: int, rule: SyscallRule) -> list[_Step]:
-    return _if_number(number, [*_if_all(rule.tests), _Step(_RETURN, _ERROR | rule.error)], reload=rule.tests)
 
 
 def _socket_steps(number: int, families: Sequence[int]) -> list[_Step]:

@@ -16,13 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
 from callboard.errors import SandboxUnavailable
 from callboard.sandbox.mount_points import make_links
 from callboard.sandbox.policy import Confinement, Outcome
 from callboard.sandbox.process import build_environment, gate_command, observe_commands, run_guarded
-from callboard.sandbox.readable_paths import resolve_writable
+from callboard.sandbox.readable_paths import resolve_writable_places
 
 PROGRAM = [os.path.realpath(sys.executable), "-I", "-S", str(Path(__file__).with_name("supervisor.py"))]
 
@@ -125,6 +123,6 @@ class Unconfined:
 
     @observe_commands
     async def run(self, command: Sequence[str], confinement: Confinement, *, stdin: bytes = b"") -> Outcome:
-        confined = msgspec.structs.replace(confinement, workspace=resolve_writable(confinement.workspace))
+        confined = resolve_writable_places(confinement)
         with make_links(confined.workspace, confined.bind_mounts), private_directories() as (home, temporary):
             return await run_supervised(command, confined, home=confined.home or home, temporary=temporary, stdin=stdin)

@@ -32,9 +32,11 @@ _SET_FILTER = 1  # linux/seccomp.h
 _SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
 # linux/landlock.h. The numbers of these calls are the same on every architecture.
 _CREATE, _ADD, _RESTRICT, _VERSION = 444, 445, 446, 1
-_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
-_FILE_RIGHTS = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
+_FILE_RIGHTS = EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
+# All but reading, running and controlling devices: removing, making and moving, too.
+CHANGES = 0x7FFF & ~(EXECUTE | _READ | _LIST)
 # By version: what may be forbidden of files, and the size of the structure with what of the network and of others.
 _FILES = (0, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF, 0xFFFF, 0xFFFF)
 _SIZES = (0, 8, 8, 8, 16, 16, 24, 24)
@@ -58,34 +60,38 @@ def _check(result: int) -> int:
     return result
 
 
-def _landlock_version() -> int:
-    version: int = _libc.syscall(_CREATE, None, 0, _VERSION)
+def landlock_version() -> int:
+    """The version of the kernel's Landlock, 0 for none."""
+    version: int = _libc.syscall(_CREATE, None, 0, _VERSION) if _linux else 0
     return min(max(0, version), len(_FILES) - 1)
 
 
-def _restrict_files(restrictions: list[tuple[str, str]]) -> None:
-    version = _landlock_version()
+def restrict_thread(rights: int, permitted: list[tuple[str, int]]) -> None:
+    """Take rights to files, TCP and signals to others from this thread and what it starts.
+
+    Args:
+        rights: The rights to files that are taken, as far as the kernel knows them.
+        permitted: Paths, and the rights that stay for all beneath them. A path that does not exist is left out.
+    """
+    version = landlock_version()
     if not version:
         raise OSError("no Landlock")
-    handled = _FILES[version]
+    handled = rights & _FILES[version]
     attributes = struct.pack("=QQQ", handled, _TCP, _SCOPES)[: _SIZES[version]]
     rules = _check(_libc.syscall(_CREATE, attributes, len(attributes), 0))
-    for kind, path in restrictions:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        allowed = handled & (_EXECUTE | _READ | _LIST) if kind == "read" else handled
+    for path, remaining in permitted:
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        allowed = handled & remaining
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             allowed &= _FILE_RIGHTS
         _check(_libc.syscall(_ADD, rules, 1, struct.pack("=Qi", allowed, place), 0))
         os.close(place)
+    _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(_libc.syscall(_RESTRICT, rules, 0))
     os.close(rules)
-
-
-def _drop_capabilities() -> None:
-    for number in range(_CAPABILITIES):
-        _libc.prctl(_DROP_BOUND, number, 0, 0, 0)
-    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    _check(_libc.capset(header, bytes(24)))
 
 
 def _install_filter(descriptor: int) -> None:
@@ -110,10 +116,12 @@ def _exec_restricted(command: list[str], restrictions: list[tuple[str, str]], se
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     if restrictions:
-        _check(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-        _restrict_files([each for each in restrictions if each[0] != "seccomp"])
+        kinds = {"read": EXECUTE | _READ | _LIST, "write": _FILES[-1]}
+        restrict_thread(_FILES[-1], [(path, kinds[kind]) for kind, path in restrictions if kind != "seccomp"])
         if os.geteuid() == 0:
-            _drop_capabilities()
+            for capability in range(_CAPABILITIES):
+                _libc.prctl(_DROP_BOUND, capability, 0, 0, 0)
+            _check(_libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
         _install_filter(int(dict(restrictions)["seccomp"]))
     os.execve(server or command[0], command, _environment())  # noqa: S606  # which is the purpose
 
@@ -226,7 +234,7 @@ def _end(status: int, *, is_server: bool) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "abi":
-        sys.stdout.write(str(_landlock_version()))
+        sys.stdout.write(str(landlock_version()))
     else:
         _between = sys.argv.index("--")
         _options = [(kind, value) for kind, _, value in (each.partition("=") for each in sys.argv[2:_between])]
