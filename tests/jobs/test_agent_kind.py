@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
-from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, tool
 from callboard.core import (
@@ -71,7 +70,6 @@ class Bench:
         return LocalQueue(database, {"test:agent": self.agent}, **options)
 
 
-@run_async
 async def test_a_job_completes_and_its_row_has_what_it_took(database):
     bench = Bench([[Usage(input=5, output=2), Call("change", {"number": 1})], [Usage(input=9, output=1), "Done."]])
     queue = bench.queue(database)
@@ -87,7 +85,6 @@ async def test_a_job_completes_and_its_row_has_what_it_took(database):
     assert bench.keys == [f"{job.id}:{canisters[2].identifier}"]
 
 
-@run_async
 async def test_a_segment_gives_way_at_a_rounds_beginning(database, monkeypatch):
     monkeypatch.setattr(segment_module, "ROUNDS", 2)
     bench = Bench([*[Call("change", {"number": number}) for number in range(5)], "Done."])
@@ -99,7 +96,6 @@ async def test_a_segment_gives_way_at_a_rounds_beginning(database, monkeypatch):
     assert bench.effects == Counter(range(5))
 
 
-@run_async
 async def test_a_worker_that_stops_is_left_at_a_rounds_beginning(database):
     bench = Bench([Call("look", {"number": 1}), "Done."])
     queue = bench.queue(database)
@@ -121,7 +117,6 @@ async def test_a_worker_that_stops_is_left_at_a_rounds_beginning(database):
         (Limits(calls=3), "no answer within 3 calls"),
     ],
 )
-@run_async
 async def test_limits_hold_over_all_segments(database, monkeypatch, limits, why):
     monkeypatch.setattr(segment_module, "ROUNDS", 1)
     replies = [[Usage(input=9, output=1), Call("change", {"number": number})] for number in range(3)]
@@ -132,7 +127,6 @@ async def test_limits_hold_over_all_segments(database, monkeypatch, limits, why)
     assert (job.state, job.reason, job.calls) == ("failed", why, 3)
 
 
-@run_async
 async def test_the_limits_of_a_job_stand_in_the_place_of_the_agents(database):
     queue = Bench([Call("look", {"number": 1}), "Done."]).queue(database)
     job = await queue.submit(limits=Limits(rounds=1))
@@ -167,7 +161,6 @@ async def waiting(database, **options):
         ({"verdict": "deny", "reason": "full"}, [], "Error: book may not run: full"),
     ],
 )
-@run_async
 async def test_an_approval_is_answered_in_another_process(database, answer, rooms, text):
     bench, queue, job = await waiting(database)
     [asked] = await queue.store.read_approvals(job.id)
@@ -183,7 +176,6 @@ async def test_an_approval_is_answered_in_another_process(database, answer, room
     assert results == [text, "saw 1"]
 
 
-@run_async
 async def test_an_agents_own_callback_is_asked_first(database):
     bench = Bench([Call("book", {"room": 7}), "Done."], approve=lambda *_: "allow")
     queue = bench.queue(database)
@@ -197,7 +189,6 @@ async def test_an_agents_own_callback_is_asked_first(database):
     assert isinstance(items[at + 1], ResultCanister)
 
 
-@run_async
 async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
     bench = Bench([Call("book", {"room": 7}), Call("book", {"room": 7}), "Done."])
     queue = bench.queue(database)
@@ -213,7 +204,6 @@ async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
     assert (await queue.store.get(job.id)).state == "completed"
 
 
-@run_async
 async def test_an_answer_to_an_earlier_call_of_the_same_identifier_is_none(database):
     """Some servers give each call the identifier `call_0`."""
     bench = Bench([*[Call("book", {"room": 7}, identifier="call_0")] * 2, "Done."])
@@ -228,7 +218,6 @@ async def test_an_answer_to_an_earlier_call_of_the_same_identifier_is_none(datab
     assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("completed", 1)
 
 
-@run_async
 async def test_calls_of_one_identifier_run_once_each(database):
     """In one reply, and in several."""
     calls = [Call("change", {"number": number}, identifier="call_0") for number in range(4)]
@@ -243,7 +232,6 @@ async def test_calls_of_one_identifier_run_once_each(database):
     assert [each.text for each in results] == [f"changed {number}" for number in range(4)]
 
 
-@run_async
 async def test_calls_of_one_identifier_are_each_answered_after_a_crash(database):
     begun, gate = [], asyncio.Event()
 
@@ -270,7 +258,6 @@ async def test_calls_of_one_identifier_are_each_answered_after_a_crash(database)
     assert sorted(begun) == [0, 1]
 
 
-@run_async
 async def test_a_question_is_answered_with_a_text(database):
     bench = Bench([Call("ask_user", {"question": "Which room?"}, identifier="q"), "Room 7 it is."])
     queue = bench.queue(database)
@@ -284,7 +271,6 @@ async def test_a_question_is_answered_with_a_text(database):
     assert bench.model.requests[1].canisters[-1].text == "Number 7."
 
 
-@run_async
 async def test_a_job_waits_ten_days_over_three_processes(tmp_path):
     """Nobody's time counts but that of the run itself, and no process has to be there while the job waits."""
     url, days = f"sqlite:///{tmp_path / 'jobs.db'}", [0]
@@ -313,7 +299,6 @@ async def test_a_job_waits_ten_days_over_three_processes(tmp_path):
     )
 
 
-@run_async
 async def test_the_row_of_a_job_has_the_model_of_its_agent_from_its_first_segment_on(database):
     queue = Bench(["Done."]).queue(database)
     job = await queue.submit()
@@ -324,7 +309,6 @@ async def test_the_row_of_a_job_has_the_model_of_its_agent_from_its_first_segmen
 # How a job ends otherwise.
 
 
-@run_async
 async def test_a_rate_limit_is_waited_for_longer_each_time(database):
     refused = [ReplyFailed("provider", "rate_limit_exceeded", "slow down")]
     queue = Bench([refused, refused, "Done."]).queue(database)
@@ -345,34 +329,27 @@ async def test_a_rate_limit_is_waited_for_longer_each_time(database):
         (503, {"retry-after-ms": "120000"}, 120),
     ],
 )
-def test_a_job_waits_as_long_as_the_provider_asks_for(database, status, headers, delay):
+async def test_a_job_waits_as_long_as_the_provider_asks_for(database, status, headers, delay):
     now = datetime(2025, 11, 18, tzinfo=UTC)
-
-    @run_async
-    async def scenario():
-        nonlocal now
-        replies = [StatusReply(status, {"error": {"message": "quota of the day"}}, headers), "Done."]
-        async with FakeBackend(replies) as backend:
-            transport = Transport(clock=lambda: now)
-            resolution = resolve("fake-model")
-            model = HttpModel(resolution, make_plan(resolution, ""), transport, base_url=backend.url)
-            queue = LocalQueue(database, {"test:agent": Agent(model)}, clock=lambda: now)
-            job = await queue.submit()
-            await queue.runner(*queue.queued.popleft(), new_watch())
-            waiting = await queue.store.get(job.id)
-            assert (waiting.state, waiting.waits_for) == ("waiting", "rate_limit")
-            assert "quota of the day" in waiting.reason
-            now += timedelta(seconds=delay)
-            await queue.drain()
-            assert queue.delays == [0, delay]
-            assert (await queue.store.get(job.id)).output == {"text": "Done."}
-            await transport.aclose()
-
-    scenario()
+    replies = [StatusReply(status, {"error": {"message": "quota of the day"}}, headers), "Done."]
+    async with FakeBackend(replies) as backend:
+        transport = Transport(clock=lambda: now)
+        resolution = resolve("fake-model")
+        model = HttpModel(resolution, make_plan(resolution, ""), transport, base_url=backend.url)
+        queue = LocalQueue(database, {"test:agent": Agent(model)}, clock=lambda: now)
+        job = await queue.submit()
+        await queue.runner(*queue.queued.popleft(), new_watch())
+        waiting = await queue.store.get(job.id)
+        assert (waiting.state, waiting.waits_for) == ("waiting", "rate_limit")
+        assert "quota of the day" in waiting.reason
+        now += timedelta(seconds=delay)
+        await queue.drain()
+        assert queue.delays == [0, delay]
+        assert (await queue.store.get(job.id)).output == {"text": "Done."}
+        await transport.aclose()
 
 
 @pytest.mark.parametrize("code", ["unreachable", "cut", "timeout", "UNAVAILABLE"])
-@run_async
 async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(database, code):
     failed = [TextPiece("Half"), ReplyFailed("provider", code, "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, failed, "Done."])
@@ -397,7 +374,6 @@ async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(d
         ("provider", "malformed"),
     ],
 )
-@run_async
 async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, party, code):
     queue = Bench([[ReplyFailed(party, code, "no")]]).queue(database)
     job = await queue.submit()
@@ -406,7 +382,6 @@ async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, p
     assert (job.state, job.error) == ("failed", "no")
 
 
-@run_async
 async def test_a_job_survives_a_restart_of_its_models_server(database):
     """Nobody listens at first. Then the stream breaks in the middle of a reply."""
     transport = Transport(retries=0)
@@ -429,7 +404,6 @@ async def test_a_job_survives_a_restart_of_its_models_server(database):
     assert (job.state, job.output, job.rounds) == ("completed", {"text": "Done."}, 1)
 
 
-@run_async
 async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
     queue = Bench(["Done."]).queue(database)
     job = await queue.submit(history=[UserCanister("Hi")])
@@ -441,7 +415,6 @@ async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
     assert job.error.startswith("entry 1: not an entry of a job")
 
 
-@run_async
 async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database):
     failed = [TextPiece("Half"), ReplyFailed("provider", "server_error", "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, "Done."])
@@ -457,7 +430,6 @@ async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database
     assert bench.effects[1] == 1
 
 
-@run_async
 async def test_a_mistake_of_the_agents_code_fails_the_job_with_a_sentence(database):
     def instructions(_):
         raise ZeroDivisionError("no sense")
@@ -468,7 +440,6 @@ async def test_a_mistake_of_the_agents_code_fails_the_job_with_a_sentence(databa
     assert (await queue.store.get(job.id)).error == "ZeroDivisionError: no sense"
 
 
-@run_async
 async def test_a_job_is_left_to_a_worker_that_can_run_it(database):
     stranger, bench = LocalQueue(database, {}), Bench(["Done."])
     job, other = await stranger.submit(), await stranger.store.create("dance")
@@ -487,7 +458,6 @@ async def test_a_job_is_left_to_a_worker_that_can_run_it(database):
     assert (ended.state, ended.reason, ended.attempts) == ("completed", "", 1)
 
 
-@run_async
 async def test_a_job_that_nobody_here_can_run_is_cancelled_by_anybody(database):
     stranger = LocalQueue(database, {})
     job = await stranger.submit()
@@ -497,13 +467,11 @@ async def test_a_job_that_nobody_here_can_run_is_cancelled_by_anybody(database):
     assert (await stranger.store.get(job.id)).state == "cancelled"
 
 
-@run_async
 async def test_auxdata_has_to_be_json(database):
     with pytest.raises(CallerError, match="auxdata: it is no JSON"):
         await Bench([]).queue(database).submit(auxdata={"connection": object()})
 
 
-@run_async
 async def test_a_fork_goes_on_from_a_round(database):
     bench = Bench([Call("change", {"number": 1}), Call("change", {"number": 2}), "One way.", "Another way."])
     queue = bench.queue(database)
@@ -517,7 +485,6 @@ async def test_a_fork_goes_on_from_a_round(database):
     assert bench.effects == {1: 1, 2: 1}
 
 
-@run_async
 async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
     bench = Bench(["One way.", "Another way."])
     queue = bench.queue(database)
@@ -533,7 +500,6 @@ async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
 # What a runner does that lost its job.
 
 
-@run_async
 async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
     """The call that notices is not the one that would be waited for first."""
     begun, ended = asyncio.Event(), []
@@ -564,7 +530,6 @@ async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
     assert ((await queue.store.get(job.id)).executor, task.cancelled()) == ("another", False)
 
 
-@run_async
 async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
     begun, ended = asyncio.Event(), []
 
@@ -597,7 +562,6 @@ async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
     assert bench.model.requests[-1].canisters[-1] == result
 
 
-@run_async
 async def test_a_runner_whose_process_ends_leaves_the_job_as_it_is(database):
     begun = asyncio.Event()
 

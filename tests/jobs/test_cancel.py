@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard import Agent, jobs, tool
 from callboard.core import TextPiece
@@ -64,7 +63,6 @@ async def wait_until(condition):
         await asyncio.sleep(0)
 
 
-@run_async
 async def test_the_model_is_asked_no_further(database_url):
     job = await jobs.submit(f"{__name__}:hanging", "Say something.")
     await wait_until(lambda: happened == ["began"])
@@ -73,7 +71,6 @@ async def test_the_model_is_asked_no_further(database_url):
     assert (result.state, result.text, happened) == ("cancelled", "", ["began", "stopped"])
 
 
-@run_async
 async def test_a_command_ends_with_its_process_tree(database_url, tmp_path):
     job = await jobs.submit(f"{__name__}:sleeping", str(tmp_path))
     await wait_until(lambda: (tmp_path / "parent").exists() and (tmp_path / "parent").read_text() != "")

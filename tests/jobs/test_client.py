@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, jobs, tool
 from callboard.core import AssistantCanister, ResultCanister, TextPiece, UserCanister
@@ -47,7 +46,6 @@ def _sqlite(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
 
 
-@run_async
 async def test_a_job_runs_in_this_process_where_nothing_else_does():
     job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     result = await job.result()
@@ -55,7 +53,6 @@ async def test_a_job_runs_in_this_process_where_nothing_else_does():
     assert repr(job) == f"<JobHandle {job.id}>"
 
 
-@run_async
 async def test_a_job_belongs_to_the_directory_that_it_was_submitted_in(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     here = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
@@ -65,7 +62,6 @@ async def test_a_job_belongs_to_the_directory_that_it_was_submitted_in(tmp_path,
     await there.result()
 
 
-@run_async
 async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_piece():
     job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     events = [event async for event in job.events()]
@@ -77,7 +73,6 @@ async def test_a_job_is_followed_entry_by_entry_and_in_this_process_piece_by_pie
     assert [event.number async for event in job.events(after=2)] == [3, 4]
 
 
-@run_async
 async def test_a_long_job_is_read_in_parts(monkeypatch):
     monkeypatch.setattr(handle, "AT_ONCE", 2)
     job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
@@ -86,7 +81,6 @@ async def test_a_long_job_is_read_in_parts(monkeypatch):
         assert numbers == [*range(after + 1, 5)]
 
 
-@run_async
 async def test_pieces_come_between_the_entries_around_them():
     gate = asyncio.Event()
 
@@ -119,7 +113,6 @@ async def find_approval(job):
             return approval
 
 
-@run_async
 async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
     for answered in (True, False):
         job = await jobs.submit(f"{__name__}:adder", "I need a room.")
@@ -132,7 +125,6 @@ async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
         assert (await job.result()).text == text
 
 
-@run_async
 async def test_an_answer_to_something_else_is_refused():
     job = await jobs.submit(f"{__name__}:adder", "I need a room.")
     approval = await find_approval(job)
@@ -144,7 +136,6 @@ async def test_an_answer_to_something_else_is_refused():
         await job.answer(approval.call_id, digest=approval.digest)
 
 
-@run_async
 async def test_the_output_has_the_type_of_the_agent():
     job = await jobs.submit(f"{__name__}:counter", "How many?")
     assert (await job.result()).output == 3
@@ -153,7 +144,6 @@ async def test_the_output_has_the_type_of_the_agent():
     assert (await (await jobs.get(job.id, f"{__name__}:counter")).result()).output == 3
 
 
-@run_async
 async def test_a_job_that_did_not_complete_has_no_output():
     job = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?", limits=Limits(rounds=1))
     result = await job.result()
@@ -162,7 +152,6 @@ async def test_a_job_that_did_not_complete_has_no_output():
         _ = result.output
 
 
-@run_async
 async def test_a_job_of_a_reference_waits_for_a_worker_that_knows_it():
     async with jobs.JobClient(embedded=False) as client:
         job = await client.submit("somewhere.agents:reviewer", "Review.")
@@ -172,7 +161,6 @@ async def test_a_job_of_a_reference_waits_for_a_worker_that_knows_it():
         assert (await job.result()).state == "cancelled"
 
 
-@run_async
 async def test_a_conversation_goes_on_in_a_job():
     job = await jobs.submit(
         f"{__name__}:adder", "And 1 + 2?", history=[UserCanister("Hello."), AssistantCanister("Hi.")]
@@ -181,7 +169,6 @@ async def test_a_conversation_goes_on_in_a_job():
     assert [event.item.text async for event in job.events()][:3] == ["Hello.", "Hi.", "And 1 + 2?"]
 
 
-@run_async
 async def test_what_cannot_be_a_job_is_refused():
     with pytest.raises(CallerError, match="its module has no nobody"):
         await jobs.submit(f"{__name__}:nobody", "Hello.")
@@ -193,14 +180,12 @@ async def test_what_cannot_be_a_job_is_refused():
         await jobs.get("20990101")
 
 
-@run_async
 async def test_several_agents_run_in_one_process():
     first = await jobs.submit(f"{__name__}:adder", "What is 1 + 2?")
     second = await jobs.submit(f"{__name__}:counter", "How many?")
     assert [(await each.result()).output for each in (first, second)] == ["It is 3.", 3]
 
 
-@run_async
 async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkeypatch):
     """Also where the job names the model by its agent alone."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -220,7 +205,6 @@ async def test_the_users_settings_hold_where_a_job_is_submitted(tmp_path, monkey
     assert '"state":"completed"' in told.read_text()
 
 
-@run_async
 async def test_a_database_that_cannot_be_opened_is_told_each_time(monkeypatch):
     monkeypatch.setenv(VARIABLE, "mysql://elsewhere/jobs")
     for _ in range(2):

@@ -107,27 +107,24 @@ def test_another_programs_file_is_refused_and_not_touched(tmp_path):
     assert text.read_text("utf-8").startswith("no database")
 
 
-def test_a_row_in_another_format_is_refused_and_never_unpickled(database):
-    async def story():
-        store = DurableStore(database)
-        job = await store.create("agent", items=[])
-        pickled = "cposix\nsystem\n(S'touch owned'\ntR."
-        rows = {"documents": "memory", "jobs": "usage"}
-        for table, column in rows.items():
-            await database.run(
-                lambda connection: connection.exec_driver_sql(
-                    f"UPDATE callboard_{table} SET {column} = '{pickled.replace(chr(39), chr(39) * 2)}'"  # noqa: B023
-                )
+async def test_a_row_in_another_format_is_refused_and_never_unpickled(database):
+    store = DurableStore(database)
+    job = await store.create("agent", items=[])
+    pickled = "cposix\nsystem\n(S'touch owned'\ntR."
+    rows = {"documents": "memory", "jobs": "usage"}
+    for table, column in rows.items():
+        await database.run(
+            lambda connection: connection.exec_driver_sql(
+                f"UPDATE callboard_{table} SET {column} = '{pickled.replace(chr(39), chr(39) * 2)}'"  # noqa: B023
             )
-            with pytest.raises(CallerError, match="not a row of a job"):
-                await store.get(job.id)
-        insertion = f"INSERT INTO callboard_entries (job, number, round, line) VALUES (1, 1, 0, '{pickled[:6]}')"
-        await database.run(lambda connection: connection.exec_driver_sql(insertion))
-        (entry,) = await store.read_entries(job.id)
-        with pytest.raises(CallerError, match="entry 1: not an entry of a job"):
-            assert entry.item
-
-    asyncio.run(story())
+        )
+        with pytest.raises(CallerError, match="not a row of a job"):
+            await store.get(job.id)
+    insertion = f"INSERT INTO callboard_entries (job, number, round, line) VALUES (1, 1, 0, '{pickled[:6]}')"
+    await database.run(lambda connection: connection.exec_driver_sql(insertion))
+    (entry,) = await store.read_entries(job.id)
+    with pytest.raises(CallerError, match="entry 1: not an entry of a job"):
+        assert entry.item
 
 
 def test_a_database_that_is_locked_is_waited_for_and_then_given_up(tmp_path, monkeypatch):
@@ -156,19 +153,14 @@ def limit_sqlite(database, pragma):
         ("PRAGMA max_page_count = 1", "its disk is full; make room"),
     ],
 )
-def test_a_database_that_cannot_be_written_says_so_and_can_be_read(tmp_path, pragma, words):
-    async def story():
-        with Database.open(f"sqlite:///{tmp_path}/jobs.db") as database:
-            store = DurableStore(database)
-            job = await store.create("agent")
-            limit_sqlite(database, pragma)
-            with pytest.raises(DatabaseUnavailable, match=words):
-                await store.create("agent", description="x" * 10_000)
-            assert await store.list() == [
-                JobSummary(**{name: getattr(job, name) for name in JobSummary.__struct_fields__})
-            ]
-
-    asyncio.run(story())
+async def test_a_database_that_cannot_be_written_says_so_and_can_be_read(tmp_path, pragma, words):
+    with Database.open(f"sqlite:///{tmp_path}/jobs.db") as database:
+        store = DurableStore(database)
+        job = await store.create("agent")
+        limit_sqlite(database, pragma)
+        with pytest.raises(DatabaseUnavailable, match=words):
+            await store.create("agent", description="x" * 10_000)
+        assert await store.list() == [JobSummary(**{name: getattr(job, name) for name in JobSummary.__struct_fields__})]
 
 
 def test_a_read_only_postgresql_says_so(empty_postgresql):
@@ -189,33 +181,26 @@ def test_a_postgresql_that_is_not_there_is_told_without_its_password(postgresql_
         assert postgresql_database.split(":")[2].partition("@")[0] not in str(caught.value)
 
 
-def test_a_connection_that_is_lost_is_made_again(empty_postgresql):
-    async def story():
-        with Database.open(empty_postgresql) as database:
-            store = DurableStore(database)
-            job = await store.create("agent")
-            claim = await store.claim(job.id, 1, "one")
-            kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = "
-            with Database.open(empty_postgresql) as other:
-                run_sql(other, f"{kill}current_database()")
-            await claim.append([], rounds=1)
-            assert (await store.get(job.id)).rounds == 1
-
-    asyncio.run(story())
+async def test_a_connection_that_is_lost_is_made_again(empty_postgresql):
+    with Database.open(empty_postgresql) as database:
+        store = DurableStore(database)
+        job = await store.create("agent")
+        claim = await store.claim(job.id, 1, "one")
+        kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = "
+        with Database.open(empty_postgresql) as other:
+            run_sql(other, f"{kill}current_database()")
+        await claim.append([], rounds=1)
+        assert (await store.get(job.id)).rounds == 1
 
 
-def test_what_waits_for_a_database_ends_when_it_is_closed(tmp_path, monkeypatch):
+async def test_what_waits_for_a_database_ends_when_it_is_closed(tmp_path, monkeypatch):
     monkeypatch.setattr("callboard.jobs.database.BUSY_TIMEOUT", 1)
-
-    async def story():
-        database = Database.open(f"sqlite:///{tmp_path}/jobs.db")
-        other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        writing = asyncio.create_task(DurableStore(database).create("agent"))
-        await asyncio.sleep(0.05)
-        await asyncio.to_thread(database.close)
-        with pytest.raises(DatabaseUnavailable, match="locked"):
-            await writing
-        other.close()
-
-    asyncio.run(story())
+    database = Database.open(f"sqlite:///{tmp_path}/jobs.db")
+    other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(DurableStore(database).create("agent"))
+    await asyncio.sleep(0.05)
+    await asyncio.to_thread(database.close)
+    with pytest.raises(DatabaseUnavailable, match="locked"):
+        await writing
+    other.close()

@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard import Agent, tool
 from callboard.core import Usage, UserCanister
@@ -25,7 +24,6 @@ async def look() -> str:
     return "fog"
 
 
-@run_async
 async def test_workers_add_to_one_sum_and_the_next_day_begins_anew(database):
     budgets = [JobLimits(database, {}, 3.0, clock=lambda: NOW) for _ in range(2)]
     await asyncio.gather(*[budgets[at % 2].add(0.5) for at in range(6)])
@@ -58,7 +56,6 @@ async def run_segments(store, runner, job):
 
 
 @pytest.mark.usefixtures("queue")
-@run_async
 async def test_a_job_that_finds_the_budget_spent_waits_and_asks_for_nothing(store, database):
     script = [[Usage(2, 0), Call("look", {})], [Usage(2, 0), "Fog."]]
     model, runner = make_runner(store, database, script, dollars=2.0)
@@ -75,7 +72,6 @@ async def test_a_job_that_finds_the_budget_spent_waits_and_asks_for_nothing(stor
     [({}, 0, "a budget needs the price of scripted"), (PRICES, 1, "what a reply cost is not known")],
 )
 @pytest.mark.usefixtures("queue")
-@run_async
 async def test_a_job_whose_cost_is_not_known_fails(store, database, *, profile, asked, why):
     model, runner = make_runner(store, database, ["Fog."], dollars=2.0, profile=profile)
     job = await run_segments(store, runner, await submit(store))

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.job_folders import JobFolders
 from callboard.configuration import load_settings
+from callboard.errors import CallerError
 from callboard.jobs.chat import open_chat
 from callboard.jobs.database import PATIENCE, Database, DatabaseUnavailable
 from callboard.jobs.direct import make_queue, run_direct
@@ -54,7 +54,6 @@ async def run_job(store, folder, case):
 
 
 @pytest.mark.parametrize("case", ["write", "lease", "chat"])
-@run_async
 async def test_a_full_disk_ends_the_command_and_not_the_job(tmp_path, case):
     with FullDatabase.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
         store = DurableStore(database)
@@ -63,3 +62,28 @@ async def test_a_full_disk_ends_the_command_and_not_the_job(tmp_path, case):
                 await run_job(store, tmp_path, case)
         assert not limit.expired()
         assert [each.state for each in await store.list()] == ["running"]
+
+
+class FullFolders(JobFolders):
+    def make(self, identifier):
+        raise OSError("no space left")
+
+
+async def test_a_chat_that_does_not_begin_leaves_nothing(tmp_path, monkeypatch):
+    request = JobRequest(kind="chat", directory=tmp_path, settings=load_settings({}, tmp_path, {}))
+    with Database.open(f"sqlite:///{tmp_path / 'jobs.db'}") as database:
+        store = DurableStore(database)
+        with pytest.raises(OSError, match="no space left"):
+            async with open_chat(request, ScriptedModel([]), store, print, None, folders=FullFolders(tmp_path)):
+                pass
+        assert await store.list() == []
+        create = store.create
+
+        async def create_and_cancel(*arguments, **fields):
+            return await store.request_cancel((await create(*arguments, **fields)).id)
+
+        monkeypatch.setattr(store, "create", create_and_cancel)
+        with pytest.raises(CallerError, match="cancelled"):
+            async with open_chat(request, ScriptedModel([]), store, print, None, folders=JobFolders(tmp_path)):
+                pass
+        assert await store.list() == []

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.jobs.test_engine import Runner, enqueue, in_loop, make_job, read_rows, until
+from tests.jobs.test_engine import Runner, enqueue, make_job, read_rows, until
 
 from callboard.jobs import worker
 from callboard.jobs.database import Database
@@ -20,7 +20,6 @@ def engine(url, monkeypatch):
         yield EmbeddedEngine(database)
 
 
-@in_loop
 async def test_what_runs_is_stopped_and_begun_by_another_worker(engine):
     executors, stopped, gate = [], [], asyncio.Event()
 
@@ -44,7 +43,6 @@ async def test_what_runs_is_stopped_and_begun_by_another_worker(engine):
         await until(lambda: not read_rows(engine))
 
 
-@in_loop
 async def test_it_hands_back_in_good_order_when_it_is_left(engine):
     runner = Runner()
     await enqueue(engine, make_job("a"))
@@ -53,7 +51,6 @@ async def test_it_hands_back_in_good_order_when_it_is_left(engine):
     assert read_rows(engine) == []
 
 
-@in_loop
 async def test_what_keeps_the_first_worker_from_beginning_is_raised():
     def fail(**_):
         raise OSError("no disk")

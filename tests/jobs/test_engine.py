@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import wraps
 
 import pytest
 import sqlalchemy as sa
@@ -13,7 +12,6 @@ from callboard.configuration.jobs import QueueSettings
 from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module
 from callboard.jobs import worker as worker_module
-from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
@@ -25,22 +23,6 @@ PATIENCE = 30
 
 def make_job(identifier, **fields):
     return DurableJob(id=identifier, kind="test", created_at=NOW, updated_at=NOW, **fields)
-
-
-def in_loop(test):
-    """The test runs in an event loop of its own."""
-
-    @wraps(test)
-    def run(**fixtures):
-        asyncio.run(test(**fixtures))
-
-    return run
-
-
-@pytest.fixture
-def database(url):
-    with Database.open(url) as database:
-        yield database
 
 
 @pytest.fixture
@@ -100,7 +82,6 @@ def read_rows(engine):
         return [dict(row._mapping) for row in rows]
 
 
-@in_loop
 async def test_a_segment_runs_once_however_often_it_is_queued(engine):
     runner = Runner()
     await enqueue(engine, make_job("a"), make_job("a"))
@@ -113,7 +94,6 @@ async def test_a_segment_runs_once_however_often_it_is_queued(engine):
     assert read_rows(engine) == []
 
 
-@in_loop
 async def test_a_claim_whose_commit_went_unnoticed_is_not_lost(engine, monkeypatch):
     """Each transaction is made twice, as after a connection that broke behind the commit."""
     run, runner = engine.database.run, Runner()
@@ -130,7 +110,6 @@ async def test_a_claim_whose_commit_went_unnoticed_is_not_lost(engine, monkeypat
     assert read_rows(engine) == []
 
 
-@in_loop
 async def test_what_is_rolled_back_was_never_queued(engine):
     def fail(connection):
         engine.enqueue(connection, make_job("a"))
@@ -141,7 +120,6 @@ async def test_what_is_rolled_back_was_never_queued(engine):
     assert read_rows(engine) == []
 
 
-@in_loop
 async def test_the_lowest_priority_comes_first_and_then_the_oldest(engine):
     runner = Runner()
     for name, priority in (("c", 0), ("d", 0), ("e", 5), ("b", -1), ("a", -9)):
@@ -151,7 +129,6 @@ async def test_the_lowest_priority_comes_first_and_then_the_oldest(engine):
     assert runner.begun == ["a-1", "b-1", "c-1", "d-1", "e-1"]
 
 
-@in_loop
 async def test_one_job_of_a_partition_runs_at_a_time_and_both_queues_share_the_places(engine):
     runner = Runner(hold=True)
     jobs = [make_job(f"{name}{number}", partition=name) for name in "ab" for number in range(2)]
@@ -165,7 +142,6 @@ async def test_one_job_of_a_partition_runs_at_a_time_and_both_queues_share_the_p
     assert len(runner.begun) == 8
 
 
-@in_loop
 async def test_no_more_run_here_than_there_are_places(engine):
     runner = Runner()
     await enqueue(engine, *[make_job(f"a{number}", partition=str(number % 7)) for number in range(12)])
@@ -177,7 +153,6 @@ async def test_no_more_run_here_than_there_are_places(engine):
 
 
 @pytest.mark.parametrize("partition", ["", "of its own"])
-@in_loop
 async def test_a_queue_that_is_limited_starts_so_many_a_minute(engine, partition):
     runner = Runner()
     jobs = [make_job(f"slow{number}", queue="slow", partition=partition and f"{number}") for number in range(5)]
@@ -191,7 +166,6 @@ async def test_a_queue_that_is_limited_starts_so_many_a_minute(engine, partition
     assert [name[:4] for name in runner.begun] == ["slow", "slow", "fast", "fast", "fast"]
 
 
-@in_loop
 async def test_a_worker_that_says_nothing_of_a_limit_leaves_it_and_one_that_says_0_lifts_it(engine):
     runner = Runner()
     await enqueue(engine, *[make_job(f"a{number}", queue="slow") for number in range(3)])
@@ -205,7 +179,6 @@ async def test_a_worker_that_says_nothing_of_a_limit_leaves_it_and_one_that_says
             await until(lambda begun=begun: sum(name[0] == "a" for name in runner.begun) == begun)
 
 
-@in_loop
 async def test_a_queue_may_have_fewer_places_than_its_worker(engine):
     runner = Runner(hold=True)
     await enqueue(engine, *[make_job(f"few{number}", queue="few", partition="ab"[:number]) for number in range(3)])
@@ -219,7 +192,6 @@ async def test_a_queue_may_have_fewer_places_than_its_worker(engine):
     assert len(runner.begun) == 7
 
 
-@in_loop
 async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_last(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     store, attempts = DurableStore(engine.database, engine.enqueue), []
@@ -236,7 +208,6 @@ async def test_a_segment_that_raises_is_begun_again_and_its_job_is_given_up_at_l
     assert (job.state, job.reason) == ("interrupted", "its worker died or failed 6 times at the same place")
 
 
-@in_loop
 async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     store = DurableStore(engine.database, engine.enqueue)
@@ -258,7 +229,6 @@ async def test_a_segment_that_comes_further_each_time_is_not_given_up(engine, mo
     assert job.attempts == replies + 5
 
 
-@in_loop
 async def test_a_segment_that_is_left_to_others_is_begun_again_however_often(engine, monkeypatch):
     monkeypatch.setattr(engine_module, "PAUSE_SECONDS", 0)
     store, attempts = DurableStore(engine.database, engine.enqueue), []
@@ -273,7 +243,6 @@ async def test_a_segment_that_is_left_to_others_is_begun_again_however_often(eng
     assert (attempts, (await store.get(job.id)).state) == ([1] * 10, "running")
 
 
-@in_loop
 async def test_a_delayed_segment_waits_and_keeps_a_worker_until_it_is_due(engine):
     runner = Runner()
     await engine.database.run(lambda connection: engine.enqueue(connection, make_job("a"), 0.3))
@@ -283,7 +252,6 @@ async def test_a_delayed_segment_waits_and_keeps_a_worker_until_it_is_due(engine
     assert runner.begun == ["a-1"]
 
 
-@in_loop
 async def test_a_segment_whose_lease_has_passed_is_taken_over(engine):
     runner = Runner()
     await enqueue(engine, make_job("a"), make_job("b", partition="p"), make_job("c", partition="p"))
@@ -294,7 +262,6 @@ async def test_a_segment_whose_lease_has_passed_is_taken_over(engine):
     assert sorted(runner.begun) == ["a-1", "b-1", "c-1"]
 
 
-@in_loop
 async def test_a_segment_with_a_lease_is_left_to_its_worker_and_so_is_its_partition(engine):
     runner = Runner()
     await enqueue(engine, make_job("a"), make_job("b", partition="p"), make_job("c", partition="p"))
@@ -307,7 +274,6 @@ async def test_a_segment_with_a_lease_is_left_to_its_worker_and_so_is_its_partit
     assert [(row["job"], row["executor"]) for row in read_rows(engine)] == [("b", "alive"), ("c", None)]
 
 
-@in_loop
 async def test_a_worker_that_stops_hands_back_at_once_what_does_not_end(engine, monkeypatch):
     monkeypatch.setattr(worker_module, "GRACE_SECONDS", 0)
     runner = Runner(hold=True)
@@ -321,7 +287,6 @@ async def test_a_worker_that_stops_hands_back_at_once_what_does_not_end(engine, 
         await until(lambda: runner.begun == ["a-1", "a-1"])
 
 
-@in_loop
 async def test_a_worker_that_stops_lets_segments_come_to_an_end(engine):
     ended = []
 
@@ -337,7 +302,6 @@ async def test_a_worker_that_stops_lets_segments_come_to_an_end(engine):
     assert read_rows(engine) == []
 
 
-@in_loop
 async def test_a_running_job_is_cancelled_within_a_second(engine):
     store = DurableStore(engine.database, engine.enqueue)
     seen = []

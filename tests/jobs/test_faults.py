@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 from tests.jobs.forked import processes
 from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
-from tests.jobs.running import run_async
 
 from callboard import Agent, tool
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister
@@ -96,7 +95,6 @@ async def check(queue, job, *, lost):
 
 
 @pytest.mark.parametrize("when", ["within", "after"])
-@run_async
 async def test_a_job_goes_on_after_an_error_of_each_write(url, when):
     unknown, number, ended = 0, 0, False
     with FaultyDatabase.open(url) as database:

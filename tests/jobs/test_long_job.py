@@ -4,7 +4,6 @@ import os
 
 from sqlalchemy import event
 from tests.jobs.local_queue import LocalQueue, new_watch
-from tests.jobs.running import run_async
 
 from callboard import Agent, Limits, tool
 from callboard.jobs.database import Database
@@ -29,7 +28,6 @@ def new_agent(replies):
     return Agent(ScriptedModel(replies), [read], limits=Limits(rounds=2 * ROUNDS))
 
 
-@run_async
 async def test_the_database_is_at_most_twice_the_transcript(tmp_path):
     path = tmp_path / "jobs.db"
     with Database.open(f"sqlite:///{path}") as database:
@@ -67,7 +65,6 @@ async def count_queries(database, rounds):
     return counts[0]
 
 
-@run_async
 async def test_a_job_is_found_again_in_as_many_queries_however_long_it_is(database):
     short, long = await count_queries(database, 50), await count_queries(database, 150)
     assert 0 < short == long

@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard.jobs.job import JobSummary
 from callboard.jobs.kinds import Completed
@@ -41,7 +40,6 @@ def make_job(**fields):
     return JobSummary(id="a", kind="test", model=MODEL, created_at=NOW, updated_at=NOW, **fields)
 
 
-@run_async
 async def test_the_starts_of_a_model_are_spaced_whichever_worker_asks(database, limits):
     pauses = await asyncio.gather(*[limits[at % 2].reserve(make_job(), MODEL) for at in range(8)])
     assert sorted(pause for pause, _ in pauses) == [0, 10, 20, 30, 40, 50, 60, 70]
@@ -52,7 +50,6 @@ async def test_the_starts_of_a_model_are_spaced_whichever_worker_asks(database, 
 
 
 @pytest.mark.parametrize("fields", [{"model": MODEL}, {"input": {"asks": MODEL}}], ids=["row", "kind"])
-@run_async
 async def test_a_segment_that_has_waited_starts(store, queue, limits, fields):
     runner = SegmentRunner(store, [Kind()], limits=limits[0])
     first, second = [await store.create("test", **fields) for _ in range(2)]
@@ -67,7 +64,6 @@ async def test_a_segment_that_has_waited_starts(store, queue, limits, fields):
     assert (await store.get(second.id)).state == "completed"
 
 
-@run_async
 async def test_a_job_that_was_removed_or_cancelled_waits_for_nothing(store, limits):
     runner = SegmentRunner(store, [Kind()], limits=limits[0])
     await limits[0].reserve(make_job(), MODEL)

@@ -115,18 +115,15 @@ class Webhook:
         await self.runner.cleanup()
 
 
-def test_a_command_is_told_that_a_job_waits_and_that_it_ended(store, tell, file, monkeypatch):
+async def test_a_command_is_told_that_a_job_waits_and_that_it_ended(store, tell, file, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-
-    async def scenario():
-        job = await make_waiting(store, reason="a call wants approval")
-        assert await tell(file.place) == (1, [])
-        assert await tell(file.place) == (0, [])
-        await store.request_cancel(job.id)
-        assert await tell(file.place) == (1, [])
-        return job
-
-    job = asyncio.run(scenario())
+    job = await make_waiting(store, reason="a call wants approval")
+    assert await tell(file.place) == (1, [])
+    assert await tell(file.place) == (0, [])
+    await store.request_cancel(job.id)
+    assert await tell(file.place) == (1, [])
+    outcome = job
+    job = outcome
     (waits, ended), environments = file()
     assert waits == {
         "id": f"{job.id}-1-waiting",
@@ -153,63 +150,54 @@ def test_a_command_is_told_that_a_job_waits_and_that_it_ended(store, tell, file,
     assert "OPENAI_API_KEY" not in environments[0]
 
 
-def test_what_goes_on_by_itself_is_no_news(store, tell, file):
-    async def scenario():
-        job = await store.create("agent")
-        claim = await store.claim(job.id, 1, "worker")
-        await claim.wait(waits_for="rate_limit", delay=1)
-        claim = await store.claim(job.id, 2, "worker")
-        await claim.go_on()
-        return await tell(file.place)
-
-    assert asyncio.run(scenario()) == (0, [])
+async def test_what_goes_on_by_itself_is_no_news(store, tell, file):
+    job = await store.create("agent")
+    claim = await store.claim(job.id, 1, "worker")
+    await claim.wait(waits_for="rate_limit", delay=1)
+    claim = await store.claim(job.id, 2, "worker")
+    await claim.go_on()
+    outcome = await tell(file.place)
+    assert outcome == (0, [])
 
 
-def test_a_webhook_gets_a_post_and_only_who_was_not_told_is_told_again(store, tell, file, clock):
-    async def scenario():
-        async with Webhook(500, 302, 204) as hook:
-            job = await make_waiting(store)
-            count, shown = await tell(file.place, hook.place)
-            assert (count, shown) == (1, [f"127.0.0.1 was not told of job {job.id}: it answered with status 500"])
-            assert await tell(file.place, hook.place) == (0, [])
-            clock.forward(seconds=10)
-            assert "status 302" in (await tell(file.place, hook.place))[1][0]
-            clock.forward(seconds=59)
-            assert await tell(file.place, hook.place) == (0, [])
-            clock.forward(seconds=1)
-            assert await tell(file.place, hook.place) == (1, [])
-            clock.forward(days=1)
-            assert await tell(file.place, hook.place) == (0, [])
-            return hook.bodies
-
-    assert [each["attempt"] for each in asyncio.run(scenario())] == [1, 2, 3]
+async def test_a_webhook_gets_a_post_and_only_who_was_not_told_is_told_again(store, tell, file, clock):
+    async with Webhook(500, 302, 204) as hook:
+        job = await make_waiting(store)
+        count, shown = await tell(file.place, hook.place)
+        assert (count, shown) == (1, [f"127.0.0.1 was not told of job {job.id}: it answered with status 500"])
+        assert await tell(file.place, hook.place) == (0, [])
+        clock.forward(seconds=10)
+        assert "status 302" in (await tell(file.place, hook.place))[1][0]
+        clock.forward(seconds=59)
+        assert await tell(file.place, hook.place) == (0, [])
+        clock.forward(seconds=1)
+        assert await tell(file.place, hook.place) == (1, [])
+        clock.forward(days=1)
+        assert await tell(file.place, hook.place) == (0, [])
+        outcome = hook.bodies
+    assert [each["attempt"] for each in outcome] == [1, 2, 3]
     assert len(file()[0]) == 1
 
 
-def test_a_webhook_that_hangs_holds_nothing_up(store, tell, file):
-    async def scenario():
-        async with Webhook() as hook:
-            await make_waiting(store)
-            return await tell(hook.place, file.place, seconds=0.2)
-
-    count, (shown,) = asyncio.run(scenario())
+async def test_a_webhook_that_hangs_holds_nothing_up(store, tell, file):
+    async with Webhook() as hook:
+        await make_waiting(store)
+        outcome = await tell(hook.place, file.place, seconds=0.2)
+    count, (shown,) = outcome
     assert count == 1
     assert shown.endswith("it took more than 0.2 s")
     assert "secret" not in shown
 
 
-def test_a_command_that_hangs_is_killed_with_its_processes(store, tell, tmp_path):
+async def test_a_command_that_hangs_is_killed_with_its_processes(store, tell, tmp_path):
     path = tmp_path / "pid"
     os.mkfifo(path)
     sleeper = f"sleep 1000 & echo $! > {path}; wait"
-
-    async def scenario():
-        await make_waiting(store)
-        reading = asyncio.create_task(asyncio.to_thread(path.read_text))
-        telling = asyncio.create_task(tell(NotifySettings(command=("sh", "-c", sleeper)), seconds=1))
-        return int(await reading), await telling
-
-    process, (_, shown) = asyncio.run(scenario())
+    await make_waiting(store)
+    reading = asyncio.create_task(asyncio.to_thread(path.read_text))
+    telling = asyncio.create_task(tell(NotifySettings(command=("sh", "-c", sleeper)), seconds=1))
+    outcome = int(await reading), await telling
+    process, (_, shown) = outcome
     assert "more than 1 s" in shown[0]
     while is_alive(process):
         pass  # until the kernel has taken it away
@@ -223,64 +211,52 @@ def test_a_command_that_hangs_is_killed_with_its_processes(store, tell, tmp_path
         (NotifySettings(url="http://127.0.0.1:1/secret"), "it cannot be reached"),
     ],
 )
-def test_why_a_place_was_not_told_is_shown(store, tell, place, why):
-    async def scenario():
-        await make_waiting(store)
-        return await tell(place)
-
-    _, (shown,) = asyncio.run(scenario())
+async def test_why_a_place_was_not_told_is_shown(store, tell, place, why):
+    await make_waiting(store)
+    outcome = await tell(place)
+    _, (shown,) = outcome
     assert why in shown
     assert "secret" not in shown
 
 
-def test_who_died_while_telling_leaves_it_to_the_next(store, file, tell, clock):
-    async def scenario():
-        await make_waiting(store)
-        async with Webhook() as hook:
-            dying = asyncio.create_task(tell(hook.place))
-            await hook.asked.wait()
-            dying.cancel()
-            await asyncio.gather(dying, return_exceptions=True)
-        assert await tell(file.place) == (0, [])
-        clock.forward(seconds=60)
-        assert await tell(file.place) == (1, [])
-
-    asyncio.run(scenario())
+async def test_who_died_while_telling_leaves_it_to_the_next(store, file, tell, clock):
+    await make_waiting(store)
+    async with Webhook() as hook:
+        dying = asyncio.create_task(tell(hook.place))
+        await hook.asked.wait()
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+    assert await tell(file.place) == (0, [])
+    clock.forward(seconds=60)
+    assert await tell(file.place) == (1, [])
     assert [each["attempt"] for each in file()[0]] == [2]
 
 
-def test_old_news_is_dropped_and_a_row_that_cannot_be_read_holds_up_no_other(store, database, tell, file, clock):
-    async def scenario():
-        await make_waiting(store)
-        clock.forward(days=3, seconds=1)
-        assert await tell(file.place) == (0, [])
-        await make_waiting(store)
-        database.run_blocking(lambda connection: connection.execute(update(notifications).values(done="no JSON")))
-        clock.forward(seconds=1)
-        await make_waiting(store)
-        assert await tell(file.place) == (1, [])
-
-    asyncio.run(scenario())
+async def test_old_news_is_dropped_and_a_row_that_cannot_be_read_holds_up_no_other(store, database, tell, file, clock):
+    await make_waiting(store)
+    clock.forward(days=3, seconds=1)
+    assert await tell(file.place) == (0, [])
+    await make_waiting(store)
+    database.run_blocking(lambda connection: connection.execute(update(notifications).values(done="no JSON")))
+    clock.forward(seconds=1)
+    await make_waiting(store)
+    assert await tell(file.place) == (1, [])
 
 
-def test_a_removed_job_is_not_told_of(store, tell, file):
-    async def scenario():
-        job = await make_waiting(store)
-        await store.request_cancel(job.id)
-        await store.remove(job.id)
-        return await tell(file.place)
-
-    assert asyncio.run(scenario()) == (0, [])
+async def test_a_removed_job_is_not_told_of(store, tell, file):
+    job = await make_waiting(store)
+    await store.request_cancel(job.id)
+    await store.remove(job.id)
+    outcome = await tell(file.place)
+    assert outcome == (0, [])
 
 
-def test_beside_a_worker_it_tells_what_comes_and_ends_with_it(store, database, clock):
-    async def scenario():
-        async with Webhook(204) as hook:
-            async with Notifier(database, [hook.place], print, clock=clock):
-                await make_waiting(store)
-                await hook.asked.wait()
-            async with Notifier(database, [], print, clock=clock):
-                pass
-            return hook.bodies
-
-    assert len(asyncio.run(scenario())) == 1
+async def test_beside_a_worker_it_tells_what_comes_and_ends_with_it(store, database, clock):
+    async with Webhook(204) as hook:
+        async with Notifier(database, [hook.place], print, clock=clock):
+            await make_waiting(store)
+            await hook.asked.wait()
+        async with Notifier(database, [], print, clock=clock):
+            pass
+        outcome = hook.bodies
+    assert len(outcome) == 1

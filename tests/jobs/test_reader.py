@@ -1,7 +1,5 @@
 """What an overview shows of the jobs, on both databases."""
 
-import asyncio
-
 import pytest
 
 from callboard.core import AssistantCanister, UserCanister
@@ -18,27 +16,23 @@ async def make_waiting(store):
     return job
 
 
-def test_an_overview(store):
-
-    async def check():
-        assert await store.count_states() == {}
-        before = await store.last_change()
-        waiting = await make_waiting(store)
-        await store.create("agent", description="another")
-        assert await store.count_states() == {"waiting": 1, "pending": 1}
-        assert await store.last_change() != before
-        asked = await store.open_questions()
-        assert [(each.job_id, each.job_title, each.call_id, each.arguments) for each in asked] == [
-            (waiting.id, "Ship it", "call_0", {"n": 0}),
-            (waiting.id, "Ship it", "call_1", {"n": 1}),
-        ]
-        await store.answer(waiting.id, "call_0", digest="d0")
-        assert [each.call_id for each in await store.open_questions()] == ["call_1"]
-        await store.request_cancel(waiting.id)
-        assert await store.open_questions() == []
-        assert (await store.read_summary(waiting.id)).title == "Ship it"
-        assert [tuple(each) for each in await store.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 3)]
-        with pytest.raises(CallerError):
-            await store.read_summary("nothing")
-
-    asyncio.run(check())
+async def test_an_overview(store):
+    assert await store.count_states() == {}
+    before = await store.last_change()
+    waiting = await make_waiting(store)
+    await store.create("agent", description="another")
+    assert await store.count_states() == {"waiting": 1, "pending": 1}
+    assert await store.last_change() != before
+    asked = await store.open_questions()
+    assert [(each.job_id, each.job_title, each.call_id, each.arguments) for each in asked] == [
+        (waiting.id, "Ship it", "call_0", {"n": 0}),
+        (waiting.id, "Ship it", "call_1", {"n": 1}),
+    ]
+    await store.answer(waiting.id, "call_0", digest="d0")
+    assert [each.call_id for each in await store.open_questions()] == ["call_1"]
+    await store.request_cancel(waiting.id)
+    assert await store.open_questions() == []
+    assert (await store.read_summary(waiting.id)).title == "Ship it"
+    assert [tuple(each) for each in await store.rounds(waiting.id)] == [(0, 1, 1), (1, 2, 3)]
+    with pytest.raises(CallerError):
+        await store.read_summary("nothing")

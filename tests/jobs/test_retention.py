@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard.coding.job_folders import JobFolders
 from callboard.jobs import retention
@@ -35,7 +34,6 @@ async def wait_until_empty(store):
             await asyncio.sleep(0.01)
 
 
-@run_async
 async def test_old_jobs_of_the_workers_queues_are_removed_with_their_files(database, monkeypatch):
     monkeypatch.setattr(retention, "REMOVED_AT_ONCE", 2)
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +52,6 @@ async def test_old_jobs_of_the_workers_queues_are_removed_with_their_files(datab
     assert not tree.parent.exists()
 
 
-@run_async
 async def test_a_job_that_was_resumed_or_removed_meanwhile_is_left(database, monkeypatch):
     now = datetime(2026, 1, 1, tzinfo=UTC)
     store = DurableStore(database, clock=lambda: now)
@@ -74,7 +71,6 @@ async def test_a_job_that_was_resumed_or_removed_meanwhile_is_left(database, mon
     assert [each.id for each in await store.list()] == [resumed.id]
 
 
-@run_async
 async def test_it_is_done_beside_a_worker_and_again_after_a_failure(database, monkeypatch):
     monkeypatch.setattr(retention, "LOOK_SECONDS", 0.01)
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,7 +92,6 @@ async def test_it_is_done_beside_a_worker_and_again_after_a_failure(database, mo
     assert told == ["old jobs were not removed, which is tried again: jobs.db: it is away"]
 
 
-@run_async
 async def test_a_row_that_names_a_path_removes_no_files(database, tmp_path):
     store = DurableStore(database)
     await make_ended(store, 1)

@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.jobs.running import run_async
 
 from callboard.errors import CallerError
 from callboard.jobs.job import JobTemplate
@@ -45,7 +44,6 @@ def store(database, queue, clock):
     return DurableStore(database, queue, clock=clock)
 
 
-@run_async
 async def test_a_schedule_submits_its_job_each_time_that_it_is_due(schedules, store, queue, clock):
     await schedules.add("hourly", "0 * * * *", "UTC", TEMPLATE)
     assert await schedules.submit_due() == []
@@ -64,7 +62,6 @@ async def test_a_schedule_submits_its_job_each_time_that_it_is_due(schedules, st
     assert schedule.next_at == clock.now + timedelta(hours=1)
 
 
-@run_async
 async def test_many_workers_submit_one_job(schedules, database, queue, store, clock):
     await schedules.add("hourly", "@hourly", "UTC", TEMPLATE)
     clock.go_to(3)
@@ -74,7 +71,6 @@ async def test_many_workers_submit_one_job(schedules, database, queue, store, cl
     assert len(await store.list()) == 1
 
 
-@run_async
 async def test_what_was_missed_is_submitted_once(schedules, store, clock):
     await schedules.add("hourly", "0 * * * *", "UTC", TEMPLATE)
     clock.go_to(12, day=3)
@@ -84,7 +80,6 @@ async def test_what_was_missed_is_submitted_once(schedules, store, clock):
     assert (await schedules.list())[0].next_at == clock.now + timedelta(hours=1)
 
 
-@run_async
 async def test_no_job_is_submitted_while_the_last_one_has_not_ended(schedules, store, clock):
     await schedules.add("hourly", "0 * * * *", "UTC", TEMPLATE)
     clock.go_to(3)
@@ -102,7 +97,6 @@ async def test_no_job_is_submitted_while_the_last_one_has_not_ended(schedules, s
     assert len(await schedules.submit_due()) == 1
 
 
-@run_async
 async def test_a_schedule_that_is_paused_submits_nothing_and_makes_up_for_nothing(schedules, clock):
     await schedules.add("hourly", "0 * * * *", "UTC", TEMPLATE)
     await schedules.pause("hourly")
@@ -114,7 +108,6 @@ async def test_a_schedule_that_is_paused_submits_nothing_and_makes_up_for_nothin
     assert len(await schedules.submit_due()) == 1
 
 
-@run_async
 async def test_a_schedule_that_is_removed_submits_nothing_and_its_name_is_free(schedules, clock):
     await schedules.add("a", "0 * * * *", "UTC", TEMPLATE)
     clock.go_to(3)
@@ -126,7 +119,6 @@ async def test_a_schedule_that_is_removed_submits_nothing_and_its_name_is_free(s
     assert [each.cron for each in await schedules.list()] == ["0 0 * * *"]
 
 
-@run_async
 async def test_what_cannot_be_added_or_changed(schedules):
     for name in ("", "a b", "../a", "a" * 65, "-a"):
         with pytest.raises(CallerError, match="no name for a schedule"):
@@ -138,7 +130,6 @@ async def test_what_cannot_be_added_or_changed(schedules):
             await change("a")
 
 
-@run_async
 async def test_a_schedule_in_another_format_holds_up_no_other_one(schedules, database, clock, caplog):
     for name in ("a", "b", "c"):
         await schedules.add(name, "0 * * * *", "UTC", TEMPLATE)
@@ -151,7 +142,6 @@ async def test_a_schedule_in_another_format_holds_up_no_other_one(schedules, dat
     assert [each.split(":")[0] for each in caplog.messages] == [f"the schedule {name} submits nothing" for name in "ab"]
 
 
-@run_async
 async def test_a_schedule_and_its_jobs_as_programs_read_them(schedules, clock):
     await schedules.add("hourly", "0 * * * *", "Europe/Berlin", TEMPLATE)
     (schedule,) = await schedules.list()

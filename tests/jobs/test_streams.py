@@ -1,7 +1,5 @@
 """Who follows a job here gets the pieces of a reply before its entry, and none of them after it."""
 
-from tests.jobs.running import run_async
-
 from callboard.core import Note, TextPiece
 from callboard.jobs import streams as streams_module
 from callboard.jobs.streams import JobStreams
@@ -16,7 +14,6 @@ async def read_all(news):
     return found
 
 
-@run_async
 async def test_pieces_come_before_their_entry():
     streams = JobStreams()
     with streams.subscribe("job") as news, streams.subscribe("job", pieces=False) as entries:
@@ -28,7 +25,6 @@ async def test_pieces_come_before_their_entry():
         assert await read_all(entries) == [1]
 
 
-@run_async
 async def test_pieces_of_an_entry_that_was_read_are_dropped():
     streams = JobStreams()
     with streams.subscribe("job") as news:
@@ -39,7 +35,6 @@ async def test_pieces_of_an_entry_that_was_read_are_dropped():
         assert await read_all(news) == [SECOND]
 
 
-@run_async
 async def test_pieces_of_an_entry_that_was_read_before_it_was_announced_are_dropped_too():
     streams = JobStreams()
     with streams.subscribe("job") as news:
@@ -52,7 +47,6 @@ async def test_pieces_of_an_entry_that_was_read_before_it_was_announced_are_drop
         assert await read_all(news) == [SECOND]
 
 
-@run_async
 async def test_who_follows_later_knows_what_was_announced(monkeypatch):
     monkeypatch.setattr(streams_module, "JOBS", 2)
     streams = JobStreams()

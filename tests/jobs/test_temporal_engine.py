@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.jobs import test_engine
-from tests.jobs.test_engine import PATIENCE, Runner, enqueue, in_loop, make_job, serve, until
+from tests.jobs.test_engine import PATIENCE, Runner, enqueue, make_job, serve, until
 from tests.jobs.test_kill import kill_workers
 
 from callboard.configuration.jobs import QueueSettings, TemporalSettings
@@ -40,7 +40,6 @@ def test_jobs_end_when_a_worker_is_killed(temporal, empty_postgresql, tmp_path):
     kill_workers(empty_postgresql, temporal.address, tmp_path, 1)
 
 
-@in_loop
 async def test_a_segment_is_signalled_again_if_the_server_forgot_it(engine, temporal, monkeypatch):
     monkeypatch.setattr(temporal_engine, "WAITING_SECONDS", 0)
     runner = Runner(fail=["a"])
@@ -53,7 +52,6 @@ async def test_a_segment_is_signalled_again_if_the_server_forgot_it(engine, temp
         await until(lambda: len(runner.begun) > 1)
 
 
-@in_loop
 async def test_a_signal_that_comes_once_more_runs_nothing(engine):
     runner = Runner()
     await enqueue(engine, make_job("a"))
@@ -66,14 +64,32 @@ async def test_a_signal_that_comes_once_more_runs_nothing(engine):
     assert runner.begun == ["a-1"]
 
 
-@in_loop
 async def test_a_queue_that_is_limited_starts_no_more_than_its_limit(engine):
     runner = Runner()
-    await enqueue(engine, *[make_job(f"{number}", queue="slow") for number in range(9)])
-    async with serve(engine, runner, queues={"slow": QueueSettings(starts_per_minute=60)}, concurrency=9):
+    await enqueue(engine, *[make_job(f"slow{number}", queue="slow") for number in range(9)])
+    queues = {"slow": QueueSettings(starts_per_minute=60), "fast": QueueSettings()}
+    async with serve(engine, runner, queues=queues, concurrency=10):
         await until(lambda: runner.begun)
-        await asyncio.sleep(1)
-    assert len(runner.begun) <= 4
+        for number in range(5):
+            await enqueue(engine, make_job(f"fast{number}", queue="fast"))
+            await until(lambda number=number: f"fast{number}-1" in runner.begun)
+    assert sum(name.startswith("slow") for name in runner.begun) <= 4
+
+
+async def test_a_failure_of_the_client_does_not_end_the_sweep(engine, monkeypatch):
+    monkeypatch.setattr(temporal_engine, "SENDING_SECONDS", 0)
+    runner = Runner()
+    async with serve(engine, runner) as worker:
+        start = engine._client.start_workflow
+
+        async def fail_once(*_, **__):
+            monkeypatch.setattr(engine._client, "start_workflow", start)
+            raise ValueError("not of the server")
+
+        monkeypatch.setattr(engine._client, "start_workflow", fail_once)
+        await enqueue(engine, make_job("a"))
+        await worker.run(until_idle=0.2)
+    assert runner.begun == ["a-1"]
 
 
 async def until_listed(client, query):
@@ -82,7 +98,6 @@ async def until_listed(client, query):
             await asyncio.sleep(0.05)
 
 
-@in_loop
 async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
     store = DurableStore(engine.database, engine.enqueue)
 
@@ -103,7 +118,6 @@ async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
         await until_listed(client, completed)
 
 
-@in_loop
 async def test_a_server_that_does_not_answer_is_named(engine, temporal):
     temporal.kill()
     with pytest.raises(

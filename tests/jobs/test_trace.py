@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tests.jobs.running import run_async
 from tests.tables import table
 
 from callboard import Agent, jobs, tool
@@ -42,7 +41,6 @@ SCRIPT = [[Usage(100, 10), Call("add", {"a": 1, "b": 2}), Call("fail", {})], [Us
 worker = Agent(ScriptedModel(SCRIPT, profile={"prices": {"input": 1_000_000.0, "output": 0.0}}), [add, fail])
 
 
-@run_async
 async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
     job = await jobs.submit(f"{__name__}:worker", "Go on.")

@@ -28,6 +28,7 @@ from callboard.errors import CallboardError, CallerError
 from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_record import CodingRecord, encode_output, read_job, write_output
 from callboard.jobs.direct import make_queue, serve_direct
+from callboard.jobs.handle import JobHandle
 from callboard.jobs.job import CHAT, CallIntent, DurableJob
 from callboard.jobs.kinds import Completed, Failed, Outcome
 from callboard.jobs.segment import JobSegment
@@ -126,12 +127,11 @@ async def open_chat(
         job = await store.create(
             CHAT, directory=str(request.directory), model=model.name, input=request.input, queue=make_queue()
         )
-    folder = folders.make(job.id)
-    kind = ChatKind(folder)
     try:
+        kind = ChatKind(folders.make(job.id))
         with folders.running(job.id):
             async with serve_direct(store, job, kind) as handle:
-                history = await kind.begun
+                history = await _wait_for_begin(kind, handle)
                 cut = [error_result(each.identifier, "cancelled", _CUT) for each in find_waiting_calls(history)]
                 kind.record.update(model=model.name)
                 await kind.record.save(cut)
@@ -159,9 +159,24 @@ async def open_chat(
                 await handle.result()
     finally:
         stored = await store.get(job.id)
+        if stored.state == "pending":  # it did not begin, and no other process serves its queue
+            stored = await store.request_cancel(job.id)
         if stored.has_ended and not stored.description:
             await store.remove(job.id)
             folders.remove(job.id)
+
+
+async def _wait_for_begin(kind: ChatKind, handle: JobHandle) -> Sequence[Canister]:
+    """Return the conversation so far. Raises CallerError if the job ends before its first segment begins."""
+    ended = asyncio.create_task(handle.result())
+    try:
+        await asyncio.wait({kind.begun, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not kind.begun.done():
+            result = ended.result()
+            raise CallerError(result.why or result.state, path=handle.id)
+    finally:
+        ended.cancel()
+    return kind.begun.result()
 
 
 async def undo_chat(store: DurableStore, job: DurableJob, folders: JobFolders) -> str:

@@ -304,7 +304,7 @@ class TemporalEngine(DatabaseEngine):
         )
         try:
             await signal
-        except RPCError as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next sweep signals again
             return str(error) or "it does not answer"
         return ""
 
