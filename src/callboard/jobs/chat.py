@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -170,7 +170,8 @@ async def _wait_for_begin(kind: ChatKind, handle: JobHandle) -> Sequence[Caniste
     """Return the conversation so far. Raises CallerError if the job ends before its first segment begins."""
     ended = asyncio.create_task(handle.result())
     try:
-        await asyncio.wait({kind.begun, ended}, return_when=asyncio.FIRST_COMPLETED)
+        waiting: set[asyncio.Future[Any]] = {kind.begun, ended}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not kind.begun.done():
             result = ended.result()
             raise CallerError(result.why or result.state, path=handle.id)
