@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.board.crew import DIFF
 
-from callboard.coding.steps import PhaseEnded, PhaseStarted
+from callboard.coding.job import PhaseEnded, PhaseStarted
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,

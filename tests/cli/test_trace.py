@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 from tests.cli.durable import make, make_ended
 
-from callboard.coding.steps import PhaseStarted
+from callboard.coding.job import PhaseStarted
 from callboard.core import InvocationCanister, error_result
 from callboard.jobs.entries import MeasuredReply, ReplyTook
 

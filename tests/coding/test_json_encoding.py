@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.coding.json_encoding import encode_json, escape_surrogates
-from callboard.coding.steps import PromptSent
+from callboard.coding.job import PromptSent
+from callboard.text.surrogates import encode_json, escape_surrogates
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(st.characters(exclude_categories=[])),

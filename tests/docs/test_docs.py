@@ -30,8 +30,8 @@ import callboard
 from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
 from callboard.cli import app, chat_commands, jobs, run
-from callboard.coding.agents import phase_runner, phases, prompt_context, prompts
-from callboard.coding.git import copied_files, snapshots
+from callboard.coding.agents import phase_runner, phases, prompts
+from callboard.coding.git import files, snapshots
 from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
@@ -577,13 +577,13 @@ FIGURES = [
     ("tools.md", "than {} levels", json_schema.DEPTH),
     ("tools.md", "more than {} patterns", json_schema.PATTERNS),
     ("tool_calls.md", "Text beyond {} characters", result_content.MAX_TEXT),
-    ("coding_phases.md", "in at most {} files that the task is about", prompt_context.MAX_FILES),
-    ("coding_phases.md", "at most {:,} characters (about 6,000 tokens)", prompt_context.MAX_TEXT),
-    ("coding_phases.md", "the change, up to {:,} characters", prompt_context.MAX_DIFF),
+    ("coding_phases.md", "in at most {} files that the task is about", prompts.MAX_FILES),
+    ("coding_phases.md", "at most {:,} characters (about 6,000 tokens)", prompts.MAX_TEXT),
+    ("coding_phases.md", "the change, up to {:,} characters", prompts.MAX_DIFF),
     ("coding_jobs.md", "told to the model, up to {:,} characters", prompts.MAX_REPOSITORY),
     ("coding_phases.md", "at a temperature of {}", phase_runner.TEMPERATURE),
-    ("coding.md", "A copy is at most {:,} files", copied_files.MAX_FILES),
-    ("coding.md", "files and {} GB", copied_files.MAX_BYTES // 1024**3),
+    ("coding.md", "A copy is at most {:,} files", files.MAX_FILES),
+    ("coding.md", "files and {} GB", files.MAX_BYTES // 1024**3),
     ("chat.md", "{} MB. Without a terminal", snapshots.MAX_FILE // 1024**2),
     ("dialect_rules.md", "at most {:,} characters; what is longer", text_buffer.MAX_HELD),
     ("dialect_rules.md", "longer than {:,} characters makes", marker_pattern.MAX_NAME),

@@ -13,7 +13,7 @@ from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
 from callboard.coding.agents.progress import read_progress
-from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
 from callboard.core import (
     AssistantCanister,

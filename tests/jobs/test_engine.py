@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
-from callboard.coding.steps import Notice
+from callboard.coding.job import Notice
 from callboard.configuration.jobs import QueueSettings
 from callboard.core import AssistantCanister
 from callboard.jobs import engine as engine_module

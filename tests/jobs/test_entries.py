@@ -8,7 +8,7 @@ import pytest
 from tests.tables import table
 
 from callboard.agent import Transcript
-from callboard.coding.steps import Notice, PhaseStarted
+from callboard.coding.job import Notice, PhaseStarted
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, RolledBack, RoundStarted, UserCanister
 from callboard.errors import CallerError
 from callboard.jobs.entries import JobEntry, decode_entry, encode_entry, order_results, read_conversation

@@ -1,6 +1,6 @@
 """Entries as the steps that a direct run records."""
 
-from callboard.coding.steps import Notice, PromptSent
+from callboard.coding.job import Notice, PromptSent
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,

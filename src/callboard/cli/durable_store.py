@@ -18,7 +18,7 @@ from callboard.errors import CallerError
 from callboard.jobs.database_url import may_have_jobs
 
 if TYPE_CHECKING:
-    from callboard.coding.output import JobOutput
+    from callboard.coding.job import JobOutput
     from callboard.jobs.job import DurableJob, JobSummary
     from callboard.jobs.store import DurableStore
 
@@ -139,7 +139,7 @@ def list_jobs() -> Sequence[JobSummary]:
 
 def read_output(job: DurableJob) -> JobOutput:
     """The output of a coding job or a chat; of another job its text."""
-    from callboard.coding.output import JobOutput  # noqa: PLC0415  # not for --help
+    from callboard.coding.job import JobOutput  # noqa: PLC0415  # not for --help
 
     output = job.output or {}
     read: JobOutput = msgspec.convert({"summary": output.get("text", ""), **output}, JobOutput, strict=False)

@@ -18,7 +18,7 @@ from callboard.errors import CallerError
 from callboard.text.display import collapse, strip_controls
 
 if TYPE_CHECKING:
-    from callboard.coding.steps import Step
+    from callboard.coding.job import Step
     from callboard.jobs.job import DurableJob, JobSummary
 
 app = typer.Typer(no_args_is_help=True, help="Your jobs: coding jobs, chats, and jobs of workers.")
@@ -51,7 +51,7 @@ class JobDisplay(Display):
         self.as_json = as_json
 
     def step(self, step: Step) -> None:
-        from callboard.coding.steps import (  # noqa: PLC0415
+        from callboard.coding.job import (  # noqa: PLC0415
             Notice,
             PhaseEnded,
             PhaseStarted,
@@ -94,7 +94,7 @@ class JobDisplay(Display):
 def print_outcome(job: DurableJob, display: Display) -> None:
     """Shows what a person needs to know at a job's end."""
     from callboard.cli.durable_store import read_output  # noqa: PLC0415  # not for --help
-    from callboard.coding.output import UNTESTED  # noqa: PLC0415
+    from callboard.coding.job import UNTESTED  # noqa: PLC0415
 
     output = read_output(job)
     # The error says where, and what to do, too.

@@ -19,20 +19,18 @@ from typing import Any, Final, get_args
 
 from msgspec import structs
 
+from callboard.coding.agents.job_record import open_job_span
 from callboard.coding.agents.job_request import JobRequest, request_of
 from callboard.coding.agents.job_runner import JobRunner, add_github_text
 from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import COMMAND_OUTPUT, MAX_PRINTED, RESULTS, Approver
-from callboard.coding.agents.phase_span import open_job_span
 from callboard.coding.agents.prompts import describe_traces, task_text
 from callboard.coding.chat.approver import FILE, SavedApprovals
 from callboard.coding.git.open_tree import describe_change, fork_tree, is_closed, reopen_tree, undo_tree
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import TreeRecord
+from callboard.coding.job import Job, JobType, Step, TreeSnapshot
 from callboard.coding.job_folders import JobFolders, jobs_directory
-from callboard.coding.json_encoding import escape_surrogates
-from callboard.coding.output import Job, JobType
-from callboard.coding.steps import Step, TreeSnapshot
 from callboard.configuration import Settings, load_settings
 from callboard.core import Answer, InvocationCanister, ResultCanister, ResultReady
 from callboard.errors import CallerError
@@ -46,6 +44,7 @@ from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
 from callboard.providers.registry import PlannedModel
 from callboard.sandbox.process import read_end
+from callboard.text.surrogates import escape_surrogates
 from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])

@@ -16,9 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.json_encoding import encode_json
-from callboard.coding.output import Job, JobOutput
-from callboard.coding.steps import Step
+from callboard.coding.job import Job, JobOutput, Step
 from callboard.core import (
     Answer,
     ApprovalAnswered,
@@ -50,6 +48,7 @@ from callboard.jobs.job import DurableJob, make_title
 from callboard.jobs.journal import JobJournal
 from callboard.jobs.segment import JobSegment, may_pass
 from callboard.storage.atomic_file import write_private
+from callboard.text.surrogates import encode_json
 
 FORK: Final = "fork"
 """What the memory of a job knows of the one that it is a fork of."""

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from callboard.coding.json_encoding import encode_json
-from callboard.coding.steps import Step
+from callboard.coding.job import Step
 from callboard.core import Canister, InvocationCanister, ResultCanister, RolledBack
 from callboard.errors import CallerError
+from callboard.text.surrogates import encode_json
 
 Item: TypeAlias = Canister | Step
 """What an entry holds."""

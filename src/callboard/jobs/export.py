@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from callboard.coding.json_encoding import escape_surrogates
-from callboard.coding.steps import PromptSent, Step, encode_step
+from callboard.coding.job import PromptSent, Step, encode_step
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,
@@ -25,6 +24,7 @@ from callboard.core import (
     RunEnded,
     TextPiece,
 )
+from callboard.text.surrogates import escape_surrogates
 
 EVENTS: Final = "events.jsonl"
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict
 import msgspec
 from msgspec import structs
 
-from callboard.coding.json_encoding import encode_json
+from callboard.text.surrogates import encode_json
 
 __all__ = [
     "END_STATES",

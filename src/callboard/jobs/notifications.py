@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from callboard.coding.json_encoding import encode_json
 from callboard.configuration.jobs import NotifySettings
 from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
@@ -37,6 +36,7 @@ from callboard.jobs.job import END_STATES, Approval, DurableJob, JobSummary
 from callboard.jobs.rows import from_rows, to_microseconds, to_moment
 from callboard.jobs.tables import approvals, insert_once, jobs, notifications
 from callboard.programs import absolute_search_path
+from callboard.text.surrogates import encode_json
 
 SECONDS: Final = 10.0
 """Time limit of a command or a webhook."""

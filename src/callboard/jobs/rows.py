@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 from sqlalchemy import Result
 
-from callboard.coding.json_encoding import encode_json, escape_surrogates
 from callboard.errors import CallerError
+from callboard.text.surrogates import encode_json, escape_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 

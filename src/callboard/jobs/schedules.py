@@ -24,7 +24,6 @@ import msgspec
 from croniter import croniter  # type: ignore[import-untyped]  # stubs are another package
 from sqlalchemy import Connection, Delete, Update, delete, select, update
 
-from callboard.coding.json_encoding import encode_json
 from callboard.core.ports import Clock
 from callboard.errors import CallerError
 from callboard.jobs import queries
@@ -34,6 +33,7 @@ from callboard.jobs.engine import enqueue
 from callboard.jobs.job import END_STATES, DurableJob, JobTemplate, new_identifier
 from callboard.jobs.rows import from_rows, to_microseconds, to_row
 from callboard.jobs.tables import insert_once, jobs, schedules
+from callboard.text.surrogates import encode_json
 
 _FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
 _SHORT: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from callboard.coding.steps import PromptSent, Step
+from callboard.coding.job import PromptSent, Step
 from callboard.core import (
     AssistantCanister,
     Content,

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.steps import PhaseStarted, Step
+from callboard.coding.job import PhaseStarted, Step
 from callboard.core import InvocationEnded, InvocationIncomplete, ResultReady, RoundStarted
 from callboard.core.canisters import ToolError
 from callboard.jobs.entries import JobEntry, ReplyTook

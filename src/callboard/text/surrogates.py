@@ -8,7 +8,9 @@ Law: linear; JSON without halves stays as it is.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 _ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -48,3 +50,31 @@ def join_halves(json: str, before: str = "") -> tuple[str, str, str]:
         return _REPLACEMENT if escape["high"] or escape["low"] else escape[0]
 
     return _ESCAPE.sub(mend, json), held, before
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_json(value: Any) -> bytes:
+    r"""The value as JSON in one line. Halves of surrogate pairs are written as Python writes them, such as `\\udcff`."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_escape_all(msgspec.to_builtins(value)))
+
+
+def escape_surrogates(text: str) -> str:
+    """The text with halves of surrogate pairs escaped, so that UTF-8 can encode it."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _escape_all(value: Any) -> Any:
+    match value:
+        case str():
+            return escape_surrogates(value)
+        case list() | tuple():
+            return [_escape_all(each) for each in value]
+        case dict():
+            return {_escape_all(key): _escape_all(each) for key, each in value.items()}
+        case _:
+            return value

@@ -4,7 +4,7 @@ from typing import get_args
 from tests.tables import table
 
 from callboard.coding.agents.phases import Evidence, Facts, missing_evidence, phases_of, refusal
-from callboard.coding.output import Finding
+from callboard.coding.job import Finding
 
 
 @dataclass

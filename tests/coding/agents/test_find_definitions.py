@@ -3,7 +3,7 @@
 from tests.tables import table
 
 from callboard.coding.agents.find_definitions import MAX_MODULES, Project, find_parts
-from callboard.coding.agents.prompt_context import MAX_TEXT, choose_files, choose_lines, format_lines
+from callboard.coding.agents.prompts import MAX_TEXT, choose_files, choose_lines, format_lines
 from callboard.coding.test_runners import Failure, TestReport
 
 TOTAL = "def total(items, rate=0):\n    return sum(items) - rate\n"

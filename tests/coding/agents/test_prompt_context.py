@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.agents.prompt_context import (
+from callboard.coding.agents.prompts import (
     MAX_FILES,
     MAX_TEXT,
     Part,

@@ -1,6 +1,6 @@
 from tests.tables import table
 
-from callboard.coding.agents.pull_request import (
+from callboard.coding.agents.deliver import (
     SUBJECT,
     drop_claims,
     format_commit_message,
@@ -8,7 +8,7 @@ from callboard.coding.agents.pull_request import (
     format_pull_request,
     strip_code,
 )
-from callboard.coding.output import Finding, Job
+from callboard.coding.job import Finding, Job
 
 JOB = Job(
     id="20261122-080000-000-abc",

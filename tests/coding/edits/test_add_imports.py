@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.coding.agents.apply_code_blocks import add_imports
+from callboard.coding.edits.imports import add_imports
 
 DEFINED = {
     "shop/cart.py": ["total", "Cart"],

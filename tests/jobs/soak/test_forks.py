@@ -5,7 +5,7 @@ from tests.coding.scripts import PHASED, SHORT
 from tests.jobs import test_coding_kind
 from tests.jobs.test_coding_kind import new_control, run_here
 
-from callboard.coding.steps import PhaseStarted
+from callboard.coding.job import PhaseStarted
 
 repository, faulty, quick_tests, place = (
     test_coding_kind.repository,

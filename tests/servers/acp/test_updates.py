@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.tables import table
 
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.steps import Notice, PromptSent
+from callboard.coding.job import Notice, PromptSent
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,

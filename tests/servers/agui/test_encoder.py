@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.servers.agui.agui_client import read_events, show
 from tests.tables import table
 
-from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed, TreeSnapshot
+from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed, TreeSnapshot
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from tests.tables import table
 
-from callboard.coding.steps import PhaseEnded, PhaseStarted
+from callboard.coding.job import PhaseEnded, PhaseStarted
 from callboard.core import (
     AssistantCanister,
     InvocationCanister,

@@ -2,29 +2,22 @@
 
 Each block becomes a call of `put_code`, which is permitted, recorded and answered like a call of the model's.
 Law: what one reply wrote is taken back before the next one is applied, so that failures leave nothing behind.
-
-Small models write tests without imports, so a new Python file gets those that it lacks. Law: a name is imported only
-where it can come from one module alone.
 """
 
 from __future__ import annotations
 
-import ast
-import builtins
 import inspect
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
-from io import StringIO
-from pathlib import PurePosixPath
 from typing import Annotated, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from callboard.coding.agents.code_blocks import CodeBlock, file_of_block, parse_code_blocks
+from callboard.coding.edits.imports import add_imports
 from callboard.coding.edits.replace_definitions import (
     cut_broken_end,
     list_definitions,
@@ -83,88 +76,6 @@ def _diff_spans(old: list[str], new: list[str]) -> tuple[Span, ...]:
         return (Span(1, len(old), len(new)),)
     opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return tuple(Span(begin + 1, end - begin, to - at) for tag, begin, end, at, to in opcodes if tag != "equal")
-
-
-_MODULES = sys.stdlib_module_names | {"pytest"}
-
-
-def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
-    """Put imports above the code for the names that it uses and does not bind: modules, and names that one file defines.
-
-    `defined` has the names of each file. Code that is not Python is returned as it is.
-    """
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return code
-    bound_names = _bound_names(tree)
-    needed = [
-        each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
-    ]
-    imports = [line for name in needed if (line := _import_line(name, defined))]
-    imports.sort(key=lambda line: (line.startswith("from"), line))
-    at = next((at for at, node in enumerate(tree.body) if not _precedes_imports(node)), 0)
-    row = _first_line(tree.body[at]) - 1 if tree.body else 0
-    if not imports or (at and row < (tree.body[at - 1].end_lineno or 0)):
-        # None are needed, or what precedes them shares its line with the first statement.
-        return code
-    # The lines that Python counts: a form feed ends none.
-    lines = StringIO(code, newline="").readlines()
-    gap = [] if isinstance(tree.body[at], ast.Import | ast.ImportFrom) else ["\n\n"]
-    return "".join([*lines[:row], *imports, *gap, *lines[row:]])
-
-
-def _first_line(node: ast.stmt) -> int:
-    """The line that a statement begins on, with its decorators."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
-
-
-def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
-    """The line that imports a name, "" if its module is not known or not unique."""
-    if name in _MODULES:
-        return f"import {name}\n"
-    modules = [module for path, names in defined.items() if name in names and (module := _module_name(path))]
-    return f"from {modules[0]} import {name}\n" if len(modules) == 1 else ""
-
-
-def _module_name(path: str) -> str:
-    """The dotted name of a file's module, "" for a file that cannot be imported."""
-    place = PurePosixPath(path)
-    parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
-    if parts[:1] == ["src"]:
-        parts = parts[1:]
-    return ".".join(parts) if place.suffix == ".py" and all(part.isidentifier() for part in parts) else ""
-
-
-def _used_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
-
-
-def _bound_names(tree: ast.AST) -> set[str]:
-    """Every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.alias(name=name, asname=other):
-                names.add(other or name.partition(".")[0])
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                names.add(name)
-            case _:
-                pass
-    return names
-
-
-def _precedes_imports(node: ast.stmt) -> bool:
-    """Whether it comes before the imports: the docstring, and imports from `__future__`."""
-    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 PUT_CODE: Final = "put_code"

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from callboard.coding.agents.module_names import MAX_LINES, SCRIPTS, Module
-from callboard.coding.agents.prompt_context import Part, is_test_file
+from callboard.coding.agents.prompts import Part, is_test_file
 from callboard.coding.test_runners import TestReport
 
 MAX_MODULES: Final = 60

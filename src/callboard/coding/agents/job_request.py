@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from callboard.coding.agents.phases import Workflow
-from callboard.coding.output import JobType
+from callboard.coding.job import JobType
 from callboard.configuration import Settings
 from callboard.configuration.coding import Access
 from callboard.errors import CallerError

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from callboard.coding.agents.deliver import deliver, publish
-from callboard.coding.agents.job_memory import JobMemory, PhaseMemory, trim_report
-from callboard.coding.agents.job_record import JobLeft, JobRecord
+from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, trim_report
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import RunnerMissing
 from callboard.coding.agents.job_workspace import Approver, JobPolicy, JobWorkspace
@@ -26,8 +25,7 @@ from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.git import github
 from callboard.coding.git.open_tree import is_closed, reopen_tree
 from callboard.coding.git.tree import Tree
-from callboard.coding.output import Job, JobState
-from callboard.coding.steps import Notice, PhaseStarted, Resumed, Step
+from callboard.coding.job import Job, JobState, Notice, PhaseStarted, Resumed, Step
 from callboard.core import InvocationCanister, Model
 from callboard.errors import CallboardError, CallerError
 from callboard.modes import get_plan

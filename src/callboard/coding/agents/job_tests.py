@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from callboard.coding.agents.prompt_context import is_test_file
+from callboard.coding.agents.prompts import is_test_file
 from callboard.coding.git.tree import Tree
-from callboard.coding.output import UNTESTED
+from callboard.coding.job import UNTESTED
 from callboard.coding.test_runners import TestReport, run_tests
 from callboard.coding.workspace.workspace import Workspace
 from callboard.errors import CallerError

@@ -15,11 +15,11 @@ from typing import Any, Final, Protocol, Self
 from msgspec.structs import replace
 
 from callboard.coding.agents.find_definitions import Project, find_parts
-from callboard.coding.agents.job_memory import JobMemory
+from callboard.coding.agents.job_record import JobMemory
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_tests import JobTests
 from callboard.coding.agents.phases import Evidence, Facts, Phase, PromptPart, actions_of_groups
-from callboard.coding.agents.prompt_context import (
+from callboard.coding.agents.prompts import (
     choose_files,
     choose_lines,
     example_test,

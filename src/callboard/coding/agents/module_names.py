@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from callboard.coding.agents.prompt_context import Part
+from callboard.coding.agents.prompts import Part
 from callboard.coding.outlines import make_outline
 
 MAX_LINES: Final = 200

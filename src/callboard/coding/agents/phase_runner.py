@@ -22,18 +22,14 @@ from callboard.agent.output_type import Output
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
 from callboard.coding.agents.apply_code_blocks import CodeBlockApplier
-from callboard.coding.agents.job_memory import JobMemory, PhaseMemory
-from callboard.coding.agents.job_record import JobLeft, JobRecord
+from callboard.coding.agents.deliver import format_findings, strip_code
+from callboard.coding.agents.job_record import JobLeft, JobMemory, JobRecord, PhaseMemory, open_phase_span
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_workspace import JobWorkspace
-from callboard.coding.agents.phase_span import open_phase_span
 from callboard.coding.agents.phases import Facts, Phase, find_unread_commands, missing_evidence, refusal
 from callboard.coding.agents.progress import Progress, last_answer
-from callboard.coding.agents.prompt_context import is_test_file
-from callboard.coding.agents.prompts import instructions, phase_prompt
-from callboard.coding.agents.pull_request import format_findings, strip_code
-from callboard.coding.output import Finding
-from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
+from callboard.coding.agents.prompts import instructions, is_test_file, phase_prompt
+from callboard.coding.job import Finding, Notice, PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.core import (
     Approve,
     Canister,

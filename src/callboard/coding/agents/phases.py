@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.output import Finding, JobType
+from callboard.coding.job import Finding, JobType
 from callboard.coding.test_runners import TestReport
 from callboard.configuration.coding import Access
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from callboard.coding.agents.apply_code_blocks import PUT_CODE
-from callboard.coding.steps import PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
+from callboard.coding.job import PhaseEnded, PhaseStarted, PromptSent, Step, TreeSnapshot
 from callboard.core import (
     AssistantCanister,
     Canister,

@@ -1,17 +1,216 @@
-"""The words around a task: the model's instructions, and the prompt that a phase begins with.
+"""What a prompt shows: the files that a task is about, and the words around the task.
 
-Law: prompts show no example of a conversation, because examples teach models to make things up.
+Laws: the text is what the files hold; choosing goes by words of the task and costs what the files are long. Prompts
+show no example of a conversation, because examples teach models to make things up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
 
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.phases import Phase
-from callboard.coding.json_encoding import escape_surrogates
 from callboard.configuration.coding import ProjectSettings
+from callboard.text.display import escape
+from callboard.text.surrogates import escape_surrogates
+
+MAX_FILES: Final = 4
+MAX_TEXT: Final = 18_000
+"""Characters of the files that are shown, together: about 6,000 tokens."""
+MAX_READ: Final = 400
+"""Files that are searched for words of the task."""
+MAX_TREE: Final = 200
+MAX_DIFF: Final = 12_000
+
+_SOURCES: Final = frozenset(
+    (
+        *(".py", ".go", ".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".rs", ".java", ".c", ".h", ".rb", ".php"),
+        *(".cs", ".sh"),
+    )
+)
+_HUNK: Final = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
+# Relative paths: not those of URLs, nor absolute ones, nor such as lead up.
+_PATH: Final = re.compile(r"(?<![\w/:.@~-])\w[\w@.-]*(?:/[\w@-][\w@.-]*)+(?<=\w)")
+_SEVERAL_STYLES: Final = frozenset({".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx"})
+_TESTS: Final = re.compile(r"\b(?:test|it)\(")
+_TEST_FILE: Final = re.compile(r"(^|/)(tests?|__tests__|spec)/|(^|/)test_[^/]*$|[._-](test|spec)\.\w+$|_test\.\w+$")
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+_DEFINES: Final = re.compile(
+    r"^[ \t]*(?:export\s+|default\s+|public\s+|static\s+|async\s+|pub\s+)*"
+    r"(?:def|func|function|class|fn|struct|interface|type|const|let|var)\s+(?:\([^)\n]{0,80}\)\s*)?([A-Za-z_]\w*)",
+    re.MULTILINE,
+)
+
+
+class Part(NamedTuple):
+    """Lines of a file, from 1, both ends included."""
+
+    path: str
+    start: int
+    end: int
+
+
+def choose_files(task: str, files: Sequence[str], read: Callable[[str], str | None]) -> list[str]:
+    """The files that a task is about, the likeliest first: those that it names, that define what it names, and what
+    these import. `read` gives a file's text, None for one that is no text.
+    """
+    words = set(_WORD.findall(task))
+    sources = [name for name in files if PurePosixPath(name).suffix in _SOURCES][:MAX_READ]
+    texts = {name: text for name in sources if (text := read(name))}
+    scores = {name: _score(name, text, task, words) for name, text in texts.items()}
+    named = [name for name, score in scores.items() if score >= _NAMED]
+    for name in named:
+        for other in texts:
+            if other != name and _mentions(texts[name], other):
+                scores[other] += _NAMED // 2
+    ranked = sorted(texts, key=lambda each: (-scores[each], each))
+    return [name for name in ranked if scores[name] and texts[name].strip()][:MAX_FILES]
+
+
+_NAMED: Final = 10
+
+
+def _score(name: str, text: str, task: str, words: set[str]) -> int:
+    path = PurePosixPath(name)
+    score = 0
+    if name in task:
+        score += 2 * _NAMED
+    elif path.name in task:
+        score += _NAMED
+    defined = set(_DEFINES.findall(text))
+    unusual = [word for word in defined & words if "_" in word.strip("_") or word != word.lower() or len(word) > 7]
+    return score + _NAMED * bool(unusual) + min(len(defined & words), 3)
+
+
+def _mentions(text: str, other: str) -> bool:
+    """Whether a file's imports may mean the other: by its path without suffix, or its last name."""
+    path = PurePosixPath(other)
+    stem = path.stem if path.stem not in ("__init__", "index", "mod") else path.parent.name
+    lines = [
+        line for line in text.splitlines()[:80] if re.match(r"\s*(import|from|use|#include|const .*require|\")", line)
+    ]
+    return any(re.search(rf"\b{re.escape(stem)}\b", line) for line in lines) if stem else False
+
+
+def choose_lines(
+    parts: Iterable[Part], files: Iterable[str], lines_of: Callable[[str], Sequence[str]]
+) -> dict[str, list[int]]:
+    """The numbers of the lines to show, by file: of the parts, then of whole files, as far as they fit."""
+    shown: dict[str, set[int]] = {}
+    room = MAX_TEXT
+    ranges = [(part.path, range(part.start, part.end + 1)) for part in parts]
+    ends = {path: len(lines_of(path)) for path in [*(path for path, _ in ranges), *files]}
+    for path, numbers in [*ranges, *((path, range(1, end + 1)) for path, end in ends.items())]:
+        new = {number for number in numbers if number <= ends[path]} - shown.get(path, set())
+        cost = sum([len(lines_of(path)[number - 1]) + 1 for number in new])
+        if new and cost <= room:
+            room -= cost
+            shown[path] = shown.get(path, set()) | new
+    return {path: sorted(numbers) for path, numbers in shown.items()}
+
+
+def format_lines(shown: Mapping[str, Sequence[int]], lines_of: Callable[[str], Sequence[str]]) -> str:
+    """These lines of files; an empty line is where some are left out."""
+    parts: list[str] = []
+    for path, numbers in shown.items():
+        lines = lines_of(path)
+        gaps = {number for before, number in pairwise(numbers) if number > before + 1}
+        text = "\n".join([("\n" if number in gaps else "") + lines[number - 1] for number in numbers])
+        parts.append(f"{escape(path)}{'' if len(numbers) == len(lines) else ' (parts of it)'}:\n{fence(text)}")
+    return "\n\n".join(parts)
+
+
+def format_tree(files: Sequence[str]) -> str:
+    """The names of the files; where there are many, of the folders."""
+    if len(files) <= MAX_TREE:
+        return "\n".join(map(escape, files))
+    counts: dict[str, int] = {}
+    for name in files:
+        folder = "/".join(name.split("/")[:-1][:2]) or "."
+        counts[folder] = counts.get(folder, 0) + 1
+    rows = [f"{escape(folder)}/ ({count} files)" for folder, count in sorted(counts.items())]
+    more = f"\n... and {len(rows) - MAX_TREE} folders more" if len(rows) > MAX_TREE else ""
+    return "\n".join(rows[:MAX_TREE]) + more
+
+
+def new_files(task: str, files: Collection[str]) -> list[str]:
+    """The source files that a task names and that are not there, in its order."""
+    named = dict.fromkeys(_PATH.findall(task))
+    return [name for name in named if PurePosixPath(name).suffix in _SOURCES and name not in files]
+
+
+def example_test(new: Sequence[str], read: Callable[[str], str | None], files: Sequence[str]) -> list[str]:
+    """A test that shows how the project writes them, for the first `new` file of tests: the shortest of its language.
+
+    Only where a language has several styles that do not run together; elsewhere small models only lengthen the example.
+    """
+    suffixes = [PurePosixPath(name).suffix for name in new if is_test_file(name)]
+    suffix = next((each for each in suffixes if each in _SEVERAL_STYLES), "")
+    if not suffix:
+        return []
+    tests = [name for name in files if is_test_file(name) and PurePosixPath(name).suffix == suffix]
+    texts = {name: text for name in tests[:MAX_READ] if (text := read(name)) and _TESTS.search(text)}
+    return sorted(texts, key=lambda name: len(texts[name]))[:1]
+
+
+def is_test_file(path: str) -> bool:
+    return _TEST_FILE.search(path) is not None
+
+
+def format_change(diff: str) -> str:
+    """A diff with the number of each line of the new text before it, as a review names them; see `format_diff`."""
+    lines: list[str] = []
+    number = remaining = 0
+    for line in diff.split("\n"):
+        if remaining <= 0:
+            if hunk := _HUNK.match(line):
+                number, remaining = int(hunk[1]), int(hunk[2] or 1)
+            lines.append(line)
+        elif line.startswith(("-", "\\")):
+            lines.append(f"     {line}")
+        else:
+            lines.append(f"{number:4} {line}")
+            number, remaining = number + 1, remaining - 1
+    return format_diff("\n".join(lines))
+
+
+def format_diff(diff: str) -> str:
+    """A diff, cut at the end of a line where it is long."""
+    if len(diff) <= MAX_DIFF:
+        return fence(diff, "diff") if diff else ""
+    head = diff[:MAX_DIFF].rpartition("\n")[0]
+    return f"{fence(head, 'diff')}\n({len(diff) - len(head)} characters more; read the files)"
+
+
+def written_lines(diff: str) -> Mapping[str, set[int]]:
+    """By file: the lines of the new text that a unified diff wrote; none of a file that only lost lines."""
+    written: dict[str, set[int]] = {}
+    name, number, remaining = "", 0, 0
+    for line in diff.split("\n"):
+        if remaining <= 0 and line.startswith("+++ "):
+            path = line[4:].split("\t")[0].strip('"')
+            name = path.removeprefix("b/")
+            if path != "/dev/null":
+                written.setdefault(name, set())
+        elif hunk := _HUNK.match(line):
+            number, remaining = int(hunk[1]), int(hunk[2] or 1)
+        elif remaining > 0 and line.startswith("+"):
+            written.setdefault(name, set()).add(number)
+            number, remaining = number + 1, remaining - 1
+        elif remaining > 0 and not line.startswith(("-", "\\")):
+            number, remaining = number + 1, remaining - 1
+    return written
+
+
+def fence(text: str, language: str = "") -> str:
+    """The text in a fence that it cannot end itself."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}{language}\n{text.rstrip()}\n{ticks}"
+
 
 MAX_REPOSITORY: Final = 8000
 """Characters of a repository's own instructions that are passed on."""

@@ -18,11 +18,10 @@ from callboard.coding.agents.job_record import JobRecord, RunRecord
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.cancellation import finish_despite_cancellation
 from callboard.coding.chat.approver import ChatApprover
-from callboard.coding.chat.checkpoints import Checkpoints, restored_note
 from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
 from callboard.coding.chat.turn_agent import TurnAgent, connect_servers
-from callboard.coding.output import MAX_DIFF, Job, JobOutput
-from callboard.coding.steps import Notice, PromptSent, Step
+from callboard.coding.git.snapshots import Checkpoints, restored_note
+from callboard.coding.job import MAX_DIFF, Job, JobOutput, Notice, PromptSent, Step
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
 from callboard.configuration import DescribedServer, disconnect_ensembles

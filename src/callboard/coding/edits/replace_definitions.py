@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from callboard.coding.edits.self_imports import drop_self_imports
+from callboard.coding.edits.imports import drop_self_imports
 from callboard.coding.edits.text_edits import EditRefused
 from callboard.coding.outlines import find_syntax_error
 from callboard.coding.outlines.languages import GUARD, Language, ParsedText, Statement, find_language

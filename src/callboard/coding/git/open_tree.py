@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.coding.git.copied_files import copy_files, link_objects
+from callboard.coding.git.files import copy_files, link_objects
 from callboard.coding.git.process import git_error
 from callboard.coding.git.repository import Repository, create_repository, find_repository
 from callboard.coding.git.settings import Setting, allowed_settings, format_settings, runs_lfs, unused_filters

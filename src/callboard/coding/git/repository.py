@@ -9,8 +9,8 @@ every sandbox, and many run something of the tree (`python -m nbstripout` import
 run but those of git-lfs, word for word, which run nothing of it. Files with another filter stay as git has stored
 them, and are not staged: their content may be meant for the filter only, such as a secret.
 
-Git does not read the repository's own configuration, which may name programs: `settings.py` says what of it counts,
-and `common_directory.py` how git is kept from the rest.
+Git does not read the repository's own configuration, which may name programs: `settings.py` says what of it counts, and
+how git is kept from the rest.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from callboard.coding.git.common_directory import check_location, private_common_directory
-from callboard.coding.git.index import NEW_FILES, is_generated, large_files, split_deleted
+from callboard.coding.git.files import NEW_FILES, is_generated, large_files, split_deleted
 from callboard.coding.git.process import MAX_OUTPUT, GitFailed, GitOutcome, check_git, git_error, run_git
 from callboard.coding.git.settings import (
     Setting,
     allowed_protocols,
     allowed_settings,
+    check_location,
     format_settings,
     is_partial,
     parse_settings,
+    private_common_directory,
     runs_lfs,
     unused_filters,
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.coding.git.index import NEW_FILES, large_files
+from callboard.coding.git.files import NEW_FILES, large_files
 from callboard.coding.git.repository import Repository
 from callboard.errors import CallerError
 

@@ -1,8 +1,7 @@
 """Run the tests of a project: detect its runner, start it, read its report."""
 
-from callboard.coding.test_runners.detection import RUNNERS, detect_runner, read_folder
 from callboard.coding.test_runners.report import Failure, Kind, ProjectFolder, Runner, Selection, Tally, TestReport
-from callboard.coding.test_runners.run_tests import run_tests
+from callboard.coding.test_runners.run_tests import RUNNERS, detect_runner, read_folder, run_tests
 
 __all__ = [
     "RUNNERS",

@@ -41,7 +41,7 @@ from callboard.agent.run import RunResult
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.approver import FILE, SavedApprovals
 from callboard.coding.chat.session import PICTURES_ALONE, ChatSession
-from callboard.coding.steps import Step
+from callboard.coding.job import Step
 from callboard.configuration import DescribedServer
 from callboard.configuration.coding import CHAT_ROUNDS, Access
 from callboard.core import ReplyEnded, ReplyFailed, SupervisorCanister

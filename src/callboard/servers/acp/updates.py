@@ -41,7 +41,7 @@ from acp.schema import (
 
 from callboard.coding.chat.approver import CallQuestion, ChatAnswer, ChatApprover, SavedApprovals
 from callboard.coding.chat.dry_run import ChangedFile
-from callboard.coding.steps import Notice, PromptSent, Step
+from callboard.coding.job import Notice, PromptSent, Step
 from callboard.core import (
     InvocationEnded,
     InvocationIncomplete,

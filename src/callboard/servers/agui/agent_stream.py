@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from callboard.coding.steps import PhaseEnded, PhaseStarted, Resumed
+from callboard.coding.job import PhaseEnded, PhaseStarted, Resumed
 from callboard.core import (
     ArgumentsPiece,
     AssistantCanister,

@@ -16,8 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import to_builtins
 
-from callboard.coding.json_encoding import encode_json
-from callboard.coding.steps import Notice, PhaseEnded, Resumed, TreeSnapshot
+from callboard.coding.job import Notice, PhaseEnded, Resumed, TreeSnapshot
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -34,6 +33,7 @@ from callboard.core import (
     ToolProgress,
 )
 from callboard.servers.agui.conversation import AguiThread
+from callboard.text.surrogates import encode_json
 
 PROTOCOL_VERSION: Final = "1.0"
 

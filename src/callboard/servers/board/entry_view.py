@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from callboard.coding.steps import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
+from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.core import (
     ApprovalAnswered,
     ApprovalAsked,

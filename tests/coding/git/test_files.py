@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from callboard.coding.git import copied_files
-from callboard.coding.git.copied_files import copy_files
+from callboard.coding.git import files
+from callboard.coding.git.files import copy_files
 from callboard.errors import CallerError
 
 
@@ -101,7 +101,7 @@ def test_a_job_within_the_folder_is_not_copied_into_itself(source):
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_FILES", 3), ("MAX_BYTES", 5)])
 def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value):
-    monkeypatch.setattr(copied_files, name, value)
+    monkeypatch.setattr(files, name, value)
     target = tmp_path / "job" / "tree"
     target.parent.mkdir()
     with pytest.raises(CallerError, match="too much to copy; make it a repository: git init"):
@@ -110,14 +110,14 @@ def test_too_much_is_refused_in_words(source, tmp_path, monkeypatch, name, value
 
 def test_cancelling_stops_it(source, tmp_path, monkeypatch):
     begun, ended = threading.Event(), threading.Event()
-    real = copied_files._copy_file
+    real = files._copy_file
 
     def slow(*arguments):
         begun.set()
         assert ended.wait(10)
         real(*arguments)
 
-    monkeypatch.setattr(copied_files, "_copy_file", slow)
+    monkeypatch.setattr(files, "_copy_file", slow)
     for number in range(20):
         (source / f"{number}").touch()
     target = tmp_path / "job" / "tree"

@@ -1,0 +1,139 @@
+"""The imports of code that a small model wrote: drop those of its own file, and add those that it forgot.
+
+Small models write `from calc import add` into calc.py, which fails as a circular import, and tests without imports.
+Law: a name is imported only if it can come from one module alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from pathlib import PurePosixPath
+
+from callboard.coding.edits.text_edits import EditRefused
+from callboard.coding.outlines.languages import Statement
+
+
+def drop_self_imports(code: str, path: str, statements: Sequence[Statement], existing: Iterable[Statement]) -> str:
+    """The code without imports of its own file. Raises EditRefused if one imports a name that the file does not define.
+
+    Args:
+        code: The code.
+        path: Its file.
+        statements: The statements of the code.
+        existing: The statements of the file.
+    """
+    place = PurePosixPath(path)
+    parts = [*place.parent.parts, place.stem]
+    if place.suffix not in (".py", ".pyi"):
+        certain, possible = {f"./{place.stem}", f"./{place.name}"}, set()
+    elif place.stem == "__init__":
+        certain, possible = set(), {".", place.parent.name, ".".join(parts[parts[0] == "src" : -1])}
+    else:
+        # Another directory may have a module of that name: it is this file if that defines what is imported.
+        certain, possible = {".".join(parts), ".".join(parts[parts[0] == "src" :]), f".{place.stem}"}, {place.stem}
+    defined = {name for each in (*statements, *existing) if each.kind != "import" for name in each.names}
+    lines = code.split("\n")
+    for each in reversed([each for each in statements if each.kind == "import"]):
+        pairs = [
+            (name.removeprefix("default "), module) for name, _, module in (n.rpartition(" from ") for n in each.names)
+        ]
+        own = [(name, module) for name, module in pairs if (module or name.partition(" ")[0]) in certain | possible]
+        own += [(name, module) for name, module in pairs if module == "." and name == place.stem]
+        missing = [name for name, module in own if not module or (name not in defined and name != "*")]
+        if own and len(own) == len(pairs) and not missing:
+            del lines[each.start : each.end]
+        elif any(
+            module in certain or (not module and name.partition(" ")[0] in certain) or name == place.stem
+            for name, module in own
+        ):
+            raise EditRefused(
+                f"line {each.start + 1} of the code imports {path} into itself: {lines[each.start].strip()[:80]!r}; "
+                f"leave the import out, and define {', '.join(missing) or 'its names'} here"
+            )
+    return "\n".join(lines)
+
+
+_MODULES = sys.stdlib_module_names | {"pytest"}
+
+
+def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
+    """Put imports above the code for the names that it uses and does not bind: modules, and names that one file defines.
+
+    `defined` has the names of each file. Code that is not Python is returned as it is.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return code
+    bound_names = _bound_names(tree)
+    needed = [
+        each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
+    ]
+    imports = [line for name in needed if (line := _import_line(name, defined))]
+    imports.sort(key=lambda line: (line.startswith("from"), line))
+    at = next((at for at, node in enumerate(tree.body) if not _precedes_imports(node)), 0)
+    row = _first_line(tree.body[at]) - 1 if tree.body else 0
+    if not imports or (at and row < (tree.body[at - 1].end_lineno or 0)):
+        # None are needed, or what precedes them shares its line with the first statement.
+        return code
+    # The lines that Python counts: a form feed ends none.
+    lines = StringIO(code, newline="").readlines()
+    gap = [] if isinstance(tree.body[at], ast.Import | ast.ImportFrom) else ["\n\n"]
+    return "".join([*lines[:row], *imports, *gap, *lines[row:]])
+
+
+def _first_line(node: ast.stmt) -> int:
+    """The line that a statement begins on, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])
+
+
+def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
+    """The line that imports a name, "" if its module is not known or not unique."""
+    if name in _MODULES:
+        return f"import {name}\n"
+    modules = [module for path, names in defined.items() if name in names and (module := _module_name(path))]
+    return f"from {modules[0]} import {name}\n" if len(modules) == 1 else ""
+
+
+def _module_name(path: str) -> str:
+    """The dotted name of a file's module, "" for a file that cannot be imported."""
+    place = PurePosixPath(path)
+    parts = [*place.parent.parts, *([] if place.stem == "__init__" else [place.stem])]
+    if parts[:1] == ["src"]:
+        parts = parts[1:]
+    return ".".join(parts) if place.suffix == ".py" and all(part.isidentifier() for part in parts) else ""
+
+
+def _used_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node.id
+
+
+def _bound_names(tree: ast.AST) -> set[str]:
+    """Every name that is bound anywhere; scopes are ignored, which is enough for a file of tests."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=other):
+                names.add(other or name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+            case _:
+                pass
+    return names
+
+
+def _precedes_imports(node: ast.stmt) -> bool:
+    """Whether it comes before the imports: the docstring, and imports from `__future__`."""
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
