@@ -19,6 +19,7 @@ EVALS := .venv-evals
 BFCL := .venv-bfcl
 BOARD := .venv-board
 LOCKER := .venv-lock
+SITE := .venv-docs
 # Two more than there are processors: many a test waits for processes that it started.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 2)
 FUZZ_RUNS ?= 1000000
@@ -37,7 +38,7 @@ TIDILY := folder=$$(mktemp -d "$${TMPDIR:-/tmp}/cb-XXXXXX") && trap 'rm -rf "$$f
 PYTEST := $(TIDILY) $(BIN)/python -m pytest --basetemp="$$folder/t"
 EXTRAS := local gateway store jobs board otel prices acp mcp coding temporal dev
 
-.PHONY: run demo package test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
+.PHONY: run demo docs package test test-fast slow check conformance conformance-bfcl test-clients test-board test-mcp bench bench-dialects bench-wires bench-gateway bench-telemetry bench-mcp bench-sandbox bench-agents bench-threads bench-jobs bench-board eval-agents fuzz soak soak-coding soak-jobs clean help lock
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -147,6 +148,17 @@ $(BOARD)/.installed: tests/board/requirements.txt
 test-board: $(INSTALLED) $(BOARD)/.installed
 	@echo "[board] a browser watches, approves, answers, cancels and forks (about 2 minutes)"
 	@PYTHONPATH="$$(echo "$$PWD"/$(BOARD)/lib/python*/site-packages)" $(BIN)/python -m pytest -q tests/board
+
+$(SITE)/.installed: docs/requirements.txt
+	@echo "[docs] $(SITE): MkDocs with its theme (about 60 MB the first time)"
+	@rm -rf $(SITE) && $(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip --disable-pip-version-check install --quiet --only-binary :all: --requirement docs/requirements.txt
+	@touch $@
+
+# make docs   build the documentation site into the folder site, with checked links
+docs: $(SITE)/.installed
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --quiet
+	@echo "[docs] open site/index.html, or serve it: $(SITE)/bin/python -m http.server -b 127.0.0.1 -d site"
 
 # make test-mcp  pass the tests of six MCP servers of other makers, which run on this machine alone
 test-mcp: $(INSTALLED) $(SERVERS)/.installed

@@ -174,9 +174,10 @@ def test_links(page):
             assert anchor in anchors(target), link[0]
 
 
-def test_every_page_is_linked_from_the_readme():
-    linked = {link["path"] for link in LINK.finditer(TEXTS["README.md"])}
-    assert {f"docs/{page.name}" for page in PAGES[1:]} <= linked
+def test_every_page_is_in_the_navigation():
+    navigation = re.findall(r"^ +- (\w+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    root_pages = ["changelog.md", "contributing.md", "security_policy.md"]
+    assert sorted(navigation) == sorted([*root_pages, *[page.name for page in PAGES[1:]]])
 
 
 # What is named.
@@ -315,7 +316,7 @@ def test_environment_variables():
     table = tomllib.loads((ROOT / "src/callboard/profiles/profiles.toml").read_text("utf-8"))
     for endpoint in table["endpoints"].values():
         read |= {endpoint[key] for key in ("url_variable", "key_variable") if key in endpoint}
-    documented = {name for row in rows("models.md") for name in re.findall("`([A-Z_]+)`", row)}
+    documented = {name for row in rows("environment.md") for name in re.findall("`([A-Z_]+)`", row)}
     assert read
     assert read <= documented
 
