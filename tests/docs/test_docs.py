@@ -36,7 +36,7 @@ from callboard.configuration import coding
 from callboard.core import canisters, events
 from callboard.dialects import AUTO, DIALECTS, Dialect, text_buffer
 from callboard.dialects.grammars import json_objects, python_literals
-from callboard.execution import error_categories, execute, execute_invoker, parallel, result_content
+from callboard.execution import execute, execute_invoker, parallel, result_content
 from callboard.jobs import job
 from callboard.mcp.settings import ServerSettings
 from callboard.modes import MODES
@@ -230,9 +230,9 @@ def test_ports():
 
 def test_what_counts_as_a_failure_of_the_network():
     row = rows("tool_calls.md")["`network`"][0]
-    ours = [kind for kind, category in error_categories._CATEGORIES if category == "network"]
+    ours = [kind for kind, category in execute._CATEGORIES if category == "network"]
     assert [kind.__qualname__ for kind in ours if kind.__qualname__ not in row] == []
-    packages = {name.partition(".")[0] for name, category in error_categories._NAMED.items() if category == "network"}
+    packages = {name.partition(".")[0] for name, category in execute._NAMED.items() if category == "network"}
     assert [package for package in packages if package.rstrip("2") not in row] == []
 
 

@@ -14,7 +14,7 @@ import httpx2
 from tests.tables import table
 
 from callboard.errors import CallboardError, NoSuchTool
-from callboard.execution.error_categories import find_category
+from callboard.execution.execute import find_category
 from callboard.schema import ArgumentsInvalid
 
 # Clients that are not installed here; they are known by their names alone.

@@ -22,7 +22,7 @@ from callboard.core import (
 )
 from callboard.errors import CallerError
 from callboard.loop import ContextWindow
-from callboard.loop.truncation import PICTURE, cut_to, share_room, size_of
+from callboard.loop.shorten import PICTURE, cut_to, share_room, size_of
 from callboard.tools import Ensemble, InvokerRegistry, tool
 
 

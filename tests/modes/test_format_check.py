@@ -5,7 +5,7 @@ from tests.tables import table
 from callboard.core import Note, ReplyEnded, ReplyStarted, TextPiece, ToolDeclaration
 from callboard.dialects import ACTION
 from callboard.modes import Watcher
-from callboard.modes.format_check import FormatCheck
+from callboard.modes.text_calls import FormatCheck
 
 
 def checked(text, size=1000, reason="stop"):

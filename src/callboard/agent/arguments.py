@@ -58,31 +58,23 @@ _SAID: Final = ("content", "tool_calls", "function_call", "refusal", "reasoning_
 """Where a message of Chat Completions says something."""
 
 
-def _is_model(value: Any) -> bool:
-    return isinstance(value, str) or (not isinstance(value, type) and callable(getattr(value, "batches", None)))
-
-
-def _is_ensembles(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(each, Ensemble) for each in value)
+def _has_method(value: Any, name: str) -> bool:
+    return not isinstance(value, type) and callable(getattr(value, name, None))
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def _is_temperature(value: Any) -> bool:
-    return type(value) in {int, float} and 0 <= value < math.inf
-
-
-def _is_controls(value: Any) -> bool:
-    return isinstance(value, Controls) and all(
-        getattr(value, name) is None or _KINDS[name][0](getattr(value, name)) for name in ("temperature", "max_tokens")
-    )
-
-
 _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
-    "model": (_is_model, "a Model or the name of one, such as 'openai:gpt-4o'"),
-    "ensembles": (_is_ensembles, "a list of Ensembles"),
+    "model": (
+        lambda value: isinstance(value, str) or _has_method(value, "batches"),
+        "a Model or the name of one, such as 'openai:gpt-4o'",
+    ),
+    "ensembles": (
+        lambda value: isinstance(value, tuple) and all(isinstance(each, Ensemble) for each in value),
+        "a list of Ensembles",
+    ),
     "instructions": (lambda value: isinstance(value, str) or callable(value), "a text or a function of the context"),
     "base_url": (lambda value: isinstance(value, str), "a text"),
     "mode": (lambda value: isinstance(value, str), "a text"),
@@ -91,10 +83,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda value: isinstance(value, NamedTool) or value in ("auto", "none", "required"),
         "'auto', 'none', 'required' or NamedTool(name)",
     ),
-    "context_window": (
-        lambda value: not isinstance(value, type) and callable(getattr(value, "show", None)),
-        "ContextWindow(...)",
-    ),
+    "context_window": (lambda value: _has_method(value, "show"), "ContextWindow(...)"),
     "event_filter": (callable, "a function that makes a Stage, such as HallucinatedResultFilter"),
     "clock": (callable, "a function that gives the time in UTC"),
     "results": (lambda value: isinstance(value, Mapping), "a mapping of identifiers to results"),
@@ -107,8 +96,20 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "max_parallel_calls": (_is_count, "a count of calls, at least 1"),
     "max_steps": (_is_count, "a count of replies, at least 1"),
     "max_tokens": (_is_count, "a count of tokens, at least 1"),
-    "temperature": (_is_temperature, "a number from 0 up"),
-    "controls": (_is_controls, "Controls(...) with a temperature from 0 up, and max_tokens from 1 up"),
+    "temperature": (
+        lambda value: type(value) in {int, float} and 0 <= value < math.inf,
+        "a number from 0 up",
+    ),
+    "controls": (
+        lambda value: (
+            isinstance(value, Controls)
+            and all(
+                (set_value := getattr(value, name)) is None or _KINDS[name][0](set_value)
+                for name in ("temperature", "max_tokens")
+            )
+        ),
+        "Controls(...) with a temperature from 0 up, and max_tokens from 1 up",
+    ),
     "approve": (callable, "a function of the invocation and the reason"),
     "before_call": (callable, "a function of the invocation"),
     "after_call": (callable, "a function of the invocation and its result"),

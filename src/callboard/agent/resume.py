@@ -122,7 +122,9 @@ def read_resumption(
             hint = "write 'allow', 'deny', 'defer', Allow(arguments) or Deny(why)"
             raise CallerError(decision.why, path=path, hint=hint)
         _check_edited(decision, invokers, policy, path, validated=validated)
-        if prompt and (decision.verdict == "defer" or _waits_on(decision, invokers)):
+        invoker = invokers.get(decision.invocation.name)
+        gets_result_later = decision.verdict == "allow" and invoker is not None and invoker.deferred
+        if prompt and (decision.verdict == "defer" or gets_result_later):
             hint = "give the prompt when each call has its result"
             raise CallerError("a prompt cannot follow a call that still waits", path=path, hint=hint)
         decisions.append(decision)
@@ -183,9 +185,3 @@ def _check_edited(
     edited = edited_invocation(call, arguments, invokers[call.name], policy, validated=validated)
     if isinstance(edited, ResultCanister) and edited.error is not None:
         raise CallerError(edited.error.message, path=path)
-
-
-def _waits_on(decision: ApprovalAnswered, invokers: Mapping[str, Invoker]) -> bool:
-    """Whether a call that is allowed waits for a result from outside nevertheless."""
-    invoker = invokers.get(decision.invocation.name)
-    return decision.verdict == "allow" and invoker is not None and invoker.deferred

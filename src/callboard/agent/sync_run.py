@@ -88,9 +88,4 @@ class SyncRun(Generic[OutputT_co]):
             while (event := runner.run(arrived.get())) is not None:
                 yield event
                 requested.release()
-            runner.run(_raise_outcome(driving))
-
-
-async def _raise_outcome(task: asyncio.Task[None]) -> None:
-    """Raises what the task raised."""
-    await task
+            runner.run(asyncio.wait_for(driving, None))  # raises what the run raised

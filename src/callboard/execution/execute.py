@@ -9,22 +9,25 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 import math
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from callboard.core import Approve, Category, InvocationCanister, ResultCanister, error_result
-from callboard.errors import CallerError, ToolExecutionFailure
+from callboard.errors import CallerError, NoSuchTool, ToolExecutionFailure
 from callboard.execution.approval import permit
-from callboard.execution.error_categories import find_category
 from callboard.execution.result_content import cut, make_result
 from callboard.execution.thread_pool import ThreadPool
 from callboard.schema import ArgumentsInvalid
@@ -53,6 +56,37 @@ _BY_ITSELF: Final = Policy()
 """What a tool says of itself: one that wants approval is asked about."""
 _abandoned: set[asyncio.Task[Any]] = set()
 """Tasks that nobody waits for; without a reference the event loop may drop them in the middle."""
+
+_CATEGORIES: tuple[tuple[type[BaseException], Category], ...] = (
+    (ArgumentsInvalid, "validation"),
+    (NoSuchTool, "not_found"),
+    (asyncio.CancelledError, "cancelled"),
+    (TimeoutError, "timeout"),
+    (PermissionError, "permission"),
+    (ConnectionError, "network"),
+    (socket.gaierror, "network"),
+    (ssl.SSLError, "network"),
+)
+
+# What tools' own clients and processes raise, by name: none of these modules is imported for this.
+_NAMED: Mapping[str, Category] = MappingProxyType(
+    {
+        "subprocess.TimeoutExpired": "timeout",
+        "requests.exceptions.Timeout": "timeout",
+        "urllib3.exceptions.TimeoutError": "timeout",
+        "aiohttp.client_exceptions.ClientError": "network",
+        "http.client.IncompleteRead": "network",
+        "httpx.TransportError": "network",
+        "httpx2.TransportError": "network",
+        "requests.exceptions.ConnectionError": "network",
+        "smtplib.SMTPServerDisconnected": "network",
+        "urllib.error.URLError": "network",
+        "urllib3.exceptions.MaxRetryError": "network",
+        "urllib3.exceptions.ProtocolError": "network",
+        "websockets.exceptions.ConnectionClosed": "network",
+    }
+)
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN})
 
 
 async def execute_invoker(
@@ -225,6 +259,20 @@ class _OutOfTime(TimeoutError):
     def __init__(self, message: str, still_running: str = "") -> None:
         super().__init__(message)
         self.still_running = still_running
+
+
+def find_category(error: BaseException) -> Category:
+    """The category of an exception, or of all in a group of them; what is in no row is `execution`."""
+    if isinstance(error, BaseExceptionGroup):
+        members = {find_category(each) for each in error.exceptions}
+        return members.pop() if len(members) == 1 else "execution"
+    for kind, category in _CATEGORIES:
+        if isinstance(error, kind):
+            return category
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return "network"
+    names = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
+    return next((_NAMED[each] for each in names if each in _NAMED), "execution")
 
 
 async def _in_turn(context: Context, key: bytes, run: Callable[[], Awaitable[_T]]) -> _T:

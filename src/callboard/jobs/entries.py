@@ -1,6 +1,6 @@
 """The entries of a job: its conversation and its steps, as numbered lines.
 
-An entry is the line that `agent/transcript.py` writes for a canister, or a step as JSON.
+An entry is the line that `agent/conversation.py` writes for a canister, or a step as JSON.
 
 Laws: the results of a turn are read in the order of its calls, whatever order they ended in; a line in another format
 is refused, and nothing but JSON is ever decoded.

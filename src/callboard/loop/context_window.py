@@ -25,8 +25,7 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.loop.summary import RoundSummary
-from callboard.loop.truncation import cut_to, share_room, size_of
+from callboard.loop.shorten import RoundSummary, cut_to, share_room, size_of
 from callboard.tools import Invoker
 from callboard.tools.permission_patterns import read_path
 
@@ -131,7 +130,7 @@ class ContextWindow:
     @property
     def tokens(self) -> int:
         """Of what would be shown, as far as is known."""
-        return self._tokens(self._size)
+        return round(self._overhead + self._size / self._ratio)
 
     def show(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
         """What a model is shown of these. They are those of the last time and what has come since."""
@@ -167,9 +166,6 @@ class ContextWindow:
         elif self._shown_size / usage.input > self._ratio:
             self._ratio = min(8.0, self._shown_size / usage.input)
         self._overhead = max(0.0, usage.input - self._shown_size / self._ratio)
-
-    def _tokens(self, size: int) -> int:
-        return round(self._overhead + size / self._ratio)
 
     def _room(self, share: float) -> int:
         """Characters for which there is room in that share of the limit."""
@@ -278,7 +274,11 @@ class ContextWindow:
         room = self._room(1.0) // 8 if self.limit else SUMMARY
         summary = self._summary.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
-        self._head = _append_summary(self._task, TextualContent(summary))
+        # With what the user said: some templates take no two words of the user in a row.
+        if self._task and isinstance(last := self._task[-1], UserCanister):
+            self._head = [*self._task[:-1], replace(last, content=(*last.content, TextualContent(summary)))]
+        else:
+            self._head = [*self._task, UserCanister((TextualContent(summary),))]
         self._size += sum(map(size_of, self._head))
 
     def _cut(self) -> None:
@@ -294,13 +294,6 @@ class ContextWindow:
         for place, size in enumerate(sizes):
             if size > most:
                 self._replace(place, cut_to(self._tail[place], most))
-
-
-def _append_summary(task: Sequence[Canister], summary: TextualContent) -> list[Canister]:
-    """The task, and the summary with what the user said: some templates take no two words of the user in a row."""
-    if task and isinstance(last := task[-1], UserCanister):
-        return [*task[:-1], replace(last, content=(*last.content, summary))]
-    return [*task, UserCanister((summary,))]
 
 
 def _paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[_Path]:

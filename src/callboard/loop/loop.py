@@ -297,7 +297,8 @@ class Loop:
         self._following = [*following]
         current = self._calls = PendingCalls(invocations)
         for invocation in current.invocations:
-            result = answered.get(invocation.identifier) or self._result_without_approval(invocation)
+            result = answered.get(invocation.identifier) or check_call(invocation, self._invokers)
+            result = result or self._denial(invocation, *self._apply_policy(invocation))
             if result is None:
                 current.questions[invocation.identifier] = invocation
             else:
@@ -344,7 +345,8 @@ class Loop:
             self._counted = len(turn.results)
             return self._move(self._permit(now))
         if ends_with_model(self.transcript):
-            self._unchecked = _last_text(self.transcript)
+            said = [each for each in self.transcript if isinstance(each, AssistantCanister)]
+            self._unchecked = said[-1].text
             return self._move([CheckOutput(self._unchecked)])
         return self._move(self._next_round(now))
 
@@ -573,10 +575,6 @@ class Loop:
         mistake = self._invokers[invocation.name].find_mistake(invocation.arguments or {})
         return error_result(invocation.identifier, "validation", mistake) if mistake else None
 
-    def _result_without_approval(self, invocation: InvocationCanister) -> ResultCanister | None:
-        """The result of a call that waited and cannot run by now, None for one that a person may allow."""
-        return check_call(invocation, self._invokers) or self._denial(invocation, *self._apply_policy(invocation))
-
     def _take_answer(self, answer: ApprovalAnswered, now: datetime) -> list[Action]:
         """Only "allow" lets the call run."""
         current = self._calls
@@ -713,12 +711,6 @@ def ends_with_model(canisters: Sequence[Canister]) -> bool:
     """Whether nobody but a supervisor, whose words some templates put first, speaks behind the model."""
     last = next((each for each in reversed(canisters) if not isinstance(each, SupervisorCanister)), None)
     return isinstance(last, AssistantCanister)
-
-
-def _last_text(canisters: Sequence[Canister]) -> str:
-    """What the model said last."""
-    last = next((each for each in reversed(canisters) if isinstance(each, AssistantCanister)), None)
-    return last.text if last else ""
 
 
 def _beside_results(result: ResultCanister) -> ResultCanister:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from callboard.dialects import JSON, TOOL_COMMANDS, Dialect, dialect_of, either, get_dialect
+from callboard.dialects.response_template import read_response_template
 from callboard.errors import CallerError
 from callboard.profiles import GateKind, ModeName, OnRepeatedCall, Pricing, Resolution
+from callboard.profiles.prices import ListPrices
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -85,7 +87,7 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
     """
     row = get_mode(mode or resolution.mode)
     profile = resolution.profile
-    own = _own_dialect(profile.response_template) if profile.response_template and not row.dialect else None
+    own = read_response_template(profile.response_template) if profile.response_template and not row.dialect else None
     dialect = own or get_dialect(row.dialect or profile.dialect or "json")
     names = profile.watched
     if row.declares == "prompt" and resolution.sources["watch"] != "user":
@@ -118,15 +120,7 @@ def _find_prices(url: str, model: str) -> Pricing | None:
     """Those of the list. Without an address of the web, nobody charges whom the list could know."""
     if not str(url).startswith("https://"):  # what is no text is refused where it is asked
         return None
-    from callboard.profiles.prices import ListPrices  # noqa: PLC0415  # where a provider is asked
-
     return ListPrices(url, model)
-
-
-def _own_dialect(response_template: Mapping[str, Any]) -> Dialect:
-    from callboard.dialects.response_template import read_response_template  # noqa: PLC0415  # where a model has one
-
-    return read_response_template(response_template)
 
 
 def get_plan(model: object) -> Plan:

@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from callboard.core import (
@@ -25,18 +26,21 @@ from callboard.core import (
     ReplyExtra,
     ReplyFailed,
     ReplyStarted,
+    Stage,
     TextPiece,
     ToolDeclaration,
     Usage,
     Why,
 )
 from callboard.dialects import Dialect, Parser
+from callboard.dialects.table import ACTION_FORMATS
 from callboard.modes.filters.call_indices import CALL_EVENTS
 from callboard.modes.filters.echoes import EchoFilter, Sources, TextCall
 
 _BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
 """What says nothing about the place in the text."""
 _NAMED = (InvocationStarted, InvocationEnded, InvocationIncomplete)
+_COMPLAINT = f"the reply has none of the formats that were asked for. {ACTION_FORMATS}"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -162,3 +166,70 @@ class Watcher:
                 elif index != event.index:
                     events[at] = replace(event, index=index)
         return events
+
+
+class FormatCheck:
+    """A Stage around another one, which finds the calls and answers in a reply's text: notices a reply without any.
+
+    An endpoint may take the schema of structured mode and not hold its model to it, so a reply such as `{"foo": 1}` is
+    possible. It is no answer: it ends with an alert, and the loop tells the model and asks again. Words that are no JSON
+    are taken for the answer: many models that ignore the schema answer in prose. Law: no event is changed or held.
+    """
+
+    def __init__(self, finder: Stage[Event, Event]) -> None:
+        self._finder = finder
+        self._begin()
+
+    def _begin(self) -> None:
+        self._written: list[str] = []
+        """What the model wrote."""
+        self._texts: list[str] = []
+        """What of it is text of the reply: an answer, or all that was written where nothing was found."""
+        self._called = False
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, TextPiece):
+            self._written.append(event.text)
+        events = self._check(self._finder.feed(event))
+        if not isinstance(event, ReplyEnded):
+            return events
+        note = [Note("alert", _COMPLAINT, code="format")] if self._is_other(event) else []
+        self._begin()
+        return [*events[:-1], *note, *events[-1:]]
+
+    def finish(self, why: Why = "stop", /) -> list[Event]:
+        return self._check(self._finder.finish(why))
+
+    def _check(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            if isinstance(event, TextPiece):
+                self._texts.append(event.text)
+            elif isinstance(event, CALL_EVENTS):
+                self._called = True
+        return events
+
+    def _is_other(self, ended: ReplyEnded) -> bool:
+        text = "".join(self._texts).strip()
+        # An answer stands inside an object, so that what was written does not end with it.
+        return (
+            ended.reason == "stop"
+            and not self._called
+            and "".join(self._written).rstrip().endswith(text)
+            and _is_json(text)
+        )
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is an object, if only the beginning of one, or a list or null; a fence may stand around it."""
+    lines = text.splitlines()
+    if len(lines) > 1 and lines[0].startswith("```") and lines[-1].strip() == "```":
+        text = "\n".join(lines[1:-1]).strip()
+    if text.startswith("{"):
+        return True
+    if not text.startswith("[") and text != "null":
+        return False
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True

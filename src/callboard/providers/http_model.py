@@ -38,6 +38,7 @@ from callboard.errors import CallerError
 from callboard.modes import Plan, Sources, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
 from callboard.modes.filters.duplicates import DuplicateFilter
+from callboard.modes.text_calls import FormatCheck
 from callboard.profiles import Resolution
 from callboard.profiles.control_tokens import control_tokens
 from callboard.providers import lessons
@@ -390,8 +391,6 @@ class HttpModel:
         quoted: Any = {"sources": self._sources_of(request), "quoted_calls": request.quoted_calls, "names": names}
         text = Watcher(dialect, tools, _identify(request, "t"), starts_in_reasoning=inside, **quoted)
         if plan.mode.declares == "constraint" and request.constraint is None:
-            from callboard.modes.format_check import FormatCheck  # noqa: PLC0415  # for structured mode only
-
             return (FormatCheck(text),)
         if not plan.calls_in_reasoning:
             return (text,)

@@ -107,7 +107,7 @@ LIMITS: Final[dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], Call
 }  # fmt: skip
 """For each keyword: the values it speaks of, whether one keeps the limit, and the words if not."""
 
-_PYDANTIC: Final = {
+PYDANTIC: Final = {
     "json_invalid": TOO_DEEP,
     "missing_argument": MISSING,
     "missing_keyword_only_argument": MISSING,
@@ -116,10 +116,6 @@ _PYDANTIC: Final = {
     "unexpected_positional_argument": EXTRA,
 }
 """The few of pydantic's error types whose words are not already the norm."""
-
-
-def of_pydantic(kind: str, message: str) -> str:
-    return _PYDANTIC.get(kind) or shorten(message)
 
 
 def wrong_type(names: Sequence[str]) -> str:
@@ -132,14 +128,6 @@ def wrong_value(allowed: Sequence[Any]) -> str:
     if len(allowed) > LISTED:
         named.append(f"{len(allowed) - LISTED} others")
     return f"Input should be {_or(named)}" if named else "Input is not allowed, whatever it is"
-
-
-def wrong_pattern(pattern: str) -> str:
-    return f"String should match pattern '{shorten(pattern)}'"
-
-
-def wrong_name(message: str) -> str:
-    return f"Name is not permitted: {message}"
 
 
 def unexpected_member(name: str, declared: Iterable[str]) -> str:

@@ -153,14 +153,16 @@ class _Search:
         for name, member in value.items():
             if "propertyNames" in schema:
                 wrong = islice(self.walk(schema["propertyNames"], name, (), levels + 1), 1)
-                yield from (((*path, name), words.wrong_name(message)) for _, message in wrong)
+                yield from (((*path, name), f"Name is not permitted: {message}") for _, message in wrong)
             matching = [under for pattern, under in patterns.items() if matches(pattern, name)]
             for under in matching if levels else ():
                 yield from self.walk(under, member, (*path, name), levels)
             if name in declared or matching:
                 continue
             if additional is False or (spoken is not None and name not in spoken):
-                yield (*path, name), self._search_unexpected(name, spoken or declared)
+                self._hints -= 1
+                hinted = words.unexpected_member(name, spoken or declared) if self._hints >= 0 else words.EXTRA
+                yield (*path, name), hinted
             elif levels:
                 yield from self.walk(additional, member, (*path, name), levels)
 
@@ -189,10 +191,6 @@ class _Search:
         parts += [resolve(self._root, schema["$ref"])] if "$ref" in schema else []
         return set(schema.get("properties", ())).union(*map(self._spoken_of, parts))
 
-    def _search_unexpected(self, name: str, declared: Any) -> str:
-        self._hints -= 1
-        return words.unexpected_member(name, declared) if self._hints >= 0 else words.EXTRA
-
 
 _UNDECLARED: Final = {"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"}
 
@@ -218,7 +216,7 @@ def _beyond_limits(schema: Schema, value: Any, path: Path) -> Found:
             if type(value) in kinds and not isinstance(limit, bool) and not keeps(value, limit):
                 yield path, message(value, limit)
     if "pattern" in schema and isinstance(value, str) and not matches(schema["pattern"], value):
-        yield path, words.wrong_pattern(schema["pattern"])
+        yield path, f"String should match pattern '{words.shorten(schema['pattern'])}'"
 
 
 def _is(name: str, value: Any) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from callboard.errors import ToolDefinitionError
 from callboard.schema.coercion import as_object, coerce_arguments, compile_coercion, encode
 from callboard.schema.docstring import read_docstring
-from callboard.schema.errors import ArgumentsInvalid, Path, of_pydantic
+from callboard.schema.errors import PYDANTIC, ArgumentsInvalid, Path, shorten
 from callboard.schema.explain_errors import explain
 from callboard.schema.subschemas import Schema, every, rebuild
 
@@ -89,7 +89,7 @@ class Derived:
         own: dict[Any, list[tuple[Path, str]]] = {}
         for one in error.errors(include_url=False, include_context=False, include_input=False):
             parameter = one["loc"][0] if one["loc"] else None
-            own.setdefault(parameter, []).append((one["loc"], of_pydantic(one["type"], one["msg"])))
+            own.setdefault(parameter, []).append((one["loc"], PYDANTIC.get(one["type"]) or shorten(one["msg"])))
         names = explained | own if self._lenient else own
         return [mistake for name in names for mistake in explained.get(name) or own[name]]
 
@@ -120,7 +120,7 @@ def derive(function: Function, *, skip: Collection[str] = frozenset()) -> Derive
     except Exception as error:  # pydantic raises whatever an odd annotation makes it stumble over
         for name, annotation in fields.items():
             _check_supported(function, name, annotation)
-        raise ToolDefinitionError(_first_line(error), path=_name(function)) from error
+        raise _mistake(function, "", _first_line(error)) from error
     for name, default in defaults.items():
         schema["properties"][name].update(_as_json(default))
     return Derived(documented.description, schema, adapter, defaults)
@@ -147,27 +147,23 @@ def _parameters(function: Function, skip: Collection[str]) -> dict[str, inspect.
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         hint = "wrap it in a function of yours"
-        raise ToolDefinitionError("has no signature that Python can tell", path=_name(function), hint=hint) from None
+        raise _mistake(function, "", "has no signature that Python can tell", hint) from None
     for is_kind, what in _SEVERAL:
         if is_kind(function):
-            raise ToolDefinitionError(
-                f"is {what}", path=_name(function), hint="return a list: a model reads one result"
-            )
+            raise _mistake(function, "", f"is {what}", "return a list: a model reads one result")
     for name, parameter in signature.parameters.items():
         if parameter.kind in _REFUSED and (name not in skip or parameter.kind is parameter.POSITIONAL_ONLY):
-            message, hint = _REFUSED[parameter.kind]
-            raise ToolDefinitionError(message, path=f"{_name(function)}({name})", hint=hint)
+            raise _mistake(function, name, *_REFUSED[parameter.kind])
     parameters = {name: one for name, one in signature.parameters.items() if name not in skip}
     for name, parameter in parameters.items():
-        place = f"{_name(function)}({name})"
         if parameter.annotation is parameter.empty and name in _RECEIVERS:
             hint = f"make the tool of the bound method: tool(instance.{_name(function)})"
-            raise ToolDefinitionError("is a method without its object", path=place, hint=hint)
+            raise _mistake(function, name, "is a method without its object", hint)
         if parameter.annotation is parameter.empty:
-            raise ToolDefinitionError("has no annotation", path=place, hint=f"say what it is: `{name}: str`")
+            raise _mistake(function, name, "has no annotation", f"say what it is: `{name}: str`")
         if type(parameter.default).__module__ == "pydantic.fields":
             hint = f"write `{name}: Annotated[..., Field(...)]`, and a plain default if there is one"
-            raise ToolDefinitionError("has a pydantic Field as its default", path=place, hint=hint)
+            raise _mistake(function, name, "has a pydantic Field as its default", hint)
     return parameters
 
 
@@ -178,11 +174,9 @@ def _resolve(function: Function, parameter: inspect.Parameter) -> Any:
     try:
         return typing.get_type_hints(holder, names, include_extras=True)[parameter.name]
     except Exception as error:  # noqa: BLE001  # an annotation may be any expression
-        raise ToolDefinitionError(
-            f"the annotation {parameter.annotation!r} cannot be resolved: {error}",
-            path=f"{_name(function)}({parameter.name})",
-            hint="import or define it at the top of the module, outside of TYPE_CHECKING",
-        ) from None
+        hint = "import or define it at the top of the module, outside of TYPE_CHECKING"
+        message = f"the annotation {parameter.annotation!r} cannot be resolved: {error}"
+        raise _mistake(function, parameter.name, message, hint) from None
 
 
 def _add_description(annotation: Any, documented: str | None) -> Any:
@@ -221,22 +215,17 @@ def _refuse_lazy(function: Function, name: str, annotation: Any) -> None:
     """Raises ToolDefinitionError for what pydantic validates only when it is iterated, that is, within the tool."""
     origin = typing.get_origin(annotation) or annotation
     if origin in _LAZY:
-        hint = f"write `{name}: list[...]`"
-        raise ToolDefinitionError(
-            "is an iterable, which is not validated before the call", path=f"{_name(function)}({name})", hint=hint
-        )
+        message = "is an iterable, which is not validated before the call"
+        raise _mistake(function, name, message, f"write `{name}: list[...]`")
     if origin is type:
-        hint = "take a text, and look the class up by it"
-        raise ToolDefinitionError("is a class, which JSON has not", path=f"{_name(function)}({name})", hint=hint)
+        raise _mistake(function, name, "is a class, which JSON has not", "take a text, and look the class up by it")
     if isinstance(origin, type) and issubclass(origin, Enum):
         if not len(origin):
-            raise ToolDefinitionError("has no choices", path=f"{_name(function)}({name})", hint="take a text")
+            raise _mistake(function, name, "has no choices", "take a text")
         odd = [each.value for each in origin if not isinstance(each.value, _CHOICES)]
         if odd:
             message = f"has the choice {odd[0]!r}, which no JSON value is equal to"
-            raise ToolDefinitionError(
-                message, path=f"{_name(function)}({name})", hint="use strings or numbers as values"
-            )
+            raise _mistake(function, name, message, "use strings or numbers as values")
     if origin is not Literal:
         for each in typing.get_args(annotation):
             _refuse_lazy(function, name, each)
@@ -251,7 +240,7 @@ def _check_supported(function: Function, name: str, annotation: Any) -> None:
         )
         if "typing_extensions.TypedDict" in str(error):
             hint = "import TypedDict from typing_extensions"
-        raise ToolDefinitionError(_first_line(error), path=f"{_name(function)}({name})", hint=hint) from error
+        raise _mistake(function, name, _first_line(error), hint) from error
 
 
 def _as_json(default: Any) -> dict[str, Any]:
@@ -269,6 +258,11 @@ def _documented_function(function: Function) -> Function:
     while isinstance(function, partial):
         function = function.func
     return function
+
+
+def _mistake(function: Function, parameter: str, message: str, hint: str = "") -> ToolDefinitionError:
+    place = f"{_name(function)}({parameter})" if parameter else _name(function)
+    return ToolDefinitionError(message, path=place, hint=hint)
 
 
 def _name(function: Function) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from operator import methodcaller
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Literal,
@@ -27,9 +26,8 @@ from callboard.errors import CallerError
 from callboard.text.truncate import truncate
 from callboard.tools.context import Permits, everything
 from callboard.tools.invoker import Invoker
-
-if TYPE_CHECKING:
-    from callboard.tools.permission_patterns import Answer, Pattern
+from callboard.tools.permission_patterns import Answer, Pattern, read_path
+from callboard.tools.shell_parser import Word, split_command
 
 Permission: TypeAlias = Literal["allow", "deny", "ask"]
 _PERMISSIONS: Final = get_args(Permission)
@@ -188,8 +186,6 @@ class _Rule:
         self.tools, opened, inner = rule.pattern.partition("(")
         self.subject: Pattern | None = None
         if opened:
-            from callboard.tools.permission_patterns import Pattern  # noqa: PLC0415  # most policies have none
-
             if not inner.endswith(")") or not self.tools:
                 raise CallerError("no pattern", path=rule.pattern, hint="write tool(pattern)")
             self.subject = Pattern(inner[:-1])
@@ -292,8 +288,6 @@ def _alias_subjects(text: str, places: PathAliases, root: str) -> Iterator[_Subj
 
 
 def _path_subject(text: str, description: str, root: str) -> _Subject:
-    from callboard.tools.permission_patterns import read_path  # noqa: PLC0415  # where a rule has a pattern
-
     path = read_path(text, root)
     return _Subject(
         truncate(description, _MAX_TOLD), methodcaller("allows_path", path), methodcaller("answer_for_path", path)
@@ -301,8 +295,6 @@ def _path_subject(text: str, description: str, root: str) -> _Subject:
 
 
 def _command_subject(value: Any) -> _Subject:
-    from callboard.tools.shell_parser import Word, split_command  # noqa: PLC0415  # where a rule has a pattern
-
     if isinstance(value, str):
         words = split_command(value)
     elif isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):

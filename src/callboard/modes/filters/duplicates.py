@@ -86,7 +86,9 @@ class DuplicateFilter:
                     break
                 if duplicate:
                     self._indices.drop(event.index)
-                    events.append(_drop_note(event))
+                    where = f"a call of {replace_invisible(event.name[:_MAX_NAME])} in {_PLACES[event.found_in]}"
+                    text = f"{where} was told before at another place: it is one call"
+                    events.append(Note("dropped", text, event.offsets, "duplicate"))
                 else:
                     self._calls[event.name].add(event, is_open=event.index not in self._ends)
             self._queue.popleft()
@@ -159,12 +161,6 @@ class _Calls:
         self.unread.append((call.found_in, call.index))
         if is_open:
             self.open[call.index] = call.found_in
-
-
-def _drop_note(call: InvocationStarted) -> Note:
-    name = replace_invisible(call.name[:_MAX_NAME])
-    text = f"a call of {name} in {_PLACES[call.found_in]} was told before at another place: it is one call"
-    return Note("dropped", text, call.offsets, "duplicate")
 
 
 def _plain(value: Any) -> Any:

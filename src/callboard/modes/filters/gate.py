@@ -95,7 +95,8 @@ class GateFilter:
         self._held: list[Event] = []
         self._calls: list[InvocationEnded] = []
         self._odds: float | None = None
-        self._usage = Usage()
+        self.usage = Usage()
+        """The usage of the reply and its question."""
         self._is_judged = False
 
     def feed(self, event: Event, /) -> list[Event]:
@@ -105,7 +106,7 @@ class GateFilter:
             case ReplyEnded():
                 self._is_judged = not any(isinstance(each, InvocationIncomplete) for each in self._held)
             case Usage():
-                self._usage = event
+                self.usage = event
             case TextPiece(text=text) if not self._held and text.strip():
                 self._asks = False
         if self._held or isinstance(event, (*CALL_EVENTS, Usage, ReplyEnded, ReplyFailed)):
@@ -135,7 +136,7 @@ class GateFilter:
         self._odds = read_confidence(events)
         for event in events:
             if isinstance(event, Usage):
-                self._usage += event
+                self.usage += event
 
     @cached_property
     def _scores(self) -> dict[int, float]:
@@ -173,7 +174,12 @@ class GateFilter:
     def release(self) -> list[Event]:
         """Return what was held, without the calls that are stopped; without its end if an answer is asked for."""
         indices, shortened = CallIndices(), self._shorten_calls()
-        notes: list[Event] = [self._stop_note(call) for call in self._calls if call.index in self._stopped]
+        reason = "was stopped: it does not seem to do what was asked"
+        notes: list[Event] = [
+            Note("dropped", f"a call of {call.name} {reason}", call.offsets, code="stopped_call")
+            for call in self._calls
+            if call.index in self._stopped
+        ]
         notes += [call.note for index, call in shortened.items() if index not in self._stopped]
         for index in self._stopped:
             indices.drop(index)
@@ -188,7 +194,7 @@ class GateFilter:
                 case Usage() | ReplyEnded() if self._needs_answer:
                     continue
                 case Usage():
-                    events.append(self._usage)
+                    events.append(self.usage)
                 case _:
                     events.append(event)
         self._held = []
@@ -197,11 +203,6 @@ class GateFilter:
     def answer_request(self) -> Request | None:
         """Return the request for an answer in words, if every call was stopped."""
         return replace(self._request, tools=(), tool_choice="auto", parallel=None) if self._needs_answer else None
-
-    @property
-    def usage(self) -> Usage:
-        """The usage of the reply and its question."""
-        return self._usage
 
     def _shorten_calls(self) -> dict[int, _ShortenedCall]:
         """The calls with a value that nobody said and that may be left out."""
@@ -212,10 +213,6 @@ class GateFilter:
                 if made_up := find_made_up_options(call.arguments or {}, schema, self._conversation):
                     shortened[call.index] = _ShortenedCall(call, made_up)
         return shortened
-
-    def _stop_note(self, call: InvocationEnded) -> Note:
-        text = f"a call of {call.name} was stopped: it does not seem to do what was asked"
-        return Note("dropped", text, call.offsets, code="stopped_call")
 
     @cached_property
     def _conversation(self) -> ConversationText:

@@ -172,17 +172,12 @@ def _is_said(
     if name not in arguments:
         return False
     described = properties.get(name)
-    if isinstance(described, Mapping) and _is_chosen(described, arguments[name]):
-        return True
+    if isinstance(described, Mapping):
+        is_default = "default" in described and described["default"] == arguments[name]
+        if is_default or "enum" in described or "const" in described:  # the schema itself names the value
+            return True
     values = [value for value, _ in zip(_leaves(arguments[name]), range(_MAX_VALUES), strict=False)]
     return all(conversation.says(value, stem=stem) for value in values)
-
-
-def _is_chosen(described: Mapping[str, Any], value: object) -> bool:
-    """Whether the value is one of those that the schema itself names."""
-    return any(key in described for key in ("enum", "const")) or (
-        "default" in described and described["default"] == value
-    )
 
 
 def _leaves(value: object) -> Iterator[object]:

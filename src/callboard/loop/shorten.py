@@ -1,15 +1,32 @@
-"""A summary of rounds that are no longer shown: calls, failures, changed files, and the beginnings of what was said."""
+"""Shorten what a model is shown: estimate the size of canisters, cut them, and summarize rounds."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-from callboard.core import AssistantCanister, Canister, InvocationCanister, ResultCanister, UserCanister
-from callboard.loop.truncation import size_of
-from callboard.text.truncate import truncate, truncate_line
+import msgspec
+from msgspec.structs import replace
+
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    Content,
+    FileContent,
+    InvocationCanister,
+    PictureContent,
+    ResultCanister,
+    TextualContent,
+    UserCanister,
+)
+from callboard.text.truncate import truncate, truncate_line, truncate_middle
 from callboard.tools import Invoker
+
+PICTURE: Final = 4000
+"""Characters that a picture counts as."""
+_FRAME: Final = 16
+"""Characters around each canister."""
 
 MAX_SAID: Final = 200
 """Characters of a round's text."""
@@ -23,6 +40,72 @@ _TOLD: Final = frozenset(
     {"action", "command", "directory", "file", "glob", "name", "path", "pattern", "query", "symbol", "url"}
 )
 """Arguments that say what a call was about, besides those that its tool calls its subjects."""
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def size_of(canister: Canister) -> int:
+    """In characters."""
+    if isinstance(canister, InvocationCanister):
+        return len(canister.name) + len(canister.raw or _encode(canister.arguments)) + _FRAME
+    size = _FRAME
+    for part in canister.content:
+        size += _size_of_part(part)
+    return size
+
+
+def _size_of_part(part: Content) -> int:
+    if isinstance(part, PictureContent):
+        return PICTURE
+    return len(part.data) if isinstance(part, FileContent) else len(part.text)
+
+
+def share_room(sizes: Iterable[int], room: int) -> int:
+    """The most that each may have, so that all of them have room."""
+    ordered = sorted(sizes)
+    for at, size in enumerate(ordered):
+        share = room // (len(ordered) - at)
+        if size > share:
+            return share
+        room -= size
+    return ordered[-1] if ordered else 0
+
+
+def cut_to(canister: Canister, most: int) -> Canister:
+    """The canister with about that many characters: of texts their beginning and end."""
+    if size_of(canister) <= most:
+        return canister
+    if isinstance(canister, InvocationCanister):
+        return _cut_call(canister, most)
+    if isinstance(canister, ResultCanister):
+        others = sum(not isinstance(part, TextualContent) for part in canister.content)
+        note = f"\n[{others} pictures or files are not shown]" if others else ""
+        text = truncate_middle(canister.text, most - _FRAME - len(note))
+        return replace(canister, content=(TextualContent(f"{text}{note}"),))
+    if isinstance(canister, AssistantCanister):
+        other_parts = tuple([part for part in canister.content if not isinstance(part, TextualContent)])
+        text = truncate_middle(canister.text, most - _FRAME - sum(map(_size_of_part, other_parts)))
+        return replace(canister, content=(*other_parts, TextualContent(text)) if text else other_parts)
+    return canister
+
+
+def _cut_call(call: InvocationCanister, most: int) -> InvocationCanister:
+    original = call.arguments
+    if original is None:
+        return replace(call, raw=truncate_middle(call.raw, most - _FRAME - len(call.name)))
+    sizes = {name: len(value) for name, value in original.items() if isinstance(value, str)}
+    fixed = size_of(call) - sum(sizes.values())
+    share = share_room(sizes.values(), max(0, most - fixed))
+    shorter = call
+    # What is escaped in JSON is longer there, up to six times.
+    for each in (share, share // 2, share // 6):
+        arguments = {
+            name: truncate_middle(value, each) if isinstance(value, str) else value for name, value in original.items()
+        }
+        shorter = replace(call, arguments=arguments, raw=_encode(arguments).decode())
+        if size_of(shorter) <= most:
+            break
+    return shorter
 
 
 class RoundSummary:
@@ -49,7 +132,9 @@ class RoundSummary:
                 calls.append(_call(each, invokers.get(each.name), failed=each.identifier in failed))
                 if each.identifier not in failed:
                     self._change(each, invokers.get(each.name))
-        self._line(f"round {self.rounds}: {_describe_round(text, calls)}")
+        more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
+        said = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
+        self._line(f"round {self.rounds}: {'; '.join([*said, *calls[:_MAX_CALLS], *more])}")
         for each in canisters:
             if isinstance(each, UserCanister):
                 self._last_user_message = each
@@ -98,18 +183,13 @@ def _join_names(names: Collection[str], most: int) -> str:
     return names_text
 
 
-def _describe_round(text: str, calls: Sequence[str]) -> str:
-    more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
-    spoken = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
-    return "; ".join([*spoken, *calls[:_MAX_CALLS], *more])
-
-
 def _call(call: InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
     about = _TOLD | (invoker.subjects.keys() if invoker else frozenset())
     values = call.arguments or {}
-    arguments = [f"{name} {truncate_line(_text(values[name]), _MAX_VALUE)}" for name in values if name in about]
+    texts = {
+        name: ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        for name, value in values.items()
+        if name in about
+    }
+    arguments = [f"{name} {truncate_line(text, _MAX_VALUE)}" for name, text in texts.items()]
     return f"{call.name} {', '.join(arguments)}".strip() + (" (failed)" if failed else "")
-
-
-def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
