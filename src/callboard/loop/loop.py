@@ -345,8 +345,8 @@ class Loop:
             self._counted = len(turn.results)
             return self._move(self._permit(now))
         if ends_with_model(self.transcript):
-            said = [each for each in self.transcript if isinstance(each, AssistantCanister)]
-            self._unchecked = said[-1].text
+            replies = [each for each in self.transcript if isinstance(each, AssistantCanister)]
+            self._unchecked = replies[-1].text
             return self._move([CheckOutput(self._unchecked)])
         return self._move(self._next_round(now))
 

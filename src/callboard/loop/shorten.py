@@ -133,8 +133,8 @@ class RoundSummary:
                 if each.identifier not in failed:
                     self._change(each, invokers.get(each.name))
         more = [f"{len(calls) - _MAX_CALLS} more calls"] if len(calls) > _MAX_CALLS else []
-        said = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
-        self._line(f"round {self.rounds}: {'; '.join([*said, *calls[:_MAX_CALLS], *more])}")
+        quote = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
+        self._line(f"round {self.rounds}: {'; '.join([*quote, *calls[:_MAX_CALLS], *more])}")
         for each in canisters:
             if isinstance(each, UserCanister):
                 self._last_user_message = each
