@@ -225,11 +225,23 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Run a test that is a coroutine in an event loop of its own, which ends what the test left, and for two minutes at most."""
+    """Run a test that is a coroutine in an event loop of its own, which ends what the test left, and for two minutes at most.
+
+    A fixture with a coroutine `close_after_test` is closed in the same loop.
+    """
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or hasattr(pyfuncitem.obj, "hypothesis"):
         return None
     fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**fixtures), 120))
+
+    async def run():
+        try:
+            await asyncio.wait_for(pyfuncitem.obj(**fixtures), 120)
+        finally:
+            for fixture in fixtures.values():
+                if hasattr(type(fixture), "close_after_test"):
+                    await fixture.close_after_test()
+
+    asyncio.run(run())
     return True
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callboard.mcp import connection, server_process
+from callboard.mcp import connection, stdio_transport
 from callboard.mcp.client import McpClient
 from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
 from callboard.mcp.errors import ServerFailure, ServerItemNotFound, ServerTimeout, ServerUnreachable
@@ -91,7 +91,7 @@ class Stage:
         url = f"http://127.0.0.1:{port}/mcp"
         return self.client(settings=ServerSettings(name="s", transport="http", url=url, **changes), sample=sample)
 
-    async def close(self):
+    async def close_after_test(self):
         for client in self.clients:
             await client.aclose()
         for server, serving in self.here:
@@ -100,18 +100,9 @@ class Stage:
 
 
 @pytest.fixture
-def play(tmp_path):
-    """Runs a test's coroutine with a Stage."""
+def stage(tmp_path):
     stage = Stage(tmp_path)
-
-    async def whole(scene):
-        async with asyncio.timeout(PATIENCE):
-            try:
-                await scene(stage)
-            finally:
-                await stage.close()
-
-    yield lambda scene: asyncio.run(whole(scene))
+    yield stage
     for server in stage.servers:
         server.kill()
         server.wait()
@@ -121,8 +112,8 @@ def play(tmp_path):
 def hasty(monkeypatch):
     """Servers that do not end by themselves, or do not answer, are not waited for."""
     monkeypatch.setattr(connection, "PING_SECONDS", 0.5)
-    monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
-    monkeypatch.setattr(server_process, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(stdio_transport, "EOF_SECONDS", 0.1)
+    monkeypatch.setattr(stdio_transport, "TERM_SECONDS", 0.1)
 
 
 async def until(true):
@@ -156,158 +147,128 @@ def text_of(result):
 
 
 @ERAS
-def test_a_server_is_used_from_any_task_and_closed_from_another(play, era):
-    async def scene(stage):
-        client = stage.client("--era", era)
-        assert client.state == "idle"
-        await client.start()
-        assert client.state == "ready"
-        assert client.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
-        assert client.capabilities.tools.list_changed
-        assert "echo" in [tool.name for tool in await client.tools()]
-        tasks = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(20)]
-        assert [text_of(result) for result in await asyncio.gather(*tasks)] == [str(n) for n in range(20)]
-        await asyncio.create_task(client.aclose())
-        assert stage.states() == ["connecting", "ready", "idle"]
-        assert stage.written()[-1] == "end", "it was let end by itself"
-        assert all(gone(pid) for pid in stage.pids())
-        with pytest.raises(ServerUnreachable, match="it is closed"):
-            await client.call("echo", {})
-
-    play(scene)
+async def test_a_server_is_used_from_any_task_and_closed_from_another(stage, era):
+    client = stage.client("--era", era)
+    assert client.state == "idle"
+    await client.start()
+    assert client.state == "ready"
+    assert client.protocol_version == {"legacy": "2025-11-25", "modern": "2026-07-28"}[era]
+    assert client.capabilities.tools.list_changed
+    assert "echo" in [tool.name for tool in await client.tools()]
+    tasks = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(20)]
+    assert [text_of(result) for result in await asyncio.gather(*tasks)] == [str(n) for n in range(20)]
+    await asyncio.create_task(client.aclose())
+    assert stage.states() == ["connecting", "ready", "idle"]
+    assert stage.written()[-1] == "end", "it was let end by itself"
+    assert all(gone(pid) for pid in stage.pids())
+    with pytest.raises(ServerUnreachable, match="it is closed"):
+        await client.call("echo", {})
 
 
-def test_a_call_connects_and_a_slow_start_is_not_the_calls_idle_time(play):
-    async def scene(stage):
-        client = stage.client("--slow", "0.5", idle_timeout=0.3)
-        assert text_of(await client.call("echo", {"text": "hello"})) == "hello"
-
-    play(scene)
+async def test_a_call_connects_and_a_slow_start_is_not_the_calls_idle_time(stage):
+    client = stage.client("--slow", "0.5", idle_timeout=0.3)
+    assert text_of(await client.call("echo", {"text": "hello"})) == "hello"
 
 
-def test_what_a_server_says_of_itself(play):
-    async def scene(stage):
-        client = await stage.ordinary()
-        await client.start()
-        assert (client.server.name, client.server.version, client.server.instructions) == (
-            "ordinary",
-            "2",
-            "Add numbers.",
-        )
-        assert await client.resources() == ()
-        assert await client.prompts() == ()
-        with pytest.raises(ServerItemNotFound):
-            await client.read_resource("a://b")
-        with pytest.raises(ServerFailure, match="Invalid structured content"):
-            await client.call("wrong", {})
-
-    play(scene)
+async def test_what_a_server_says_of_itself(stage):
+    client = await stage.ordinary()
+    await client.start()
+    assert (client.server.name, client.server.version, client.server.instructions) == (
+        "ordinary",
+        "2",
+        "Add numbers.",
+    )
+    assert await client.resources() == ()
+    assert await client.prompts() == ()
+    with pytest.raises(ServerItemNotFound):
+        await client.read_resource("a://b")
+    with pytest.raises(ServerFailure, match="Invalid structured content"):
+        await client.call("wrong", {})
 
 
-def test_a_server_gets_of_our_environment_what_is_named(play, monkeypatch):
+async def test_a_server_gets_of_our_environment_what_is_named(stage, monkeypatch):
     monkeypatch.setenv("SECRET", "1")
     monkeypatch.setenv("TOKEN", "2")
     monkeypatch.setenv("LANG", "C.UTF-8")
 
-    async def scene(stage):
-        client = stage.client(environment={"GIVEN": "env:TOKEN", "PLAIN": "3"}, inherit=("LANG", "NOT_SET"))
-        got = json.loads(text_of(await client.call("environment", {})))
-        passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-        got.pop("LC_CTYPE", None)  # Python's own
-        assert got == passed | {"GIVEN": "2", "PLAIN": "3", "LANG": "C.UTF-8"}
-
-    play(scene)
+    client = stage.client(environment={"GIVEN": "env:TOKEN", "PLAIN": "3"}, inherit=("LANG", "NOT_SET"))
+    got = json.loads(text_of(await client.call("environment", {})))
+    passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    got.pop("LC_CTYPE", None)  # Python's own
+    assert got == passed | {"GIVEN": "2", "PLAIN": "3", "LANG": "C.UTF-8"}
 
 
-def test_whoever_listens_may_fail(play):
-    async def scene(stage):
-        def fails(_):
-            raise RuntimeError("no")
+async def test_whoever_listens_may_fail(stage):
+    def fails(_):
+        raise RuntimeError("no")
 
-        heard = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
-        client = McpClient(stage.settings(), on_event=fails)
-        stage.clients.append(client)
-        assert text_of(await client.call("echo", {"text": "a"})) == "a"
-        assert heard == ["on_event of mcp.s raised"] * 2
-
-    play(scene)
+    heard = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
+    client = McpClient(stage.settings(), on_event=fails)
+    stage.clients.append(client)
+    assert text_of(await client.call("echo", {"text": "a"})) == "a"
+    assert heard == ["on_event of mcp.s raised"] * 2
 
 
 # servers that end, hang, or are not there
 
 
 @ERAS
-def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(play, era):
-    async def scene(stage):
-        client = stage.client("--era", era)
-        with pytest.raises(ServerUnreachable) as failed:
-            await client.call("die", {})
-        assert failed.value.may_have_run
-        assert failed.value.category == "network"
-        assert str(failed.value) == (
-            "mcp.s: the connection was lost: it ended with status 3; its last words: I die; "
-            "the tool die was sent and may have run"
-        )
-        assert client.state == "backoff"
-        assert stage.count("start") == 1, "nobody asked"
-        assert text_of(await client.call("echo", {"text": "again"})) == "again"
-        assert stage.states() == ["connecting", "ready", "backoff", "connecting", "ready"]
-
-    play(scene)
+async def test_a_child_that_dies_fails_the_call_and_is_started_for_the_next(stage, era):
+    client = stage.client("--era", era)
+    with pytest.raises(ServerUnreachable) as failed:
+        await client.call("die", {})
+    assert failed.value.may_have_run
+    assert failed.value.category == "network"
+    assert str(failed.value) == (
+        "mcp.s: the connection was lost: it ended with status 3; its last words: I die; "
+        "the tool die was sent and may have run"
+    )
+    assert client.state == "backoff"
+    assert stage.count("start") == 1, "nobody asked"
+    assert text_of(await client.call("echo", {"text": "again"})) == "again"
+    assert stage.states() == ["connecting", "ready", "backoff", "connecting", "ready"]
 
 
-def test_only_what_may_be_repeated_is_repeated_and_once(play):
-    async def scene(stage):
-        client = stage.client()
-        assert text_of(await client.call("die_once", {}, idempotent=True)) == "alive"
-        with pytest.raises(ServerUnreachable):
-            await client.call("die", {}, idempotent=True)
-        assert stage.count("call die_once") == 2
-        assert stage.count("call die") - stage.count("call die_once") == 2
-        assert stage.count("start") == 3
-
-    play(scene)
+async def test_only_what_may_be_repeated_is_repeated_and_once(stage):
+    client = stage.client()
+    assert text_of(await client.call("die_once", {}, idempotent=True)) == "alive"
+    with pytest.raises(ServerUnreachable):
+        await client.call("die", {}, idempotent=True)
+    assert stage.count("call die_once") == 2
+    assert stage.count("call die") - stage.count("call die_once") == 2
+    assert stage.count("start") == 3
 
 
 @ERAS
-def test_ten_calls_share_one_reconnect(play, era):
-    async def scene(stage):
-        client = stage.client("--era", era)
-        calls = [asyncio.create_task(client.call("hang", {})) for _ in range(10)]
-        await until(lambda: stage.count("call hang") == 10)
-        os.kill(stage.pids()[0], signal.SIGKILL)
-        lost = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(each) for each in lost} == {ServerUnreachable}
-        assert all("status -9" in str(each) for each in lost)
-        answers = await asyncio.gather(*[client.call("echo", {"text": str(n)}) for n in range(10)])
-        assert [text_of(answer) for answer in answers] == [str(n) for n in range(10)]
-        assert stage.count("start") == 2
-
-    play(scene)
+async def test_ten_calls_share_one_reconnect(stage, era):
+    client = stage.client("--era", era)
+    calls = [asyncio.create_task(client.call("hang", {})) for _ in range(10)]
+    await until(lambda: stage.count("call hang") == 10)
+    os.kill(stage.pids()[0], signal.SIGKILL)
+    lost = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in lost} == {ServerUnreachable}
+    assert all("status -9" in str(each) for each in lost)
+    answers = await asyncio.gather(*[client.call("echo", {"text": str(n)}) for n in range(10)])
+    assert [text_of(answer) for answer in answers] == [str(n) for n in range(10)]
+    assert stage.count("start") == 2
 
 
-def test_a_child_that_dies_while_nobody_asks_costs_no_call(play):
-    async def scene(stage):
-        client = stage.client()
+async def test_a_child_that_dies_while_nobody_asks_costs_no_call(stage):
+    client = stage.client()
+    await client.start()
+    os.kill(stage.pids()[0], signal.SIGKILL)
+    await until(lambda: client.state == "backoff")
+    assert text_of(await client.call("echo", {"text": "again"})) == "again"
+
+
+async def test_one_that_ends_at_once_is_tried_again_later(stage):
+    client = stage.client("--fail", "2")
+    with pytest.raises(ServerUnreachable, match="ended with status 1; its last words: not yet"):
         await client.start()
-        os.kill(stage.pids()[0], signal.SIGKILL)
-        await until(lambda: client.state == "backoff")
-        assert text_of(await client.call("echo", {"text": "again"})) == "again"
-
-    play(scene)
-
-
-def test_one_that_ends_at_once_is_tried_again_later(play):
-    async def scene(stage):
-        client = stage.client("--fail", "2")
-        with pytest.raises(ServerUnreachable, match="ended with status 1; its last words: not yet"):
-            await client.start()
-        assert client.state == "backoff"
-        assert text_of(await client.call("echo", {"text": "there"})) == "there"
-        assert stage.count("start") == 3
-
-    play(scene)
+    assert client.state == "backoff"
+    assert text_of(await client.call("echo", {"text": "there"})) == "there"
+    assert stage.count("start") == 3
 
 
 @pytest.mark.parametrize(
@@ -323,230 +284,180 @@ def test_one_that_ends_at_once_is_tried_again_later(play):
         ({"protocol": "2026-07-28"}, "mcp.s.protocol: it speaks 2025-11-25, not 2026-07-28"),
     ],
 )
-def test_a_mistake_of_configuration_is_not_tried_again(play, changes, says):
-    async def scene(stage):
-        client = stage.client(settings=msgspec.structs.replace(stage.settings(), **changes))
-        with pytest.raises(ServerFailure) as failed:
-            await client.start()
-        assert says in str(failed.value)
-        with pytest.raises(ServerFailure):
-            await client.call("echo", {})
-        assert stage.states() == ["connecting", "failed"]
-        with pytest.raises(ServerFailure):
-            await client.start()
-        assert stage.states().count("connecting") == 2, "when it is asked to"
-
-    play(scene)
+async def test_a_mistake_of_configuration_is_not_tried_again(stage, changes, says):
+    client = stage.client(settings=msgspec.structs.replace(stage.settings(), **changes))
+    with pytest.raises(ServerFailure) as failed:
+        await client.start()
+    assert says in str(failed.value)
+    with pytest.raises(ServerFailure):
+        await client.call("echo", {})
+    assert stage.states() == ["connecting", "failed"]
+    with pytest.raises(ServerFailure):
+        await client.start()
+    assert stage.states().count("connecting") == 2, "when it is asked to"
 
 
-def test_without_the_sdk_it_says_what_to_install(play, monkeypatch):
+async def test_without_the_sdk_it_says_what_to_install(stage, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
 
-    async def scene(stage):
-        with pytest.raises(ServerFailure, match=r"pip install 'callboard\[mcp\]'"):
-            await stage.client().start()
-        assert all(gone(pid) for pid in stage.pids())
-
-    play(scene)
+    with pytest.raises(ServerFailure, match=r"pip install 'callboard\[mcp\]'"):
+        await stage.client().start()
+    assert all(gone(pid) for pid in stage.pids())
 
 
-def test_a_silent_server_is_given_up(play):
-    async def scene(stage):
-        client = stage.client("--silent", "--say", "thinking", connect_timeout=4.5)
-        with pytest.raises(ServerTimeout, match=r"did not answer within 4\.5 s; its last words: thinking"):
-            await client.start()
-        assert client.state == "backoff"
-        assert all(gone(pid) for pid in stage.pids())
-
-    play(scene)
-
-
-def test_the_era_is_found_out_and_remembered(play):
-    async def scene(stage):
-        client = stage.client("--deaf-to-discover", connect_timeout=4.0)
-        with pytest.raises(ServerTimeout):
-            await client.start()
+async def test_a_silent_server_is_given_up(stage):
+    client = stage.client("--silent", "--say", "thinking", connect_timeout=4.5)
+    with pytest.raises(ServerTimeout, match=r"did not answer within 4\.5 s; its last words: thinking"):
         await client.start()
-        with pytest.raises(ServerUnreachable):
-            await client.call("die", {})
-        await client.call("echo", {})
-        assert stage.count("start") == 3
-        assert stage.count("server/discover") == 1
-
-    play(scene)
+    assert client.state == "backoff"
+    assert all(gone(pid) for pid in stage.pids())
 
 
-def test_a_call_without_a_sign_of_life_ends_and_the_server_stays(play):
-    async def scene(stage):
-        client = stage.client(idle_timeout=0.3)
-        with pytest.raises(ServerTimeout, match=r"no sign of life from the tool hang within 0\.3 s; its idle_timeout"):
-            await client.call("hang", {})
-        await until(lambda: stage.count("ping") == 1)
-        assert stage.count("notifications/cancelled") == 1
-        assert text_of(await client.call("echo", {"text": "here"})) == "here"
-        assert stage.count("start") == 1
+async def test_the_era_is_found_out_and_remembered(stage):
+    client = stage.client("--deaf-to-discover", connect_timeout=4.0)
+    with pytest.raises(ServerTimeout):
+        await client.start()
+    await client.start()
+    with pytest.raises(ServerUnreachable):
+        await client.call("die", {})
+    await client.call("echo", {})
+    assert stage.count("start") == 3
+    assert stage.count("server/discover") == 1
 
-    play(scene)
+
+async def test_a_call_without_a_sign_of_life_ends_and_the_server_stays(stage):
+    client = stage.client(idle_timeout=0.3)
+    with pytest.raises(ServerTimeout, match=r"no sign of life from the tool hang within 0\.3 s; its idle_timeout"):
+        await client.call("hang", {})
+    await until(lambda: stage.count("ping") == 1)
+    assert stage.count("notifications/cancelled") == 1
+    assert text_of(await client.call("echo", {"text": "here"})) == "here"
+    assert stage.count("start") == 1
 
 
 @ERAS
 @pytest.mark.usefixtures("hasty")
-def test_a_server_that_hears_nothing_any_more_is_replaced(play, era):
-    async def scene(stage):
-        client = stage.client("--era", era, idle_timeout=0.3)
-        with pytest.raises(ServerTimeout):
-            await client.call("freeze", {})
-        await until(lambda: client.state == "backoff")
-        assert text_of(await client.call("echo", {"text": "new"})) == "new"
-        assert stage.count("start") == 2
-
-    play(scene)
+async def test_a_server_that_hears_nothing_any_more_is_replaced(stage, era):
+    client = stage.client("--era", era, idle_timeout=0.3)
+    with pytest.raises(ServerTimeout):
+        await client.call("freeze", {})
+    await until(lambda: client.state == "backoff")
+    assert text_of(await client.call("echo", {"text": "new"})) == "new"
+    assert stage.count("start") == 2
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_server_that_is_stopped_holds_up_nobody(play):
-    async def scene(stage):
-        client = stage.client(idle_timeout=0.3)
-        await client.start()
-        os.kill(stage.pids()[0], signal.SIGSTOP)
-        calls = [asyncio.create_task(client.call("echo", {"text": "x" * 1_000_000})) for _ in range(3)]
-        assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {ServerTimeout}
-        await until(lambda: client.state == "backoff")
-        assert text_of(await client.call("echo", {"text": "new"})) == "new"
-        assert await asyncio.to_thread(gone, stage.pids()[0])
-
-    play(scene)
+async def test_a_server_that_is_stopped_holds_up_nobody(stage):
+    client = stage.client(idle_timeout=0.3)
+    await client.start()
+    os.kill(stage.pids()[0], signal.SIGSTOP)
+    calls = [asyncio.create_task(client.call("echo", {"text": "x" * 1_000_000})) for _ in range(3)]
+    assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {ServerTimeout}
+    await until(lambda: client.state == "backoff")
+    assert text_of(await client.call("echo", {"text": "new"})) == "new"
+    assert await asyncio.to_thread(gone, stage.pids()[0])
 
 
 @pytest.mark.usefixtures("hasty")
-def test_progress_is_a_sign_of_life_but_not_for_ever(play):
-    async def scene(stage):
-        client = stage.client(idle_timeout=0.6, timeout=1.6)
-        seen = []
-        slow = {"steps": 8, "seconds": 0.1}
-        assert text_of(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
-        assert seen == [(float(n), 8.0, "on") for n in range(1, 9)]
-        assert next(event for event in stage.events if isinstance(event, CallProgress)) == CallProgress(
-            "s", "slow", 1, 8, "on"
-        )
-        with pytest.raises(
-            ServerTimeout, match=r"no answer from the tool slow within 1\.6 s; its timeout can be raised"
-        ):
-            await client.call("slow", {"steps": 16, "seconds": 0.15})
-
-    play(scene)
+async def test_progress_is_a_sign_of_life_but_not_for_ever(stage):
+    client = stage.client(idle_timeout=0.6, timeout=1.6)
+    seen = []
+    slow = {"steps": 8, "seconds": 0.1}
+    assert text_of(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
+    assert seen == [(float(n), 8.0, "on") for n in range(1, 9)]
+    assert next(event for event in stage.events if isinstance(event, CallProgress)) == CallProgress(
+        "s", "slow", 1, 8, "on"
+    )
+    with pytest.raises(ServerTimeout, match=r"no answer from the tool slow within 1\.6 s; its timeout can be raised"):
+        await client.call("slow", {"steps": 16, "seconds": 0.15})
 
 
-def test_a_call_that_waits_in_vain_says_why(play):
-    async def scene(stage):
-        client = stage.client("--fail", "100", timeout=2.0)
-        with pytest.raises(ServerUnreachable, match=r"no connection for the tool echo in time.*not yet") as failed:
-            await client.call("echo", {})
-        assert not failed.value.may_have_run
-        await until(lambda: client.state == "backoff")
-
-    play(scene)
+async def test_a_call_that_waits_in_vain_says_why(stage):
+    client = stage.client("--fail", "100", timeout=2.0)
+    with pytest.raises(ServerUnreachable, match=r"no connection for the tool echo in time.*not yet") as failed:
+        await client.call("echo", {})
+    assert not failed.value.may_have_run
+    await until(lambda: client.state == "backoff")
 
 
 # output
 
 
-def test_noise_is_passed_over_and_told_once(play):
-    async def scene(stage):
-        client = stage.client("--noise", "3")
-        assert text_of(await client.call("noise", {"lines": 5000})) == "noisy"
-        assert client.noise_lines == 5003
-        (told,) = [event for event in stage.events if isinstance(event, Logged)]
-        assert told.text == "it writes to its standard output what is no message, first: DEBUG: starting up"
-
-    play(scene)
+async def test_noise_is_passed_over_and_told_once(stage):
+    client = stage.client("--noise", "3")
+    assert text_of(await client.call("noise", {"lines": 5000})) == "noisy"
+    assert client.noise_lines == 5003
+    (told,) = [event for event in stage.events if isinstance(event, Logged)]
+    assert told.text == "it writes to its standard output what is no message, first: DEBUG: starting up"
 
 
 @ERAS
-def test_twenty_megabytes(play, era):
-    async def scene(stage):
-        result = await stage.client("--era", era).call("big", {"size": 20_000_000})
-        assert len(text_of(result)) == 20_000_000
-
-    play(scene)
+async def test_twenty_megabytes(stage, era):
+    result = await stage.client("--era", era).call("big", {"size": 20_000_000})
+    assert len(text_of(result)) == 20_000_000
 
 
-def test_all_pages_are_read(play):
-    async def scene(stage):
-        assert [tool.name for tool in await stage.client("--pages", "3").tools()] == ["tool0", "tool1", "tool2"]
-
-    play(scene)
+async def test_all_pages_are_read(stage):
+    assert [tool.name for tool in await stage.client("--pages", "3").tools()] == ["tool0", "tool1", "tool2"]
 
 
-def test_pages_without_end_are_not(play):
-    async def scene(stage):
-        client = stage.client("--pages", "1000000")
-        assert len(await client.tools()) == 100
-        (told,) = [event for event in stage.events if isinstance(event, Logged)]
-        assert told.text == "it lists more tools than 100 on 100 pages; the rest is not read"
-
-    play(scene)
+async def test_pages_without_end_are_not(stage):
+    client = stage.client("--pages", "1000000")
+    assert len(await client.tools()) == 100
+    (told,) = [event for event in stage.events if isinstance(event, Logged)]
+    assert told.text == "it lists more tools than 100 on 100 pages; the rest is not read"
 
 
 # changes
 
 
 @ERAS
-def test_changed_tools_are_listed_once_and_told(play, era):
-    async def scene(stage):
-        client = stage.client("--era", era)
-        got = asyncio.get_running_loop().create_future()
-        client.on_tools_changed = got.set_result
-        before = await client.tools()
-        await client.call("grow", {})
-        after = await got
-        assert [tool.name for tool in after[len(before) :]] == ["new9", "new10", "new11"]
-        (told,) = [event for event in stage.events if isinstance(event, ToolsChanged)]
-        assert told == ToolsChanged("s", added=("new9", "new10", "new11"))
-        assert stage.count("tools/list") == 2
-
-    play(scene)
+async def test_changed_tools_are_listed_once_and_told(stage, era):
+    client = stage.client("--era", era)
+    got = asyncio.get_running_loop().create_future()
+    client.on_tools_changed = got.set_result
+    before = await client.tools()
+    await client.call("grow", {})
+    after = await got
+    assert [tool.name for tool in after[len(before) :]] == ["new9", "new10", "new11"]
+    (told,) = [event for event in stage.events if isinstance(event, ToolsChanged)]
+    assert told == ToolsChanged("s", added=("new9", "new10", "new11"))
+    assert stage.count("tools/list") == 2
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_changes_of_a_server_of_the_sdk_are_heard(play, protocol, transport):
-    async def scene(stage):
-        if transport == "stdio":
-            client = stage.client(server="ordinary", protocol=protocol)
-        else:
-            client = await stage.ordinary(protocol=protocol)
-        got = asyncio.get_running_loop().create_future()
-        client.on_tools_changed = got.set_result
-        await client.tools()
-        if protocol != "legacy":  # when it is listened to it is asked once more
-            await until(lambda: stage.count("tools/list") == 2)
-        await client.call("grow", {})
-        assert (await got)[-1].name == "new9"
-
-    play(scene)
+async def test_changes_of_a_server_of_the_sdk_are_heard(stage, protocol, transport):
+    if transport == "stdio":
+        client = stage.client(server="ordinary", protocol=protocol)
+    else:
+        client = await stage.ordinary(protocol=protocol)
+    got = asyncio.get_running_loop().create_future()
+    client.on_tools_changed = got.set_result
+    await client.tools()
+    if protocol != "legacy":  # when it is listened to it is asked once more
+        await until(lambda: stage.count("tools/list") == 2)
+    await client.call("grow", {})
+    assert (await got)[-1].name == "new9"
 
 
-def test_tools_that_changed_while_it_was_away_are_told(play):
-    async def scene(stage):
-        client = stage.client()
-        await client.call("grow", {})
-        assert len(await client.tools()) == 12
-        got = asyncio.get_running_loop().create_future()
-        client.on_tools_changed = got.set_result
-        with pytest.raises(ServerUnreachable):
-            await client.call("die", {})
-        await client.call("echo", {})
-        assert len(await got) == 9
-
-    play(scene)
+async def test_tools_that_changed_while_it_was_away_are_told(stage):
+    client = stage.client()
+    await client.call("grow", {})
+    assert len(await client.tools()) == 12
+    got = asyncio.get_running_loop().create_future()
+    client.on_tools_changed = got.set_result
+    with pytest.raises(ServerUnreachable):
+        await client.call("die", {})
+    await client.call("echo", {})
+    assert len(await got) == 9
 
 
 # what passes through
 
 
 @PROTOCOLS
-def test_progress_logs_and_questions_pass(play, protocol):
+async def test_progress_logs_and_questions_pass(stage, protocol):
     async def elicit(message, schema):
         assert message == "Who are you?"
         assert set(schema["properties"]) == {"name", "size"}
@@ -559,112 +470,94 @@ def test_progress_logs_and_questions_pass(play, protocol):
         text = mcp_types.TextContent(type="text", text=request.messages[0].content.text + " = 4")
         return mcp_types.CreateMessageResult(role="assistant", content=text, model="m")
 
-    async def scene(stage):
-        settings = stage.settings(server="ordinary", protocol=protocol, sampling=True, idle_timeout=1.0)
-        client = stage.client(settings=settings, elicit=elicit, sample=sample)
-        steps = []
-        await client.call("steps", {}, on_progress=lambda *step: steps.append(step))
-        assert steps == [(1.0, 3.0, "on"), (2.0, 3.0, "on"), (3.0, 3.0, "on")]
-        assert text_of(await client.call("ask", {})) in {
-            "accept {'size': 7, 'name': 'Ada'}",
-            "accept {'name': 'Ada', 'size': 7}",
-        }
-        assert text_of(await client.call("think", {})) == "2 + 2 = 4"
-        await client.call("log", {})
-        assert [event for event in stage.events if isinstance(event, Logged)] == [
-            Logged("s", "warning", '{"what":"x"}', "here")
-        ]
-
-    play(scene)
+    settings = stage.settings(server="ordinary", protocol=protocol, sampling=True, idle_timeout=1.0)
+    client = stage.client(settings=settings, elicit=elicit, sample=sample)
+    steps = []
+    await client.call("steps", {}, on_progress=lambda *step: steps.append(step))
+    assert steps == [(1.0, 3.0, "on"), (2.0, 3.0, "on"), (3.0, 3.0, "on")]
+    assert text_of(await client.call("ask", {})) in {
+        "accept {'size': 7, 'name': 'Ada'}",
+        "accept {'name': 'Ada', 'size': 7}",
+    }
+    assert text_of(await client.call("think", {})) == "2 + 2 = 4"
+    await client.call("log", {})
+    assert [event for event in stage.events if isinstance(event, Logged)] == [
+        Logged("s", "warning", '{"what":"x"}', "here")
+    ]
 
 
 @PROTOCOLS
-def test_without_anybody_to_ask_a_question_is_refused(play, protocol):
+async def test_without_anybody_to_ask_a_question_is_refused(stage, protocol):
     async def sample(_):
         raise AssertionError
 
-    async def scene(stage):
-        client = await stage.ordinary(protocol=protocol, sample=sample)
-        for name in ("ask", "think"):
-            with pytest.raises(ServerFailure, match=r"not supported|capability"):
-                await client.call(name, {})
-
-    play(scene)
+    client = await stage.ordinary(protocol=protocol, sample=sample)
+    for name in ("ask", "think"):
+        with pytest.raises(ServerFailure, match=r"not supported|capability"):
+            await client.call(name, {})
 
 
 @pytest.mark.parametrize("server", ["small", "ordinary"])
-def test_a_cancelled_call_ends_at_once_and_the_server_is_told(play, server):
-    async def scene(stage):
-        client = stage.client() if server == "small" else await stage.ordinary()
-        name = "hang" if server == "small" else "wait"
-        call = asyncio.create_task(client.call(name, {}))
-        await until(lambda: stage.count(f"call {name}"))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await until(lambda: stage.count("notifications/cancelled") or stage.count("cancelled"))
-        assert client.state == "ready"
-
-    play(scene)
+async def test_a_cancelled_call_ends_at_once_and_the_server_is_told(stage, server):
+    client = stage.client() if server == "small" else await stage.ordinary()
+    name = "hang" if server == "small" else "wait"
+    call = asyncio.create_task(client.call(name, {}))
+    await until(lambda: stage.count(f"call {name}"))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(lambda: stage.count("notifications/cancelled") or stage.count("cancelled"))
+    assert client.state == "ready"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_call_that_waits_for_a_server_is_cancelled_at_once(play):
-    async def scene(stage):
-        client = stage.client("--slow", "600")
-        call = asyncio.create_task(client.call("echo", {}))
-        await until(lambda: stage.count("start"))
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        await client.aclose()
-        assert stage.states() == ["connecting", "idle"]
-        assert all(gone(pid) for pid in stage.pids())
-
-    play(scene)
+async def test_a_call_that_waits_for_a_server_is_cancelled_at_once(stage):
+    client = stage.client("--slow", "600")
+    call = asyncio.create_task(client.call("echo", {}))
+    await until(lambda: stage.count("start"))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await client.aclose()
+    assert stage.states() == ["connecting", "idle"]
+    assert all(gone(pid) for pid in stage.pids())
 
 
 # HTTP
 
 
 @ERAS
-def test_a_web_server_gone_and_back(play, era):
-    async def scene(stage):
-        port = free_port()
-        server = stage.serve(port, "--era", era)
-        client = stage.web(port)
-        await client.start()
-        server.kill()
-        server.wait()
-        calls = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(10)]
-        await until(lambda: stage.states().count("backoff") == 2)
-        assert not any(call.done() for call in calls)
-        await asyncio.to_thread(stage.serve, port, "--era", era)
-        assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [str(n) for n in range(10)]
-        assert stage.count("call echo") == 10
-        with pytest.raises(ServerUnreachable) as failed:
-            await client.call("die", {})
-        assert failed.value.may_have_run
-
-    play(scene)
+async def test_a_web_server_gone_and_back(stage, era):
+    port = free_port()
+    server = stage.serve(port, "--era", era)
+    client = stage.web(port)
+    await client.start()
+    server.kill()
+    server.wait()
+    calls = [asyncio.create_task(client.call("echo", {"text": str(n)})) for n in range(10)]
+    await until(lambda: stage.states().count("backoff") == 2)
+    assert not any(call.done() for call in calls)
+    await asyncio.to_thread(stage.serve, port, "--era", era)
+    assert [text_of(answer) for answer in await asyncio.gather(*calls)] == [str(n) for n in range(10)]
+    assert stage.count("call echo") == 10
+    with pytest.raises(ServerUnreachable) as failed:
+        await client.call("die", {})
+    assert failed.value.may_have_run
 
 
 @ERAS
-def test_a_web_server_that_was_restarted_costs_no_call(play, era):
-    async def scene(stage):
-        port = free_port()
-        server = stage.serve(port, "--era", era)
-        client = stage.web(port)
-        await client.start()
-        server.kill()
-        server.wait()
-        stage.serve(port, "--era", era)
-        assert text_of(await client.call("echo", {"text": "again"})) == "again"
-        again = ["backoff", "connecting", "ready"] if era == "legacy" else []  # a session of its own
-        assert stage.states() == ["connecting", "ready", *again]
-        assert stage.count("call echo") == 1
-
-    play(scene)
+async def test_a_web_server_that_was_restarted_costs_no_call(stage, era):
+    port = free_port()
+    server = stage.serve(port, "--era", era)
+    client = stage.web(port)
+    await client.start()
+    server.kill()
+    server.wait()
+    stage.serve(port, "--era", era)
+    assert text_of(await client.call("echo", {"text": "again"})) == "again"
+    again = ["backoff", "connecting", "ready"] if era == "legacy" else []  # a session of its own
+    assert stage.states() == ["connecting", "ready", *again]
+    assert stage.count("call echo") == 1
 
 
 class Answers:
@@ -717,88 +610,70 @@ def _http(status, body="", *headers):
         ("", "Server disconnected", "backoff"),
     ],
 )
-def test_what_is_no_answer_says_what_it_is(play, answer, says, state):
-    async def scene(stage):
-        async with Answers(answer) as server:
-            client = stage.web(server.port)
-            with pytest.raises(ServerFailure) as failed:
-                await client.start()
-            assert says in str(failed.value)
-            assert client.state == state
-            await client.aclose()
-
-    play(scene)
+async def test_what_is_no_answer_says_what_it_is(stage, answer, says, state):
+    async with Answers(answer) as server:
+        client = stage.web(server.port)
+        with pytest.raises(ServerFailure) as failed:
+            await client.start()
+        assert says in str(failed.value)
+        assert client.state == state
+        await client.aclose()
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"])
-def test_headers_do_not_follow_a_redirect_elsewhere(play, status, monkeypatch):
+async def test_headers_do_not_follow_a_redirect_elsewhere(stage, status, monkeypatch):
     monkeypatch.setenv("TOKEN", "secret")
 
-    async def scene(stage):
-        async with Answers(_http("500 Oops")) as other:
-            location = f"location: http://127.0.0.1:{other.port}/mcp"
-            async with Answers(_http(status, "", location)) as server:
-                client = stage.web(server.port, headers={"authorization": "env:TOKEN"})
-                with pytest.raises(ServerFailure, match="not followed"):
-                    await client.start()
-                assert b"authorization: secret" in server.requests[0].lower()
-                await client.aclose()
-            assert other.requests == []
-
-    play(scene)
-
-
-def test_requests_are_signed(play):
-    async def scene(stage):
-        import httpx2
-
-        async with Answers(_http("500 Oops")) as server:
-            url = f"http://127.0.0.1:{server.port}/mcp"
-            settings = ServerSettings(name="s", transport="http", url=url)
-            client = McpClient(settings, auth=httpx2.BasicAuth("user", "word"))
-            stage.clients.append(client)
-            with pytest.raises(ServerFailure):
+    async with Answers(_http("500 Oops")) as other:
+        location = f"location: http://127.0.0.1:{other.port}/mcp"
+        async with Answers(_http(status, "", location)) as server:
+            client = stage.web(server.port, headers={"authorization": "env:TOKEN"})
+            with pytest.raises(ServerFailure, match="not followed"):
                 await client.start()
-            assert b"authorization: basic dxnlcjp3b3jk" in server.requests[0].lower()
+            assert b"authorization: secret" in server.requests[0].lower()
             await client.aclose()
+        assert other.requests == []
 
-    play(scene)
+
+async def test_requests_are_signed(stage):
+    import httpx2
+
+    async with Answers(_http("500 Oops")) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        settings = ServerSettings(name="s", transport="http", url=url)
+        client = McpClient(settings, auth=httpx2.BasicAuth("user", "word"))
+        stage.clients.append(client)
+        with pytest.raises(ServerFailure):
+            await client.start()
+        assert b"authorization: basic dxnlcjp3b3jk" in server.requests[0].lower()
+        await client.aclose()
 
 
-def test_a_silent_web_server_is_given_up(play):
-    async def scene(stage):
-        async with Answers("HTTP/1.1 200 OK\r\n") as server:
-            server.silent = True
-            client = stage.web(server.port, connect_timeout=0.5)
-            with pytest.raises(ServerTimeout, match=r"did not answer within 0\.5 s"):
-                await client.start()
-            await client.aclose()
-
-    play(scene)
+async def test_a_silent_web_server_is_given_up(stage):
+    async with Answers("HTTP/1.1 200 OK\r\n") as server:
+        server.silent = True
+        client = stage.web(server.port, connect_timeout=0.5)
+        with pytest.raises(ServerTimeout, match=r"did not answer within 0\.5 s"):
+            await client.start()
+        await client.aclose()
 
 
 # nothing is left
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_server_that_ignores_everything_is_killed_with_what_it_started(play):
-    async def scene(stage):
-        client = stage.client("--stubborn", "--child")
-        await client.start()
-        await client.aclose()
-        assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
-
-    play(scene)
+async def test_a_server_that_ignores_everything_is_killed_with_what_it_started(stage):
+    client = stage.client("--stubborn", "--child")
+    await client.start()
+    await client.aclose()
+    assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
 
 
-def test_what_a_server_left_behind_is_killed_when_it_ends(play):
-    async def scene(stage):
-        client = stage.client("--child")
-        with pytest.raises(ServerUnreachable):
-            await client.call("die", {})
-        assert await asyncio.to_thread(gone, stage.pids("child")[0])
-
-    play(scene)
+async def test_what_a_server_left_behind_is_killed_when_it_ends(stage):
+    client = stage.client("--child")
+    with pytest.raises(ServerUnreachable):
+        await client.call("die", {})
+    assert await asyncio.to_thread(gone, stage.pids("child")[0])
 
 
 def test_it_ends_with_us_also_when_we_are_killed(tmp_path):
@@ -835,24 +710,22 @@ def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):
     assert all(gone(pid) for pid in stage.pids() + stage.pids("child"))
 
 
-def test_nothing_is_left_after_many_connects(play):
+async def test_nothing_is_left_after_many_connects(stage):
     def left():
         tasks = Path("/proc/self/task").glob("*/children")
         return len([*Path("/proc/self/fd").iterdir()]), [task.read_text() for task in tasks if task.read_text()]
 
-    async def scene(stage):
-        await stage.client().start()
-        await stage.close()
-        before = left()
-        for number in range(6):
-            client = stage.client("--era", ("legacy", "modern")[number % 2])
-            await client.start()
-            await client.tools()
-            await client.aclose()
-        assert left() == before
-        assert len(asyncio.all_tasks()) == 1
-
-    play(scene)
+    tasks = asyncio.all_tasks()
+    await stage.client().start()
+    await stage.close_after_test()
+    before = left()
+    for number in range(6):
+        client = stage.client("--era", ("legacy", "modern")[number % 2])
+        await client.start()
+        await client.tools()
+        await client.aclose()
+    assert left() == before
+    assert asyncio.all_tasks() == tasks
 
 
 def test_the_sdk_is_not_imported_with_ours():

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from callboard.errors import CallerError
+from callboard.mcp import stdio_transport
 from callboard.mcp.client import McpClient
 from callboard.mcp.ensemble import MAX_LISTED, McpEnsemble
 from callboard.mcp.errors import ServerFailure
@@ -129,9 +130,7 @@ async def test_how_a_server_ended_is_told(how, says):
 
 @linux
 async def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatch):
-    from callboard.mcp import server_process
-
-    monkeypatch.setattr(server_process, "EOF_SECONDS", 0.1)
+    monkeypatch.setattr(stdio_transport, "EOF_SECONDS", 0.1)
     heard = tmp_path / "heard"
     code = f"""if True:
         import signal, sys, pathlib
@@ -143,31 +142,20 @@ async def test_a_server_is_asked_to_end_before_it_is_killed(tmp_path, monkeypatc
         signal.pause()
     """
 
-    lines = []
-    up = asyncio.Event()
-    made = await server_process.ServerProcess.start(
-        (sys.executable, "-c", code), {}, "", lambda data: (lines.append(data), up.set()), lambda _: None
-    )
-    await up.wait()
+    made = await stdio_transport.ServerProcess.start((sys.executable, "-c", code), {}, "")
+    assert await made.stdout.readline() == b"up\n"
     await made.stop()
-    assert made.status == 0
+    assert await made.wait(0) == 0
     assert heard.read_text() == "asked"
 
 
 @linux
 async def test_a_server_sees_no_more_of_the_environment_than_it_is_given(monkeypatch):
-    from callboard.mcp import server_process
-
     monkeypatch.setenv("SECRET", "hunter2")
 
-    said = bytearray()
-    over = asyncio.Event()
-    made = await server_process.ServerProcess.start(
-        ("/usr/bin/env",), {"A": "b"}, "/", said.extend, lambda _: over.set()
-    )
-    await over.wait()
+    made = await stdio_transport.ServerProcess.start(("/usr/bin/env",), {"A": "b"}, "/")
+    assert await made.stdout.read() == b"A=b\n"
     await made.stop()
-    assert bytes(said) == b"A=b\n"
 
 
 @pytest.mark.parametrize("command", ["nowhere", "./nowhere", "/", "bin/tool"])
@@ -188,19 +176,16 @@ async def test_a_program_of_a_relative_directory_of_the_path_is_not_run(tmp_path
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_failed_connect_leaves_no_task():
+async def test_a_failed_connect_leaves_no_task():
     """Also where nobody closes the client."""
-
-    async def scene():
-        for command in ((sys.executable, "-c", ""), ("/nowhere",)):
-            client = McpClient(ServerSettings(name="s", command=command))
-            with pytest.raises((ServerFailure, CallerError)):
-                await client.start()
-            async with asyncio.timeout(PATIENCE):
-                while len(asyncio.all_tasks()) > 1:
-                    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-
-    asyncio.run(scene())
+    before = asyncio.all_tasks()
+    for command in ((sys.executable, "-c", ""), ("/nowhere",)):
+        client = McpClient(ServerSettings(name="s", command=command))
+        with pytest.raises((ServerFailure, CallerError)):
+            await client.start()
+        async with asyncio.timeout(PATIENCE):
+            while left := asyncio.all_tasks() - before:
+                await asyncio.wait(left)
 
 
 async def test_a_server_that_talks_without_end_is_not_listened_to_while_it_connects():

@@ -10,9 +10,8 @@ from tests.tables import table
 from callboard.mcp.client import McpClient
 from callboard.mcp.errors import ServerFailure
 from callboard.mcp.reconnector import add_stderr
-from callboard.mcp.server_process import ServerProcess
 from callboard.mcp.settings import ServerSettings
-from callboard.mcp.stdio_transport import LineSplitter
+from callboard.mcp.stdio_transport import LineSplitter, ServerProcess
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=10)
 
@@ -45,17 +44,9 @@ async def test_a_program_that_ends_before_anybody_has_it_says_how_it_ended(monke
     start = ServerProcess.start
     mishaps = []
 
-    async def late(command, environment, directory, take, ended):
-        over = asyncio.Event()
-
-        def told(*child):
-            try:
-                ended(*child)
-            finally:
-                over.set()
-
-        child = await start(command, environment, directory, take, told)
-        await over.wait()
+    async def late(*how):
+        child = await start(*how)
+        await child.wait(60)
         return child
 
     monkeypatch.setattr(ServerProcess, "start", late)

@@ -20,10 +20,9 @@ from callboard.extras import require_extra
 from callboard.mcp.connection_state import SEND_STATE, SendState
 from callboard.mcp.errors import ServerUnreachable, excerpt
 from callboard.mcp.http_transport import HttpClient, open_http
-from callboard.mcp.lenient_json import LenientTransport, mend_tools
-from callboard.mcp.server_process import ServerProcess
+from callboard.mcp.lenient_json import mend_tools, mend_transport
 from callboard.mcp.settings import ServerSettings, build_environment, resolve_variables
-from callboard.mcp.stdio_transport import StdioTransport
+from callboard.mcp.stdio_transport import ServerProcess, StdioTransport
 
 if TYPE_CHECKING:
     import httpx2
@@ -129,7 +128,9 @@ class Connection:
     @property
     def stderr(self) -> str:
         """The last that the server's program wrote to its standard error."""
-        return self._transport.process.stderr if isinstance(self._transport, StdioTransport) else ""
+        if not isinstance(self._transport, StdioTransport):
+            return ""
+        return self._transport.process.stderr.decode("utf-8", "replace").strip()
 
     def add_noise(self, line: bytes) -> None:
         self.first_noise = self.first_noise or excerpt(line.decode("utf-8", "replace"), _MAX_NOISE_CHARS)
@@ -223,7 +224,7 @@ async def open_connection(
             async with asyncio.timeout(settings.connect_timeout):
                 transport = await transport_of(connection, settings, auth, stack)
                 connection.client = _import_sdk().Client(
-                    LenientTransport(transport, connection.mend_tools),
+                    mend_transport(transport, connection.mend_tools),
                     mode=mode,
                     cache=None,
                     log_level=_LOG_LEVEL,
@@ -244,19 +245,16 @@ async def _open_stdio(
     if not settings.command:
         raise CallerError("it has no command", path=path, hint='command = ["program", "argument"]')
     environment = build_environment(settings, os.environ)
-    stdio = StdioTransport(connection.end, connection.add_noise)
     try:
-        stdio.process = await ServerProcess.start(
-            settings.command, environment, settings.directory, stdio.feed, stdio.on_program_end
-        )
+        process = await ServerProcess.start(settings.command, environment, settings.directory)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and type(error).__name__ not in _CONFIGURATION_ERRNO:
             raise
         what = f"{settings.command[0]} cannot be started: {getattr(error, 'strerror', None) or error}"
         hint = "is it installed, and on the PATH that the server gets?"
         raise CallerError(what, path=f"{path}.command", hint=hint) from error
-    connection._transport = stdio  # noqa: SLF001  # made with it
-    stack.push_async_callback(stdio.process.stop)
+    stack.push_async_callback(process.stop)
+    stdio = connection._transport = StdioTransport(process, connection.end, connection.add_noise)  # noqa: SLF001
     return stdio
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 import msgspec
@@ -72,19 +73,13 @@ def reparse(data: bytes) -> bytes | None:
         return None
 
 
-class LenientTransport:
-    """Wraps a transport of the SDK; `mend` repairs the tools of a list."""
-
-    def __init__(self, transport: Any, mend: Callable[[list[Any]], list[Any]]) -> None:
-        self._transport = transport
-        self._mend = mend
-
-    async def __aenter__(self) -> tuple[_MendingStream, Any]:
-        read, write = await self._transport.__aenter__()
-        return _MendingStream(read, self._mend), write
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._transport.__aexit__(*error)
+@asynccontextmanager
+async def mend_transport(
+    transport: Any, mend: Callable[[list[Any]], list[Any]]
+) -> AsyncGenerator[tuple[_MendingStream, Any]]:
+    """A transport of the SDK whose lists of tools `mend` repairs."""
+    async with transport as (read, write):
+        yield _MendingStream(read, mend), write
 
 
 class _MendingStream:
@@ -98,30 +93,21 @@ class _MendingStream:
     def last_context(self) -> Any:
         return getattr(self._stream, "last_context", None)
 
-    async def receive(self) -> Any:
-        return self._mend_item(await self._stream.receive())
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return self._mend_item(await self._stream.__anext__())
-
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> Any:
-        return await self._stream.__aexit__(*error)
-
-    def _mend_item(self, item: Any) -> Any:
+        item = await anext(self._stream)
         result = getattr(getattr(item, "message", None), "result", None)
         if isinstance(result, dict) and isinstance(result.get("tools"), list) and "content" not in result:
             result["tools"] = self._mend(result["tools"])
         return item
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
 
 
 def mend_tools(tools: list[Any], version: str, skipped: dict[str, str]) -> list[Any]:

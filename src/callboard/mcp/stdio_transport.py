@@ -1,28 +1,49 @@
 """MCP over a program's standard input and output: a message is one line of JSON.
 
 Laws: each byte is scanned once; a line that is no message is reported and skipped.
+
+The program ends with us, however we end, and so do the processes it started. A parent-death signal would reach only the
+program itself, not what `npx` or `uvx` start in turn, and it is sent already when the thread ends that started the
+program. So a supervisor runs the program. It kills them all when a pipe closes of which only we hold the other end. On
+Linux it inherits the program's orphans, whatever sessions they make. Other systems have no subreaper: there it kills the
+program's process group, which misses processes that made a session of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import shutil
+import signal
+from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from callboard.mcp.connection_state import SEND_STATE
 from callboard.mcp.lenient_json import reparse
-from callboard.mcp.server_process import ServerProcess
+from callboard.sandbox.supervised_run import PROGRAM as SUPERVISOR
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 """Bytes of one message; a larger one ends the connection."""
-MAX_WAITING_LINES: Final = 1000
-"""Lines that are buffered before the program's output is no longer read; fewer if they are long."""
 MAX_EARLY_LINES: Final = 10_000
 """Lines that a server may send before the handshake is done, which needs one."""
+STDERR_BYTES: Final = 8 * 1024
+"""How much of the end of its standard error is kept."""
+EOF_SECONDS: Final = 2.0
+TERM_SECONDS: Final = 2.0
+KILL_SECONDS: Final = 2.0
+"""Seconds to wait after closing its input, after SIGTERM, and after SIGKILL. The order is the specification's."""
+_EXIT_SECONDS: Final = 0.2
+"""Seconds between the end of its output and its exit."""
+_BLOCK: Final = 64 * 1024
+"""Bytes that are read at once."""
 
 
 class LineSplitter:
@@ -53,117 +74,147 @@ class LineSplitter:
         return lines
 
 
-class StdioTransport:
-    """The SDK's transport over a ServerProcess.
+class ServerProcess:
+    """A running program."""
 
-    `on_lost` is called with the reason when the connection is lost, `on_noise` with each line that is no message. The
-    server starts while the SDK is imported, so what it writes early is buffered.
+    def __init__(self, process: Process, lifeline: int) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise ValueError("the program has no pipes")
+        self.stdin, self.stdout = process.stdin, process.stdout
+        self.stderr = b""
+        """The end of its standard error."""
+        self._process = process
+        self._lifeline = lifeline
+        self._listener = asyncio.create_task(self._read_stderr(process.stderr))
+
+    @classmethod
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str], directory: str) -> ServerProcess:
+        """Start a program. Raises OSError or ValueError if it cannot be started."""
+        program = _find_program(command[0], environment, directory)
+        theirs, ours = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(*SUPERVISOR, str(theirs), f"server={program}", "--", *command),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=environment,
+                cwd=directory or None,
+                start_new_session=True,
+                pass_fds=(theirs,),
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return cls(process, ours)
+
+    async def wait(self, seconds: float) -> int | None:
+        """Its exit status, negative that of the signal that ended it; None if it still runs after `seconds`."""
+        ended = asyncio.ensure_future(self._process.wait())
+        await asyncio.wait((ended, self._listener), timeout=seconds, return_when=asyncio.ALL_COMPLETED)
+        ended.cancel()
+        return self._process.returncode
+
+    async def stop(self) -> None:
+        """End the program and the processes it started: close its input, then SIGTERM, then SIGKILL."""
+        reader = asyncio.create_task(_discard(self.stdout))
+        try:
+            if self.stdin.transport.get_write_buffer_size():
+                self.stdin.transport.abort()
+            else:
+                self.stdin.close()
+            if await self.wait(EOF_SECONDS) is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGTERM)
+                await self.wait(TERM_SECONDS)
+        finally:
+            os.close(self._lifeline)  # the supervisor kills what is left
+            if await self.wait(KILL_SECONDS) is None:
+                self._process.kill()
+                await self.wait(KILL_SECONDS)
+            for task in (reader, self._listener):
+                task.cancel()
+
+    async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(_BLOCK):
+            self.stderr = (self.stderr + data)[-STDERR_BYTES:]
+
+
+class StdioTransport:
+    """The SDK's transport over a ServerProcess, and its read stream.
+
+    `on_lost` is called with the reason when the connection is lost, `on_noise` with each line that is no message.
     """
 
-    def __init__(self, on_lost: Callable[[str], None], on_noise: Callable[[bytes], None]) -> None:
-        self.process: ServerProcess
+    def __init__(
+        self, process: ServerProcess, on_lost: Callable[[str], None], on_noise: Callable[[bytes], None]
+    ) -> None:
+        self.process = process
         self.received = 0
         """How many blocks of output came."""
         self.is_ready = False
         """Whether the handshake is done."""
         self.program_exited = False
+        """Whether the connection was lost because the program ended."""
         self._early = 0
         self._on_lost = on_lost
-        self._lines = LineSplitter()
-        self._incoming = ReadStream(on_noise)
-
-    async def __aenter__(self) -> tuple[ReadStream, WriteStream]:
-        self._incoming.attach(self.process)
-        return self._incoming, WriteStream(self.process)
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._incoming.aclose()
-
-    def feed(self, data: bytes) -> None:
-        if self._incoming.ended:
-            return
-        self.received += 1
-        try:
-            lines = self._lines.feed(data)
-        except OverflowError:
-            self._end(f"it sent a message of more than {MAX_MESSAGE} bytes")
-        else:
-            self._early += 0 if self.is_ready else len(lines)
-            if self._early > MAX_EARLY_LINES:
-                self._incoming.clear()
-                self._end(f"it sent more than {MAX_EARLY_LINES} messages before it was connected")
-            else:
-                self._incoming.put(lines)
-
-    def on_program_end(self, process: ServerProcess) -> None:
-        """Called by the process, perhaps before `self.process` is set."""
-        status = process.status
-        self.program_exited = status is not None
-        self._end("it closed its output" if status is None else f"it ended with status {status}")
-
-    def _end(self, why: str) -> None:
-        self._on_lost(why)
-        self._incoming.end()
-
-
-class ReadStream:
-    """The SDK's read stream."""
-
-    def __init__(self, on_noise: Callable[[bytes], None]) -> None:
         self._on_noise = on_noise
-        self._waiting: deque[bytes] = deque()
-        self._bytes = 0
-        self._reader: asyncio.Future[None] | None = None
-        self.ended = False
-        self._paused = False
-        self._process: ServerProcess | None = None
+        self._splitter = LineSplitter()
+        self._lines: deque[bytes] = deque()
 
-    def attach(self, child: ServerProcess) -> None:
-        from mcp.shared.message import SessionMessage  # noqa: PLC0415  # the SDK is imported last, see above
+    async def __aenter__(self) -> tuple[StdioTransport, WriteStream]:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415  # the SDK is imported while the server starts
         from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415
 
-        self._process = child
         self._message: Callable[[Any], SessionMessage] = SessionMessage
         self._decode = jsonrpc_message_adapter.validate_json
+        return self, WriteStream(self)
 
-    def put(self, lines: list[bytes]) -> None:
-        if self.ended:
-            return
-        self._waiting.extend(lines)
-        self._bytes += sum(map(len, lines))
-        self._wake()
-        too_many = len(self._waiting) > MAX_WAITING_LINES or self._bytes > MAX_MESSAGE
-        if too_many and self._process is not None and not self._paused:
-            self._paused = True
-            self._process.pause()
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
-    def clear(self) -> None:
-        """Drop the lines that wait."""
-        self._waiting.clear()
-        self._bytes = 0
+    async def end(self, why: str) -> None:
+        """The connection is lost because a pipe was closed; `why` is the reason if the program still runs."""
+        status = await self.process.wait(_EXIT_SECONDS)
+        self.program_exited = status is not None
+        self._on_lost(why if status is None else f"it ended with status {status}")
 
-    def end(self) -> None:
-        self.ended = True
-        self._wake()
+    async def aclose(self) -> None:
+        self._lines.clear()
 
-    async def receive(self) -> SessionMessage:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
         while True:
-            while not self._waiting:
-                if self.ended:
-                    raise StopAsyncIteration
-                self._reader = asyncio.get_running_loop().create_future()
-                await self._reader
-            line = self._waiting.popleft()
-            self._bytes -= len(line)
-            few = len(self._waiting) <= MAX_WAITING_LINES // 2 and self._bytes <= MAX_MESSAGE // 2
-            if self._paused and few and self._process is not None:
-                self._paused = False
-                self._process.resume()
+            while not self._lines:
+                await self._read_lines()
+            line = self._lines.popleft()
             if not line.strip():
                 continue
             if (message := self._read(line)) is not None:
                 return message
             self._on_noise(line)
+
+    async def _read_lines(self) -> None:
+        """Raises StopAsyncIteration when the connection is lost."""
+        data = await self.process.stdout.read(_BLOCK)
+        if not data:
+            await self.end("it closed its output")
+            raise StopAsyncIteration
+        self.received += 1
+        try:
+            lines = self._splitter.feed(data)
+        except OverflowError:
+            self._on_lost(f"it sent a message of more than {MAX_MESSAGE} bytes")
+            raise StopAsyncIteration from None
+        self._early += 0 if self.is_ready else len(lines)
+        if self._early > MAX_EARLY_LINES:
+            self._on_lost(f"it sent more than {MAX_EARLY_LINES} messages before it was connected")
+            raise StopAsyncIteration
+        self._lines.extend(lines)
 
     def _read(self, line: bytes) -> SessionMessage | None:
         """The message of a line, repaired if necessary; None for a line that is none."""
@@ -176,35 +227,15 @@ class ReadStream:
         except (ValueError, RecursionError):
             return None
 
-    async def aclose(self) -> None:
-        self.clear()
-        self.end()
-
-    def __aiter__(self) -> ReadStream:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        return await self.receive()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
 
 class WriteStream:
     """The SDK's write stream. A request waits while the server does not read; its cancellation, say, does not."""
 
-    def __init__(self, child: ServerProcess) -> None:
+    def __init__(self, transport: StdioTransport) -> None:
         from anyio import ClosedResourceError  # noqa: PLC0415
 
-        self._process = child
-        self._closed = False
+        self._transport = transport
+        self._input = transport.process.stdin
         self._error = ClosedResourceError
 
     async def send(self, item: SessionMessage) -> None:
@@ -212,17 +243,40 @@ class WriteStream:
         data = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         asks = hasattr(message, "id") and hasattr(message, "method")
         if asks:
-            await self._process.drain()
-        if self._closed or not self._process.write(data):
+            with suppress(ConnectionError):
+                await self._input.drain()
+        if self._input.is_closing():
+            await self._transport.end("it closed its input")
             raise self._error
+        self._input.write(data)
         if asks and (sending := SEND_STATE.get()) is not None:
             sending.sent = True
 
     async def aclose(self) -> None:
-        self._closed = True
+        pass
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _find_program(name: str, environment: Mapping[str, str], directory: str) -> str:
+    """Find a program as execvp(3) does, but in no relative directory of PATH. Raises OSError."""
+    if "/" in name:
+        file = Path(directory or ".", name).absolute()
+        if not (os.access(file, os.X_OK) and file.is_file()):
+            number = errno.EACCES if file.exists() else errno.ENOENT
+            raise OSError(number, os.strerror(number), name)
+        return str(file)
+    places = [each for each in environment.get("PATH", os.defpath).split(os.pathsep) if each.startswith("/")]
+    path = shutil.which(name, path=os.pathsep.join(places)) if places else None
+    if path is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    return path
+
+
+async def _discard(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_BLOCK):
+        pass
