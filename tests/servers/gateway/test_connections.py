@@ -49,27 +49,24 @@ class Wire:
 
 @pytest.fixture
 def story(serving):
-    """Runs a scenario that is given the gateway and a way to connect to it."""
+    """A gateway and a way to connect to it, as an async context manager of settings."""
 
-    def run(scenario, **settings):
-        async def whole():
-            async with FakeBackend(["Hello"] * 50) as backend, serving(backend, **settings) as served:
-                port = int(served.root.rpartition(":")[2])
+    @asynccontextmanager
+    async def opened(**settings):
+        async with FakeBackend(["Hello"] * 50) as backend, serving(backend, **settings) as served:
+            port = int(served.root.rpartition(":")[2])
 
-                @asynccontextmanager
-                async def connect():
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                    try:
-                        yield Wire(reader, writer)
-                    finally:
-                        writer.close()
+            @asynccontextmanager
+            async def connect():
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    yield Wire(reader, writer)
+                finally:
+                    writer.close()
 
-                async with asyncio.timeout(60):  # against a hang
-                    return await scenario(SimpleNamespace(served=served, connect=connect))
+            yield SimpleNamespace(served=served, connect=connect)
 
-        return asyncio.run(whole())
-
-    return run
+    return opened
 
 
 def post(body=ASK, *lines):
@@ -77,62 +74,47 @@ def post(body=ASK, *lines):
     return b"\r\n".join(head) + b"\r\n\r\n" + body
 
 
-def test_a_head_of_more_than_64_kib_is_refused_beyond_loopback(story):
-    async def scenario(at):
-        async with at.connect() as wire:
-            await wire.send(b"GET /ready HTTP/1.1\r\nhost: x\r\na: " + b"x" * 60_000)
-            await wire.send(b"x" * 10_000)
-            assert (await wire.closed())[:13] in {b"", b"HTTP/1.1 400 "}  # a reset may lose the answer
-
-    story(scenario, http="h11")
+async def test_a_head_of_more_than_64_kib_is_refused_beyond_loopback(story):
+    async with story(http="h11") as at, at.connect() as wire:
+        await wire.send(b"GET /ready HTTP/1.1\r\nhost: x\r\na: " + b"x" * 60_000)
+        await wire.send(b"x" * 10_000)
+        assert (await wire.closed())[:13] in {b"", b"HTTP/1.1 400 "}  # a reset may lose the answer
 
 
-def test_too_many_connections_are_answered_503(story):
-    async def scenario(at):
-        async with at.connect() as first, at.connect() as second:
-            await first.send(GET)
-            await second.send(GET)
-            assert (await second.answer())[0] == 503
-
-    story(scenario, limits=GatewayLimits(connections=2))
+async def test_too_many_connections_are_answered_503(story):
+    async with story(limits=GatewayLimits(connections=2)) as at, at.connect() as first, at.connect() as second:
+        await first.send(GET)
+        await second.send(GET)
+        assert (await second.answer())[0] == 503
 
 
-def test_a_connection_that_asks_nothing_more_is_closed(story):
-    async def scenario(at):
-        async with at.connect() as wire:
-            await wire.send(GET)
-            assert (await wire.answer())[0] == 200
-            assert await wire.closed() == b""
-
-    story(scenario, limits=GatewayLimits(idle_seconds=1))
+async def test_a_connection_that_asks_nothing_more_is_closed(story):
+    async with story(limits=GatewayLimits(idle_seconds=1)) as at, at.connect() as wire:
+        await wire.send(GET)
+        assert (await wire.answer())[0] == 200
+        assert await wire.closed() == b""
 
 
-def test_a_body_that_was_refused_and_then_comes_does_not_cost_the_connection(story):
-    async def scenario(at):
-        async with at.connect() as wire:
-            await wire.send(b"POST /ready HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n")
-            assert (await wire.answer())[0] == 405
-            await wire.send(b"x" * 200_000, GET)
-            assert (await wire.answer())[0] == 200
-
-    story(scenario)
+async def test_a_body_that_was_refused_and_then_comes_does_not_cost_the_connection(story):
+    async with story() as at, at.connect() as wire:
+        await wire.send(b"POST /ready HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n")
+        assert (await wire.answer())[0] == 405
+        await wire.send(b"x" * 200_000, GET)
+        assert (await wire.answer())[0] == 200
 
 
-def test_a_short_trailer_is_taken(story):
-    async def scenario(at):
-        async with at.connect() as wire:
-            chunk = b"%x\r\n%b\r\n" % (len(ASK), ASK)
-            head = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-            await wire.send(head + chunk + b"0\r\na: b\r\n\r\n" + GET)
-            assert (await wire.answer())[0] == 200
-            assert (await wire.answer())[0] == 200
-
-    story(scenario)
+async def test_a_short_trailer_is_taken(story):
+    async with story() as at, at.connect() as wire:
+        chunk = b"%x\r\n%b\r\n" % (len(ASK), ASK)
+        head = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        await wire.send(head + chunk + b"0\r\na: b\r\n\r\n" + GET)
+        assert (await wire.answer())[0] == 200
+        assert (await wire.answer())[0] == 200
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000, 100_000])
-def test_a_body_arrives_whole_however_it_is_cut(story, piece):
-    async def scenario(at):
+async def test_a_body_arrives_whole_however_it_is_cut(story, piece):
+    async with story() as at:
         body = msgspec.json.encode({"model": "m", "input": "é" * (200_000 if piece > 10 else 2_000)})
         chunks = [
             b"%x\r\n%b\r\n" % (len(body[at : at + piece]), body[at : at + piece]) for at in range(0, len(body), piece)
@@ -145,25 +127,21 @@ def test_a_body_arrives_whole_however_it_is_cut(story, piece):
             said = [msgspec.json.decode(answers[place][1])["output"][0]["content"][0]["text"] for place in (0, 2)]
             assert said == ["Hello"] * 2
 
-    story(scenario)
-
 
 async def socket_of(served, **options):
     return await served.client.ws_connect(served.url + "/responses", **options)
 
 
-def test_no_websocket_is_compressed(story):
-    async def scenario(at):
+async def test_no_websocket_is_compressed(story):
+    async with story() as at:
         socket = await socket_of(at.served, compress=15)
         assert not socket.compress
         await socket.close()
 
-    story(scenario)
-
 
 @pytest.mark.parametrize("size", [1, 100, 5000, 1_000_000])
-def test_a_message_arrives_whole_however_it_is_cut(story, size):
-    async def scenario(at):
+async def test_a_message_arrives_whole_however_it_is_cut(story, size):
+    async with story() as at:
         body = msgspec.json.encode(
             {"type": "response.create", "model": "m", "input": "é" * (2_000 if size == 1 else 300_000)}
         )
@@ -187,11 +165,9 @@ def test_a_message_arrives_whole_however_it_is_cut(story, size):
         assert at.served.gateway.request_budget.used == 0
         await socket.close()
 
-    story(scenario)
 
-
-def test_a_flood_of_pings_takes_no_room(story):
-    async def scenario(at):
+async def test_a_flood_of_pings_takes_no_room(story):
+    async with story() as at:
         socket = await socket_of(at.served, autoping=True)
         for _ in range(50):
             socket._conn.transport.write(b"\x89\xfd\0\0\0\0" + b"x" * 125)
@@ -200,23 +176,12 @@ def test_a_flood_of_pings_takes_no_room(story):
         assert at.served.gateway.request_budget.used == 0
         await socket.close()
 
-    story(scenario)
 
-
-ASKING = {
-    "responses": ("/v1/responses", {"input": "hi"}),
-    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
-    "messages": ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}),
-    "gemini": ("/v1beta/models/m:{}", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
-}
-
-
-def asking(front, *, stream, version="1.1"):
-    """A request of a front as bytes."""
-    path, body = ASKING[front]
-    body = msgspec.json.encode({**body, "model": "m", "stream": stream} if front != "gemini" else body)
-    path = path.format("streamGenerateContent?alt=sse" if stream else "generateContent")
-    return f"POST {path} HTTP/{version}\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+def asking(*, stream, version):
+    """A request as bytes."""
+    body = msgspec.json.encode({"model": "m", "input": "hi", "stream": stream})
+    head = f"POST /v1/responses HTTP/{version}\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 async def until(holds):
@@ -233,7 +198,7 @@ async def until(holds):
 async def test_a_client_that_closes_cancels_its_reply(serving, by_hand, version, stream, begun):
     async with by_hand() as backend, serving(backend) as served, asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(served.root.rpartition(":")[2]))
-        writer.write(asking("responses", stream=stream, version=version))
+        writer.write(asking(stream=stream, version=version))
         asked = await backend.asked.get()
         if begun:
             await asked.say("Hel")
@@ -244,11 +209,8 @@ async def test_a_client_that_closes_cancels_its_reply(serving, by_hand, version,
         await until(lambda: not served.server.server_state.connections)
 
 
-def test_who_half_closes_in_the_middle_of_a_request_has_left(story):
-    async def scenario(it):
-        async with it.connect() as wire:
-            await wire.send(post()[:-3])
-            wire.writer.write_eof()
-            assert await wire.closed() == b""
-
-    story(scenario)
+async def test_who_half_closes_in_the_middle_of_a_request_has_left(story):
+    async with story() as at, at.connect() as wire:
+        await wire.send(post()[:-3])
+        wire.writer.write_eof()
+        assert await wire.closed() == b""

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
+from tests.servers.gateway.fronts import FRONTS, request
 
 from callboard.core import (
     InvocationCanister,
@@ -32,7 +33,6 @@ from callboard.testing import FakeBackend, StatusReply
 from callboard.wires import get_wire
 
 COMMAND = (sys.executable, "-P", "-c", "from callboard.cli import main; main()")
-FRONTS = ("responses", "chat", "messages", "gemini")
 MODULE = '''
 import asyncio
 import sys
@@ -280,18 +280,7 @@ def output(front, identifier, text):
 
 def body_of(front, **more):
     """A request of the client's own tool `shell`."""
-    match front:
-        case "responses":
-            asked = {"input": QUESTION, "tools": [{"type": "function", "name": "shell", "parameters": SHELL}]}
-        case "chat":
-            function = {"name": "shell", "parameters": SHELL}
-            asked = {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
-        case "gemini":
-            declared = [{"name": "shell", "parametersJsonSchema": SHELL}]
-            asked = {"contents": [turn(QUESTION[0]["content"])], "tools": {"functionDeclarations": declared}}
-        case _:
-            asked = {"messages": QUESTION, "max_tokens": 100, "tools": [{"name": "shell", "input_schema": SHELL}]}
-    return {"model": "m", **asked, **more}
+    return request(front, QUESTION[0]["content"], tools={"shell": SHELL}, **more)
 
 
 def ways(test):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.servers.gateway.fronts import request
 
 from callboard.core import ReplyStarted, TextPiece
 from callboard.servers.gateway.auth import digest
@@ -11,11 +12,6 @@ from callboard.testing import Cut, FakeBackend, StatusReply
 NAMES = ("ann", "bob", "eve")
 KEYS = {name: digest(f"key-of-{name}-12345678") for name in NAMES}
 ANN, BOB, EVE = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in NAMES)
-HI = {
-    "responses": {"model": "m", "input": "Hi"},
-    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
-}
 PIXEL = "iVBORw0KGgo="
 PICTURE = {
     "responses": {
@@ -68,11 +64,11 @@ async def test_one_keys_failures_never_close_a_backend_for_another_key(serving, 
             body = {"model": "m", "messages": [{"role": "user", "content": f"poison {number}"}], "stream": stream}
             await served.post("chat", body, ANN)
         health = await served.get("/health")
-        answer = await served.post("chat", {**HI["chat"], "stream": stream}, BOB)
+        answer = await served.post("chat", request("chat", stream=stream), BOB)
     assert (answer.status, health.status) == (200, 200)
 
 
-@pytest.mark.parametrize("front", HI)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving, front, stream):
     """llama.cpp answers 500, and a text is answered after as many of them as there are."""
@@ -82,14 +78,14 @@ async def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving
         serving(backend) as served,
     ):
         answers = [await served.post(front, {**PICTURE[front], "stream": stream}) for _ in range(12)]
-        answer, health = await served.post(front, HI[front]), await served.get("/health")
+        answer, health = await served.post(front, request(front)), await served.get("/health")
     assert [each.status for each in answers] == [400] * 12
     assert "image input is not supported" in answers[0].text
     assert (answer.status, health.status) == (200, 200)
     assert health.body["circuit_breaker"]["consecutive_failures"] == 0
 
 
-@pytest.mark.parametrize("front", HI)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 async def test_a_conversation_that_is_too_long_for_llama_cpp_has_openais_code(serving, front):
     error = {
         "code": 400,
@@ -97,7 +93,7 @@ async def test_a_conversation_that_is_too_long_for_llama_cpp_has_openais_code(se
         "type": "exceed_context_size_error",
     }
     async with FakeBackend([StatusReply(400, {"error": error})]) as backend, serving(backend) as served:
-        answer = await served.post(front, HI[front])
+        answer = await served.post(front, request(front))
     assert answer.status == 400
     if front == "messages":
         assert answer.body["error"]["type"] == "invalid_request_error"
@@ -120,13 +116,13 @@ async def test_a_backend_that_is_dead_is_left_alone_though_one_client_alone_asks
     assert (health.status, health.body["status"]) == (503, "unhealthy")
 
 
-@pytest.mark.parametrize("front", HI)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 async def test_broken_streams_of_one_model_close_no_other_model(serving, front):
     def reply(body):
         return Cut([ReplyStarted(), TextPiece("Hel")]) if body["model"] == "broken" else "Hello"
 
     async with FakeBackend(reply) as backend, serving(backend) as served:
-        ask = {**HI[front], "stream": True}
+        ask = request(front, stream=True)
         broken = [await served.post(front, {**ask, "model": "broken"}) for _ in range(7)]
         posted = posts(backend)
         other = await served.post(front, {**ask, "model": "whole"})
@@ -141,9 +137,9 @@ async def test_broken_streams_of_one_model_close_no_other_model(serving, front):
 async def test_a_backend_that_is_dead_for_several_keys_is_left_alone_by_all(serving):
     async with FakeBackend(lambda _: StatusReply(503)) as backend, serving(backend, keys=KEYS) as served:
         for key in (ANN, ANN, ANN, BOB, BOB):
-            await served.post("chat", HI["chat"], key)
+            await served.post("chat", request("chat"), key)
         before = posts(backend)
-        answer = await served.post("chat", HI["chat"], EVE)
+        answer = await served.post("chat", request("chat"), EVE)
         after, health = posts(backend), await served.get("/health")
     assert (answer.status, answer.body["error"]["code"]) == (503, "backend_unavailable_circuit_open")
     assert (before, after, health.status) == (5, 5, 503)
@@ -154,7 +150,7 @@ async def test_a_reply_to_anybody_shows_that_a_backend_lives(serving):
         poison = {"model": "m", "messages": [{"role": "user", "content": "poison"}]}
         for _ in range(5):
             await served.post("chat", poison, ANN)
-        refused = await served.post("chat", HI["chat"], ANN)
-        await served.post("chat", HI["chat"], BOB)
-        answer = await served.post("chat", HI["chat"], ANN)
+        refused = await served.post("chat", request("chat"), ANN)
+        await served.post("chat", request("chat"), BOB)
+        answer = await served.post("chat", request("chat"), ANN)
     assert (refused.status, answer.status) == (503, 200)

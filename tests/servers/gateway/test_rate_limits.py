@@ -6,15 +6,10 @@ import asyncio
 import json
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, request
 
 from callboard.testing import FakeBackend, Raw, StatusReply
 
-ASKING = {
-    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-    "responses": {"model": "m", "input": "Hi"},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
-    "gemini": {"model": "m", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
-}
 LIMITS = {
     "Anthropic": (429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}),
     "Anthropic, overloaded": (529, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}),
@@ -47,8 +42,8 @@ def ask(serving, behind, wire, reply):
             FakeBackend(lambda _: reply) as backend,
             serving(behind(backend, wire=wire), failure_threshold=99) as served,
         ):
-            asked = [(front, stream) for front in ASKING for stream in (True, False)]
-            return [(each[0], await served.post(each[0], {**ASKING[each[0]], "stream": each[1]})) for each in asked]
+            asked = [(front, stream) for front in FRONTS for stream in (True, False)]
+            return [(each[0], await served.post(each[0], request(each[0], stream=each[1]))) for each in asked]
 
     return asyncio.run(scenario())
 

@@ -9,6 +9,7 @@ import socket
 from urllib.parse import quote
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, request
 from tests.tables import table
 
 from callboard.core import ReplyFailed, TextPiece
@@ -18,12 +19,6 @@ from callboard.servers.gateway.redaction import Redactor
 from callboard.testing import FakeBackend, Raw, StatusReply
 
 KEY = 'sk-UPSTREAM/SECRET+0123"456789'
-FRONTS = {
-    "responses": {"model": "m", "input": "Hi"},
-    "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
-    "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
-    "gemini": {"model": "m", "contents": {"parts": {"text": "Hi"}}},
-}
 
 
 def basic(user, password):
@@ -108,7 +103,7 @@ async def test_no_error_header_or_log_line_holds_the_backends_key(serving, behin
                 "password": {"url": url.replace("://", f"://operator:{secret}@")},
             }[place]
             async with serving(behind(backend, **{"url": url, **settings}), failure_threshold=1000) as served:
-                answers += [await served.post(front, {**FRONTS[front], "stream": stream}) for _ in replies]
+                answers += [await served.post(front, request(front, stream=stream)) for _ in replies]
                 answers += [await served.get(path) for path in ("/health", "/metrics", "/v1/models")]
     outcome = answers
     for answer in outcome:
@@ -141,7 +136,7 @@ async def test_clients_are_not_told_where_backends_are(serving, behind, caplog, 
             address = third.url.removeprefix("http://").removesuffix("/v1")
             told.body["error"]["message"] = told.body["error"]["message"].format(address, address)
             async with serving(*settings, keys={"ann": digest(key)}) as served:
-                ask = {**FRONTS[front], "stream": stream}
+                ask = request(front, stream=stream)
                 headers = {"authorization": f"Bearer {key}"}
                 answers = [await served.post(front, {**ask, "model": name}, headers) for name in "abc"]
                 health = [await served.get("/health"), await served.get("/health", **headers)]
@@ -166,7 +161,7 @@ async def test_a_clients_own_key_is_in_no_log_line(serving, caplog):
     replies = [StatusReply(code, {"error": {"message": f"refused: Bearer {key}"}}) for code in (401, 500, 503)]
     async with FakeBackend(replies) as backend, serving(backend) as served:
         for _ in replies:
-            await served.post("chat", FRONTS["chat"], {"authorization": f"Bearer {key}"})
+            await served.post("chat", request("chat"), {"authorization": f"Bearer {key}"})
     assert "failed: 'refused: Bearer ***'" in caplog.text
     assert key not in caplog.text
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.servers.gateway.fronts import request
 from tests.tables import table
 
 from callboard.servers.gateway import GatewayLimits, request_body
@@ -18,11 +19,6 @@ from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.request_body import BudgetShare, ByteBudget, count_values, read_json
 from callboard.testing import FakeBackend
 
-FRONTS = {
-    "responses": {"model": "m", "input": "hi"},
-    "chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
-    "messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]},
-}
 SMALL = GatewayLimits(values=1000)
 MANY = {
     "objects": b'{"model":"m","input":[' + b"{}," * 5000 + b"{}]}",
@@ -66,7 +62,7 @@ def test_values_are_counted_wherever_the_bytes_are_cut(data, step, escaped):
         assert count_values(text, 10**9) >= most
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("kind", MANY)
 async def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving, front, kind, monkeypatch):
     async with FakeBackend([]) as backend, serving(backend, limits=SMALL) as served:
@@ -77,24 +73,24 @@ async def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving
     assert "more than 1000 values" in answer.text
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_what_a_text_holds_is_no_value(serving, front, kind):
     async with FakeBackend(["Hello"]) as backend, serving(backend, limits=SMALL) as served:
         said = (
             {"input": TEXTS[kind]} if front == "responses" else {"messages": [{"role": "user", "content": TEXTS[kind]}]}
         )
-        answer = await served.post(front, {**FRONTS[front], **said})
+        answer = await served.post(front, {**request(front, "hi"), **said})
         asked = backend.requests[-1].body["messages"][-1]["content"]
     assert answer.status == 200, answer
     assert asked == TEXTS[kind]
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 async def test_a_body_of_too_many_fields_is_refused(serving, front):
     async with FakeBackend(["Hello"]) as backend, serving(backend) as served:
         fields = {f"field{place}": 0 for place in range(300)}
-        answer, asked = await served.post(front, {**FRONTS[front], **fields}), backend.requests
+        answer, asked = await served.post(front, {**request(front, "hi"), **fields}), backend.requests
     assert answer.status == 413
     assert not [each for each in asked if each.method == "POST"]
 
@@ -155,10 +151,10 @@ def test_what_was_taken_is_given_back_once():
     assert room.used == 0
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
 async def test_the_bytes_of_all_requests_have_one_bound(serving, by_hand, front):
     async with by_hand() as backend, serving(backend, limits=GatewayLimits(held=1500)) as served:
-        asked = FRONTS[front] | {"metadata": {"a": "x" * 1000}}
+        asked = request(front, "hi") | {"metadata": {"a": "x" * 1000}}
         open_one = asyncio.ensure_future(served.post(front, asked))
         await backend.asked.get()
         assert served.gateway.request_budget.used >= 1000

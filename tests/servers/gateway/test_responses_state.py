@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -53,26 +52,29 @@ async def sdk(served, key="x"):
 
 
 @pytest.fixture
+def sqlite(tmp_path):
+    return f"sqlite:///{tmp_path / 'replies.db'}"
+
+
+@pytest.fixture
 def story(serving):
-    """Runs a story with a FakeBackend's replies: `told(replies, story, **settings)`."""
+    """A client, a gateway and its backend, as an async context manager of a FakeBackend's replies and settings."""
 
-    def run(replies, told, **settings):
-        async def whole():
-            async with FakeBackend(replies) as backend, serving(backend, **settings) as served, sdk(served) as client:
-                served.client.headers["authorization"] = f"Bearer {client.api_key}"  # one client, however it asks
-                await told(SimpleNamespace(client=client, backend=backend, served=served))
+    @asynccontextmanager
+    async def opened(replies, **settings):
+        async with FakeBackend(replies) as backend, serving(backend, **settings) as served, sdk(served) as client:
+            served.client.headers["authorization"] = f"Bearer {client.api_key}"  # one client, however it asks
+            yield SimpleNamespace(client=client, backend=backend, served=served)
 
-        asyncio.run(whole())
-
-    return run
+    return opened
 
 
 def messages(backend, place=-1):
     return [(each["role"], each.get("content")) for each in backend.requests[place].body["messages"]]
 
 
-def test_a_response_is_gone_on_from(story, database, judge_response):
-    async def told(at):
+async def test_a_response_is_gone_on_from(story, database, judge_response):
+    async with story(echoed, store=database) as at:
         first = await at.client.responses.create(model="m", input="My name is Ann.", instructions="Be brief.")
         assert first.store is True
         assert first.previous_response_id is None
@@ -95,11 +97,9 @@ def test_a_response_is_gone_on_from(story, database, judge_response):
         branch = await at.client.responses.create(model="m", input="Or so?", previous_response_id=first.id)
         assert branch.output_text == "3 messages"
 
-    story(echoed, told, store=database)
 
-
-def test_a_stream_is_gone_on_from_when_its_last_event_is_read(story, database, judge):
-    async def told(at):
+async def test_a_stream_is_gone_on_from_when_its_last_event_is_read(story, database, judge):
+    async with story(echoed, store=database) as at:
         previous = None
         for turn in range(5):
             body = {"model": "m", "input": f"turn {turn}", "stream": True, "previous_response_id": previous}
@@ -113,11 +113,9 @@ def test_a_stream_is_gone_on_from_when_its_last_event_is_read(story, database, j
                 previous = event["response"]["id"]
                 assert (await at.client.responses.retrieve(previous)).output_text == f"{2 * turn + 1} messages"
 
-    story(echoed, told, store=database)
 
-
-def test_a_tool_loop_sends_only_what_is_new(story, database):
-    async def told(at):
+async def test_a_tool_loop_sends_only_what_is_new(story, database):
+    async with story([call_events(), "It is a dog."], store=database) as at:
         first = await at.client.responses.create(model="m", input="Look!", tools=[TOOL])
         call = next(item for item in first.output if item.type == "function_call")
         output = {"type": "function_call_output", "call_id": call.call_id, "output": "a dog"}
@@ -129,14 +127,12 @@ def test_a_tool_loop_sends_only_what_is_new(story, database):
         assert [each["role"] for each in sent] == ["user", "assistant", "tool"]
         assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "call_1"
 
-    story([call_events(), "It is a dog."], told, store=database)
 
-
-async def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path, serving, behind):
+async def test_what_was_thought_comes_back_to_the_model_that_thought_it(sqlite, serving, behind):
     replies = [reply_of(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
     async with (
         FakeBackend(replies) as backend,
-        serving(backends=(behind(backend, wire="messages"),), store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        serving(backends=(behind(backend, wire="messages"),), store=sqlite) as served,
         sdk(served) as client,
     ):
         first = await client.responses.create(model="m", input="Think.")
@@ -147,10 +143,10 @@ async def test_what_was_thought_comes_back_to_the_model_that_thought_it(tmp_path
     assert "store" not in body
 
 
-async def test_no_backend_hears_of_our_identifiers(tmp_path, serving, behind):
+async def test_no_backend_hears_of_our_identifiers(sqlite, serving, behind):
     async with (
         FakeBackend(["one", "two"]) as backend,
-        serving(backends=(behind(backend, wire="responses"),), store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        serving(backends=(behind(backend, wire="responses"),), store=sqlite) as served,
         sdk(served) as client,
     ):
         first = await client.responses.create(model="m", input="1")
@@ -163,8 +159,8 @@ async def test_no_backend_hears_of_our_identifiers(tmp_path, serving, behind):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("store", ["", "sqlite"])
-def test_what_is_not_known_is_refused(story, tmp_path, store, stream):
-    async def told(at):
+async def test_what_is_not_known_is_refused(story, sqlite, store, stream):
+    async with story(echoed, store=sqlite if store else "") as at:
         first = await at.client.responses.create(model="m", input="hi", store=False)
         assert first.store is False
         for previous in (first.id, "resp_unknown", "", "a\0b", "\N{PILE OF POO}"):
@@ -175,11 +171,9 @@ def test_what_is_not_known_is_refused(story, tmp_path, store, stream):
             assert refused.body["error"]["param"] == "previous_response_id"
         assert len([each for each in at.backend.requests if each.method == "POST"]) == 1
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}" if store else "")
 
-
-def test_without_a_store_it_says_that_nothing_is_stored(story):
-    async def told(at):
+async def test_without_a_store_it_says_that_nothing_is_stored(story):
+    async with story(echoed) as at:
         for store in (True, False, None):
             answer = await at.served.post("responses", {"model": "m", "input": "hi", "store": store})
             assert answer.body["store"] is False
@@ -188,11 +182,15 @@ def test_without_a_store_it_says_that_nothing_is_stored(story):
                 assert gone.status == 404
                 assert gone.body["error"]["code"] == "not_found"
 
-    story(echoed, told)
 
-
-def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
-    async def told(at):
+async def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
+    replies = [
+        StatusReply(400),
+        [ReplyStarted(), TextPiece("x")],
+        reply_of(TextPiece("only half"), end="length"),
+        "whole",
+    ]
+    async with story(replies, store=database) as at:
         with pytest.raises(openai.BadRequestError):
             await at.client.responses.create(model="m", input="fail")
         body = {"model": "m", "input": "on", "stream": True}
@@ -206,14 +204,6 @@ def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
         assert kept.incomplete_details.reason == "max_output_tokens"
         await at.client.responses.create(model="m", input="go on", previous_response_id=kept.id)
         assert messages(at.backend)[1] == ("assistant", "only half")
-
-    replies = [
-        StatusReply(400),
-        [ReplyStarted(), TextPiece("x")],
-        reply_of(TextPiece("only half"), end="length"),
-        "whole",
-    ]
-    story(replies, told, store=database)
 
 
 async def test_two_gateways_on_one_store_see_each_others(serving, database):
@@ -234,10 +224,10 @@ async def test_two_gateways_on_one_store_see_each_others(serving, database):
             await first.responses.retrieve(previous)
 
 
-async def test_one_key_never_sees_anothers(serving, tmp_path):
+async def test_one_key_never_sees_anothers(serving, sqlite):
     async with (
         FakeBackend(echoed) as backend,
-        serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}", keys=KEYS) as served,
+        serving(backend, store=sqlite, keys=KEYS) as served,
     ):
         async with sdk(served, "key-of-ann-12345678") as ann, sdk(served, "key-of-bob-12345678") as bob:
             hers = await ann.responses.create(model="m", input="secret")
@@ -257,8 +247,8 @@ async def test_one_key_never_sees_anothers(serving, tmp_path):
                 await nobody.responses.retrieve(hers.id)
 
 
-def test_a_kept_response_is_a_resource(story, database, judge_response):
-    async def told(at):
+async def test_a_kept_response_is_a_resource(story, database, judge_response):
+    async with story(echoed, store=database) as at:
         picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
         items = [
             {"role": "developer", "content": "Be brief."},
@@ -291,11 +281,9 @@ def test_a_kept_response_is_a_resource(story, database, judge_response):
         assert (await at.served.request("DELETE", url)).status == 404
         await at.client.responses.delete((await at.client.responses.create(model="m", input="hi")).id)
 
-    story(echoed, told, store=database)
 
-
-def test_what_a_resource_cannot_do(story, tmp_path):
-    async def told(at):
+async def test_what_a_resource_cannot_do(story, sqlite):
+    async with story(echoed, store=sqlite) as at:
         made = await at.client.responses.create(model="m", input="hi")
         for path, param, code in (
             ("?stream=true", "stream", "stream_not_supported"),
@@ -311,22 +299,18 @@ def test_what_a_resource_cannot_do(story, tmp_path):
             assert refused.status == 400
             assert (refused.body["error"]["param"], refused.body["error"]["code"]) == (param, code)
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
-
-def test_a_gap_is_refused_never_filled_with_less(story, tmp_path):
-    async def told(at):
+async def test_a_gap_is_refused_never_filled_with_less(story, sqlite):
+    async with story(echoed, store=sqlite) as at:
         first = await at.client.responses.create(model="m", input="1")
         second = await at.client.responses.create(model="m", input="2", previous_response_id=first.id)
         await at.client.responses.delete(first.id)
         with pytest.raises(openai.BadRequestError, match=first.id):
             await at.client.responses.create(model="m", input="3", previous_response_id=second.id)
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
-
-def test_a_conversation_that_is_too_large_is_refused(story, tmp_path):
-    async def told(at):
+async def test_a_conversation_that_is_too_large_is_refused(story, sqlite):
+    async with story(echoed, store=sqlite, limits=GatewayLimits(body=8000)) as at:
         previous = None
         for _ in range(3):
             answer = await at.client.responses.create(model="m", input="x" * 1500, previous_response_id=previous)
@@ -335,8 +319,6 @@ def test_a_conversation_that_is_too_large_is_refused(story, tmp_path):
             refused = await at.served.post("responses", {"model": "m", "input": "on", "previous_response_id": previous})
             assert refused.status == 413
             assert refused.body["error"]["code"] == "request_too_large"
-
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}", limits=GatewayLimits(body=8000))
 
 
 @pytest.mark.parametrize(
@@ -349,8 +331,8 @@ def test_a_conversation_that_is_too_large_is_refused(story, tmp_path):
         ([{"type": "function_call_output", "call_id": "unknown", "output": "x"}], "input[0]"),
     ],
 )
-def test_a_mistake_is_found_in_the_clients_own_body(story, tmp_path, items, param):
-    async def told(at):
+async def test_a_mistake_is_found_in_the_clients_own_body(story, sqlite, items, param):
+    async with story(echoed, store=sqlite) as at:
         first = await at.client.responses.create(model="m", input="hi")
         body = {"model": "m", "input": items, "previous_response_id": first.id}
         refused = await at.served.post("responses", body)
@@ -358,25 +340,20 @@ def test_a_mistake_is_found_in_the_clients_own_body(story, tmp_path, items, para
         assert refused.body["error"]["code"] == "invalid_request"
         assert refused.body["error"]["param"].startswith(param)
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
-
-def test_nothing_that_was_said_is_logged(story, tmp_path, caplog):
+async def test_nothing_that_was_said_is_logged(story, sqlite, caplog):
     caplog.set_level("DEBUG")
-
-    async def told(at):
+    async with story(lambda _: "a secret", store=sqlite) as at:
         first = await at.client.responses.create(model="m", input="a secret")
         await at.client.responses.create(model="m", input="a secret", previous_response_id=first.id)
         await at.client.responses.compact(model="m", input="a secret")
-
-    story(lambda _: "a secret", told, store=f"sqlite:///{tmp_path / 'replies.db'}")
     ours = [record.getMessage() for record in caplog.records if not record.name.startswith(("openai", "httpcore"))]
     assert ours
     assert not any("a secret" in message for message in ours)
 
 
-def test_a_store_that_fails_costs_no_reply(story, tmp_path):
-    async def told(at):
+async def test_a_store_that_fails_costs_no_reply(story, sqlite):
+    async with story(echoed, store=sqlite) as at:
         with at.served.conversations.store._engine.connect() as connection:
             connection.exec_driver_sql("DROP TABLE callboard_replies")
         answer = await at.client.responses.create(model="m", input="hi")
@@ -387,22 +364,19 @@ def test_a_store_that_fails_costs_no_reply(story, tmp_path):
         lost = await at.served.post("responses", {"model": "m", "input": "on", "previous_response_id": answer.id})
         assert (lost.status, lost.body["error"]["code"]) == (503, "store_unavailable")
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
-
-def test_what_has_ended_is_not_cancelled(story, tmp_path):
-    async def told(at):
+async def test_what_has_ended_is_not_cancelled(story, sqlite):
+    async with story(echoed, store=sqlite) as at:
         made = await at.client.responses.create(model="m", input="hi")
         with pytest.raises(openai.BadRequestError, match="Cannot cancel a completed response"):
             await at.client.responses.cancel(made.id)
         with pytest.raises(openai.NotFoundError):
             await at.client.responses.cancel("resp_unknown")
 
-    story(echoed, told, store=f"sqlite:///{tmp_path / 'replies.db'}")
 
-
-def test_a_conversation_is_summed_up(story, tmp_path):
-    async def told(at):
+async def test_a_conversation_is_summed_up(story, sqlite):
+    summary = reply_of(TextPiece("The code word "), TextPiece("is slate."))
+    async with story(["OK.", summary, summary, "slate"], store=sqlite) as at:
         from openresponses_types import CompactResource
 
         first = await at.client.responses.create(model="m", input="Remember: slate.", instructions="Be brief.")
@@ -429,9 +403,6 @@ def test_a_conversation_is_summed_up(story, tmp_path):
         assert [role for role, _ in last] == ["user"] * 4
         assert last[2][1].endswith("The code word is slate.")
 
-    summary = reply_of(TextPiece("The code word "), TextPiece("is slate."))
-    story(["OK.", summary, summary, "slate"], told, store=f"sqlite:///{tmp_path / 'replies.db'}")
-
 
 @pytest.mark.parametrize(
     ("body", "replies", "status", "code"),
@@ -443,13 +414,11 @@ def test_a_conversation_is_summed_up(story, tmp_path):
         ({"model": "m", "input": "hi"}, [StatusReply(429)], 429, None),
     ],
 )
-def test_what_cannot_be_summed_up(story, body, replies, status, code):
-    async def told(at):
+async def test_what_cannot_be_summed_up(story, body, replies, status, code):
+    async with story(replies) as at:
         refused = await at.served.post("/responses/compact", body)
         assert refused.status == status, refused
         assert code is None or refused.body["error"]["code"] == code
-
-    story(replies, told)
 
 
 TRIGGERED = [
@@ -462,8 +431,12 @@ TRIGGERED = [
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream):
-    async def told(at):
+async def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream):
+    summary = reply_of(
+        ReasoningPiece("hm"), TextPiece("A dog "), InvocationStarted(0, "x", "look"),
+        InvocationEnded(0, "x", "look", {}, "{}"), TextPiece("was seen."),
+    )  # fmt: skip
+    async with story(lambda _: summary) as at:
         body = {
             "model": "m", "input": TRIGGERED, "stream": stream, "store": False, "tools": [TOOL],
             "tool_choice": "auto", "text": {"format": {"type": "json_object"}},
@@ -495,24 +468,16 @@ def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream)
         await at.client.responses.create(model="m", input=go_on)
         assert "A dog was seen." in messages(at.backend)[1][1]
 
-    summary = reply_of(
-        ReasoningPiece("hm"), TextPiece("A dog "), InvocationStarted(0, "x", "look"),
-        InvocationEnded(0, "x", "look", {}, "{}"), TextPiece("was seen."),
-    )  # fmt: skip
-    story(lambda _: summary, told)
 
-
-def test_a_model_that_sums_up_nothing_fails(story):
-    async def told(at):
+async def test_a_model_that_sums_up_nothing_fails(story):
+    async with story([call_events()]) as at:
         events = (await at.served.post("responses", {"model": "m", "input": TRIGGERED, "stream": True})).events
         assert events[-1]["type"] == "response.failed"
         assert events[-1]["response"]["error"]["code"] == "no_summary"
 
-    story([call_events()], told)
 
-
-def test_a_conversation_begins_anew_with_its_summary(story, database):
-    async def told(at):
+async def test_a_conversation_begins_anew_with_its_summary(story, database):
+    async with story(echoed, store=database) as at:
         first = await at.client.responses.create(model="m", input="1")
         second = await at.client.responses.create(
             model="m", input=[{"type": "compaction_trigger"}], previous_response_id=first.id
@@ -526,8 +491,6 @@ def test_a_conversation_begins_anew_with_its_summary(story, database):
         assert sent[1][1].endswith("3 messages")
         assert sent[2][1] == "3"
 
-    story(echoed, told, store=database)
-
 
 async def test_the_providers_own_compaction_is_passed_on(serving, behind):
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
@@ -537,12 +500,12 @@ async def test_the_providers_own_compaction_is_passed_on(serving, behind):
     assert backend.requests[-1].body["input"][0] == item
 
 
-async def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_path):
+async def test_taking_a_key_away_gives_no_other_key_its_replies(serving, sqlite):
     """Keys that have no name keep what is theirs, whatever stands before them on the command line."""
     hers, his = "key-of-ann-12345678", "key-of-bob-12345678"
 
     def settings(backend, *keys):
-        url = f"sqlite:///{tmp_path / 'replies.db'}"
+        url = sqlite
         return load_gateway_settings("", {"keys": parse_keys(keys), "store": url}, BackendSettings(url=backend.url))
 
     async with FakeBackend(echoed) as backend:
@@ -561,10 +524,10 @@ async def test_taking_a_key_away_gives_no_other_key_its_replies(serving, tmp_pat
             assert (await bob.responses.retrieve(kept.id)).output_text == kept.output_text
 
 
-async def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, tmp_path):
+async def test_without_keys_of_the_gateway_a_client_reads_only_what_its_own_key_asked_for(serving, sqlite):
     async with (
         FakeBackend(echoed) as backend,
-        serving(backend, store=f"sqlite:///{tmp_path / 'replies.db'}") as served,
+        serving(backend, store=sqlite) as served,
         sdk(served, "upstream-key-of-ann") as ann,
         sdk(served, "upstream-key-of-bob") as bob,
     ):

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, request
 from tests.tables import table
 
 from callboard import extras
@@ -24,12 +25,6 @@ from callboard.testing import FakeBackend
 DOLLAR = Prices(input=1_000_000.0, output=1_000_000.0)
 """A dollar a token."""
 KEYS = {"alice": "a" * 64, "bob": "b" * 64}
-BODIES = {
-    "chat": {"messages": [{"role": "user", "content": "?"}]},
-    "responses": {"input": "?"},
-    "messages": {"messages": [{"role": "user", "content": "?"}], "max_tokens": 9},
-    "gemini": {"contents": [{"role": "user", "parts": [{"text": "?"}]}]},
-}
 
 
 class Time:
@@ -56,13 +51,13 @@ def refusal(spending, owner="alice"):
     return asyncio.run(check())
 
 
-@pytest.mark.parametrize("front", BODIES)
+@pytest.mark.parametrize("front", FRONTS)
 async def test_a_request_beyond_the_budget_is_refused_in_the_words_of_its_wire(serving, front):
     async with (
         FakeBackend(["Yes.", "No."]) as backend,
         serving(backend, prices={"m": DOLLAR}, budget_per_day=2.0) as served,
     ):
-        body = {"model": "m", **BODIES[front]}
+        body = request(front, "?")
         first = await served.post(front, body)
         second = await served.post(front, body)
         stream = await served.post(front, {**body, "stream": True})
@@ -165,8 +160,8 @@ async def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(servi
             budget_per_day=1.0,
         ) as served,
     ):
-        refused = await served.post("chat", {"model": "m", **BODIES["chat"]})
-        passed = await served.post("chat", {"model": "n", **BODIES["chat"]})
+        refused = await served.post("chat", request("chat", "?"))
+        passed = await served.post("chat", request("chat", "?", model="n"))
         asked = len([each for each in unknown.requests if each.body])
     assert (refused.status, passed.status, asked) == (400, 200, 0)
     assert "the price of 'm' is not known, and there is a budget" in refused.body["error"]["message"]
@@ -175,8 +170,8 @@ async def test_a_model_of_unknown_price_is_refused_where_there_is_a_budget(servi
 async def test_the_log_and_the_metrics_have_the_cost(serving, caplog):
     with caplog.at_level("INFO", "callboard.gateway"):
         async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, prices={"m": DOLLAR}) as served:
-            await served.post("chat", {"model": "m", **BODIES["chat"]})
-            await served.post("chat", {"model": "other", **BODIES["chat"]})
+            await served.post("chat", request("chat", "?"))
+            await served.post("chat", request("chat", "?", model="other"))
             metrics = (await served.get("/metrics")).text
     lines = [each.getMessage() for each in caplog.records if "tokens in" in each.getMessage()]
     assert "1 tokens in, 1 out, $2.000000, key none" in lines[0]

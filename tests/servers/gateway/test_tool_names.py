@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, calls_of, posted, request
 
 from callboard.core import (
     InvocationCanister,
@@ -18,7 +19,6 @@ from callboard.core import (
 from callboard.dialects import DIALECTS, render_calls
 from callboard.testing import FakeBackend
 
-FRONTS = ["chat", "responses", "messages", "gemini"]
 NAMES = {
     "a dot": "files.read",
     "spaces": "read a file",
@@ -34,72 +34,8 @@ ARGUMENTS = {"path": "a.txt"}
 def body_of(front, name, *, stream, called=""):
     """A request with the tool and one that needs no other name, and after `called` the second one with its result."""
     tools = {name: SCHEMA, "search": {"type": "object", "properties": {"query": {"type": "string"}}}}
-    arguments = json.dumps(ARGUMENTS)
-    if front == "responses":
-        past = [
-            {"type": "function_call", "call_id": "c1", "name": called, "arguments": arguments},
-            {"type": "function_call_output", "call_id": "c1", "output": "contents"},
-        ]
-        said = [{"type": "message", "role": "user", "content": "Read it."}, *(past if called else [])]
-        declared = [{"type": "function", "name": each, "parameters": schema} for each, schema in tools.items()]
-        return {"model": "m", "stream": stream, "input": said, "tools": declared}
-    if front == "chat":
-        call = {"id": "c1", "type": "function", "function": {"name": called, "arguments": arguments}}
-        past = [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "contents"},
-        ]
-        said = [{"role": "user", "content": "Read it."}, *(past if called else [])]
-        declared = [{"type": "function", "function": {"name": n, "parameters": schema}} for n, schema in tools.items()]
-        return {"model": "m", "stream": stream, "messages": said, "tools": declared}
-    if front == "messages":
-        past = [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": called, "input": ARGUMENTS}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "contents"}]},
-        ]
-        said = [{"role": "user", "content": "Read it."}, *(past if called else [])]
-        declared = [{"name": each, "input_schema": schema} for each, schema in tools.items()]
-        return {"model": "m", "stream": stream, "max_tokens": 100, "messages": said, "tools": declared}
-    past = [
-        {"role": "model", "parts": [{"functionCall": {"name": called, "args": ARGUMENTS}}]},
-        {"role": "user", "parts": [{"functionResponse": {"name": called, "response": {"output": "contents"}}}]},
-    ]
-    said = [{"role": "user", "parts": [{"text": "Read it."}]}, *(past if called else [])]
-    declared = [{"name": each, "parametersJsonSchema": schema} for each, schema in tools.items()]
-    return {"model": "m", "stream": stream, "contents": said, "tools": [{"functionDeclarations": declared}]}
-
-
-def calls_of(front, answer):
-    """The names and arguments of the calls that the client got."""
-    return [(name, json.loads(text)) for name, text in _calls(front, answer)]
-
-
-def _calls(front, answer):
-    every = answer.events if answer.streamed else [answer.body]
-    match front:
-        case "chat":
-            calls = {}
-            for event in every:
-                for choice in event["choices"]:
-                    for at, call in enumerate(choice.get("delta", choice.get("message")).get("tool_calls") or ()):
-                        calls.setdefault(call.get("index", at), []).append(call["function"])
-            return [
-                ("".join([part.get("name") or "" for part in parts]), "".join([part["arguments"] for part in parts]))
-                for parts in calls.values()
-            ]
-        case "responses":
-            output = (every[-1]["response"] if answer.streamed else every[0])["output"]
-            return [(item["name"], item["arguments"]) for item in output if item["type"] == "function_call"]
-        case "messages" if answer.streamed:
-            names = [each["content_block"]["name"] for each in every if "name" in each.get("content_block", {})]
-            deltas = [each["delta"] for each in every if each["type"] == "content_block_delta"]
-            return [(name, "".join([each.get("partial_json", "") for each in deltas])) for name in names]
-        case "messages":
-            return [(each["name"], json.dumps(each["input"])) for each in every[0]["content"] if "name" in each]
-        case _:
-            parts = [part for event in every for part in event["candidates"][0]["content"].get("parts", ())]
-            calls = [part["functionCall"] for part in parts if "functionCall" in part]
-            return [(call["name"], json.dumps(call["args"])) for call in calls]
+    past = (called, ARGUMENTS, "contents") if called else None
+    return request(front, "Read it.", tools=tools, past=past, stream=stream)
 
 
 def sent_names(wire, body):
@@ -159,7 +95,7 @@ async def converse(serving, behind, name, spoken, *, front="chat", wire="chat", 
         calls = calls_of(front, first)
         again = await served.post(front, body_of(front, name, stream=stream, called=calls[0][0] if calls else name))
         assert again.status == 200, again
-        return calls, calls_of(front, again), [each.body for each in backend.requests if each.method == "POST"]
+        return calls, calls_of(front, again), posted(backend)
 
 
 SPOKEN = {
@@ -206,10 +142,7 @@ async def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_o
     ):
         answer = await served.post("chat", body_of("chat", name, stream=stream))
         await served.post("chat", body_of("chat", name, stream=stream, called=name))
-        calls, (first, second) = (
-            calls_of("chat", answer),
-            [each.body for each in backend.requests if each.method == "POST"],
-        )
+        calls, (first, second) = calls_of("chat", answer), posted(backend)
     assert calls == [(name, ARGUMENTS)]
     assert name not in str(first)
     assert said.strip() in second["messages"][2]["content"]
@@ -226,7 +159,7 @@ async def test_a_prompt_names_tools_as_the_client_does(serving, behind, name, di
     ):
         answer = await served.post("chat", body_of("chat", name, stream=stream))
         await served.post("chat", body_of("chat", name, stream=stream, called=name))
-        calls, bodies = calls_of("chat", answer), [each.body for each in backend.requests if each.method == "POST"]
+        calls, bodies = calls_of("chat", answer), posted(backend)
     assert calls == [(name, ARGUMENTS)]
     assert name in bodies[0]["messages"][0]["content"]
     assert name in bodies[1]["messages"][2]["content"]

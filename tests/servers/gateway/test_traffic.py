@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, request
 from tests.tables import table
 
 from callboard.core import ReplyStarted
@@ -14,20 +15,14 @@ from callboard.servers.gateway.traffic_values import RepeatOrder, RequestRow, Ro
 from callboard.testing import FakeBackend, Silence
 
 SECRET = "sk-of-the-settings-0123456789"
-BODIES = {
-    "chat": {"messages": [{"role": "user", "content": "?"}]},
-    "responses": {"input": "?"},
-    "messages": {"messages": [{"role": "user", "content": "?"}], "max_tokens": 9},
-    "gemini": {"contents": [{"role": "user", "parts": [{"text": "?"}]}]},
-}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("front", BODIES)
+@pytest.mark.parametrize("front", FRONTS)
 async def test_a_request_of_each_front_can_be_asked_again(serving, logged, front, stream):
     """What a client of Gemini says in its URL is not kept."""
     async with FakeBackend(["Yes.", "No."]) as backend, serving(backend, extend=logged) as served:
-        await served.post(front, {"model": "m", "stream": stream, **BODIES[front]})
+        await served.post(front, request(front, "?", stream=stream))
         [entry] = served.request_log.newest()
         traffic = Traffic(served.gateway, served.request_log)
         repeated = await traffic.repeat(entry.identifier, RepeatOrder())
@@ -42,7 +37,7 @@ async def test_few_are_asked_again_at_once_and_they_end_with_their_gateway(servi
         FakeBackend(["Yes.", *[Silence([ReplyStarted("r", "m")])] * MAX_REPEATED]) as backend,
         serving(backend, extend=logged) as served,
     ):
-        await served.post("chat", {"model": "m", **BODIES["chat"]})
+        await served.post("chat", request("chat", "?"))
         [entry] = served.request_log.newest()
         async with Traffic(served.gateway, served.request_log) as traffic:
             for _ in range(MAX_REPEATED):
@@ -60,7 +55,7 @@ async def test_what_is_nested_too_deep_to_be_shown_leaves_the_rest_to_be_seen(se
     for _ in range(450):
         nested = [nested]
     function = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": nested}}}}
-    body = {"tools": [{"type": "function", "function": function}], **BODIES["chat"]}
+    body = {"tools": [{"type": "function", "function": function}], **request("chat", "?")}
 
     async def view_below(frames, traffic, identifier):
         if frames:

@@ -73,14 +73,12 @@ def connected(serving, judge):
 
 @pytest.fixture
 def story(connected):
-    def run(replies, told, **settings):
-        async def whole():
-            async with FakeBackend(replies) as backend, connected(backend, **settings) as (socket, served):
-                await told(SimpleNamespace(socket=socket, backend=backend, served=served))
+    @asynccontextmanager
+    async def opened(replies, **settings):
+        async with FakeBackend(replies) as backend, connected(backend, **settings) as (socket, served):
+            yield SimpleNamespace(socket=socket, backend=backend, served=served)
 
-        asyncio.run(whole())
-
-    return run
+    return opened
 
 
 def echoed(body):
@@ -119,27 +117,23 @@ async def test_the_official_client_goes_on_without_a_store(serving):
             previous = event.response.id
 
 
-def test_events_are_those_of_the_stream(story):
-    async def told(at):
+async def test_events_are_those_of_the_stream(story):
+    async with story(echoed) as at:
         await at.socket.send(input="hi")
         events = await at.socket.events()
         streamed = await at.served.post("responses", {"model": "m", "input": "hi", "stream": True})
         assert [event["type"] for event in events] == [event["type"] for event in streamed.events]
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
-    story(echoed, told)
 
-
-def test_one_after_the_other_in_order(story, judge_response):
-    async def told(at):
+async def test_one_after_the_other_in_order(story, judge_response):
+    async with story(echoed) as at:
         for number in range(5):
             await at.socket.send(input="x", instructions=f"{number}")
         for number in range(5):
             events = await at.socket.events()
             assert len({event["response"]["id"] for event in events if "response" in event}) == 1
             assert judge_response(events[-1]["response"])["instructions"] == f"{number}"
-
-    story(echoed, told)
 
 
 async def test_a_store_less_chain_ends_with_its_connection(connected, judge):
@@ -156,14 +150,12 @@ async def test_a_store_less_chain_ends_with_its_connection(connected, judge):
         assert refused == (400, "previous_response_not_found")
 
 
-def test_what_is_not_known(story):
-    async def told(at):
+async def test_what_is_not_known(story):
+    async with story(echoed) as at:
         event = await at.socket.ask(input="x", previous_response_id="resp_unknown")
         assert event["status"] == 400
         assert event["error"]["code"] == "previous_response_not_found"
         assert event["error"]["param"] == "previous_response_id"
-
-    story(echoed, told)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +170,7 @@ def test_what_is_not_known(story):
     ],
     ids=lambda body: str(body["input"])[:10],
 )
-def test_a_continuation_that_fails_is_forgotten(story, failing):
+async def test_a_continuation_that_fails_is_forgotten(story, failing):
     def replies(body):
         match body["messages"][-1]["content"]:
             case "fail":
@@ -188,7 +180,7 @@ def test_a_continuation_that_fails_is_forgotten(story, failing):
             case _:
                 return echoed(body)
 
-    async def told(at):
+    async with story(replies) as at:
         first = await at.socket.answered(input="1", store=False)
         failed = await at.socket.ask(**{"store": False, "previous_response_id": first["id"], **failing})
         assert failed["type"] in {"error", "response.failed"}
@@ -196,17 +188,13 @@ def test_a_continuation_that_fails_is_forgotten(story, failing):
         assert refused == (400, "previous_response_not_found")
         assert text(await at.socket.answered(input="anew")) == "1 messages"
 
-    story(replies, told)
 
-
-def test_a_failure_elsewhere_forgets_nothing(story):
-    async def told(at):
+async def test_a_failure_elsewhere_forgets_nothing(story):
+    async with story(echoed) as at:
         first = await at.socket.answered(input="1")
         assert await at.socket.refused(input=5) == (400, "invalid_request")
         assert await at.socket.refused(input="x", previous_response_id="resp_x") == (400, "previous_response_not_found")
         assert text(await at.socket.answered(input="2", previous_response_id=first["id"])) == "3 messages"
-
-    story(echoed, told)
 
 
 async def test_a_kept_response_survives_its_connection(connected, database, judge):
@@ -226,8 +214,8 @@ async def test_a_kept_response_survives_its_connection(connected, database, judg
         assert gone.body["error"]["code"] == "previous_response_not_found"
 
 
-def test_a_compaction_begins_a_new_chain(story):
-    async def told(at):
+async def test_a_compaction_begins_a_new_chain(story):
+    async with story(echoed) as at:
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "slate"}]}]
         compacted = await at.served.post("/responses/compact", {"model": "m", "input": items})
         go_on = {"type": "message", "role": "user", "content": "On."}
@@ -240,18 +228,14 @@ def test_a_compaction_begins_a_new_chain(story):
         assert [role for role, _ in messages(at.backend)] == ["user"] * 4
         assert messages(at.backend)[-1][1] == "And on."
 
-    story(echoed, told)
 
-
-def test_a_warm_up_asks_no_model_and_can_be_gone_on_from(story, judge_response):
-    async def told(at):
+async def test_a_warm_up_asks_no_model_and_can_be_gone_on_from(story, judge_response):
+    async with story(echoed) as at:
         warm = await at.socket.answered(input="Be ready.", generate=False, store=False)
         assert judge_response(warm)["output"] == []
         assert not [each for each in at.backend.requests if each.method == "POST"]
         await at.socket.answered(input="Go.", previous_response_id=warm["id"], store=False)
         assert messages(at.backend) == [("user", "Be ready."), ("user", "Go.")]
-
-    story(echoed, told)
 
 
 @pytest.mark.parametrize(
@@ -270,42 +254,34 @@ def test_a_warm_up_asks_no_model_and_can_be_gone_on_from(story, judge_response):
     ],
     ids=range(10),
 )
-def test_a_bad_message_costs_only_itself(story, message, code):
-    async def told(at):
+async def test_a_bad_message_costs_only_itself(story, message, code):
+    async with story(echoed, limits=GatewayLimits(body=200_000)) as at:
         await (at.socket.socket.send_bytes if isinstance(message, bytes) else at.socket.socket.send_str)(message)
         event = await at.socket.event()
         assert (event["type"], event["error"]["code"]) == ("error", code)
         assert text(await at.socket.answered(input="x")) == "1 messages"
 
-    story(echoed, told, limits=GatewayLimits(body=200_000))
 
-
-def test_a_message_that_is_too_large_ends_its_connection(story):
-    async def told(at):
+async def test_a_message_that_is_too_large_ends_its_connection(story):
+    async with story(echoed, limits=GatewayLimits(body=200_000)) as at:
         await at.socket.socket.send_str('{"type":"response.create","model":"m","input":"' + "x" * 300_000 + '"}')
         message = await at.socket.socket.receive()
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1009)
 
-    story(echoed, told, limits=GatewayLimits(body=200_000))
 
-
-def test_transport_fields_are_taken_as_said(story):
-    async def told(at):
+async def test_transport_fields_are_taken_as_said(story):
+    async with story(echoed, strict=True) as at:
         assert text(await at.socket.answered(input="x", stream=False, stream_options={})) == "1 messages"
 
-    story(echoed, told, strict=True)
 
-
-def test_bytes_are_as_good_as_text(story):
-    async def told(at):
+async def test_bytes_are_as_good_as_text(story):
+    async with story(echoed) as at:
         await at.socket.socket.send_bytes(b'{"type":"response.create","model":"m","input":"x"}')
         assert (await at.socket.events())[-1]["type"] == "response.completed"
 
-    story(echoed, told)
 
-
-def test_who_leaves_cancels_upstream(story):
-    async def told(at):
+async def test_who_leaves_cancels_upstream(story):
+    async with story([Silence([ReplyStarted(), TextPiece("and so")]), "done"]) as at:
         await at.socket.send(input="x")
         while (await at.socket.event())["type"] != "response.output_text.delta":
             pass
@@ -313,26 +289,22 @@ def test_who_leaves_cancels_upstream(story):
         await at.backend.disconnected.wait()
         assert (await at.served.post("responses", {"model": "m", "input": "x"})).status == 200
 
-    story([Silence([ReplyStarted(), TextPiece("and so")]), "done"], told)
 
-
-def test_who_leaves_before_anything_is_said_cancels_upstream(story):
-    async def told(at):
-        await at.socket.send(input="x")
-        await asked.wait()
-        await at.socket.socket.close()
-        await at.backend.disconnected.wait()
-
+async def test_who_leaves_before_anything_is_said_cancels_upstream(story):
     def silent(_):
         asked.set()
         return Silence()
 
     asked = asyncio.Event()
-    story(silent, told)
+    async with story(silent) as at:
+        await at.socket.send(input="x")
+        await asked.wait()
+        await at.socket.socket.close()
+        await at.backend.disconnected.wait()
 
 
-def test_too_many_that_wait_are_refused(story):
-    async def told(at):
+async def test_too_many_that_wait_are_refused(story):
+    async with story(lambda _: Silence([ReplyStarted(), TextPiece("and so")])) as at:
         await at.socket.send(input="x")
         while (await at.socket.event())["type"] != "response.output_text.delta":
             pass
@@ -345,16 +317,12 @@ def test_too_many_that_wait_are_refused(story):
         await at.backend.disconnected.wait()
         assert len([each for each in at.backend.requests if each.method == "POST"]) == 1
 
-    story(lambda _: Silence([ReplyStarted(), TextPiece("and so")]), told)
 
-
-def test_a_silent_backend_is_told_of(story):
-    async def told(at):
+async def test_a_silent_backend_is_told_of(story):
+    async with story([Silence()], heartbeat=0.01) as at:
         await at.socket.send(input="x")
         types = [(await at.socket.event())["type"] for _ in range(4)]
         assert types == ["response.created", *["response.in_progress"] * 3]
-
-    story([Silence()], told, heartbeat=0.01)
 
 
 async def test_a_key_is_wanted_before_the_first_message(serving):
@@ -427,10 +395,8 @@ async def test_a_websocket_on_which_nothing_is_asked_is_closed(connected):
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 
 
-def test_a_refusal_of_a_backend_is_an_error_with_its_status(story):
-    async def told(at):
+async def test_a_refusal_of_a_backend_is_an_error_with_its_status(story):
+    async with story([StatusReply(429), "done"]) as at:
         event = await at.socket.ask(input="x")
         assert (event["type"], event["status"]) == ("error", 429)
         assert text(await at.socket.answered(input="x")) == "done"
-
-    story([StatusReply(429), "done"], told)
