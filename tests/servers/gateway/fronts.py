@@ -134,7 +134,7 @@ def ends_of(front, answer):
             found = [
                 "failed" if "error" in event else "completed"
                 for event in answer.events
-                if "error" in event or event[name][0].get(reason)
+                if "error" in event or (event[name] and event[name][0].get(reason))
             ]
             assert front == "chat" or not found or {"error", "candidates"} & set(answer.events[-1])
     if front in {"responses", "chat"}:
