@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
+
 FRONTS = ("responses", "chat", "messages", "gemini")
 
 
@@ -45,6 +47,28 @@ def request(front, said="Hi", *, tools=None, past=None, **more):
             functions = [{"name": each, "parametersJsonSchema": schema} for each, schema in schemas]
             declared = [{"functionDeclarations": functions}]
     return {"model": "m", **asked, **({"tools": declared} if tools else {}), **more}
+
+
+def call_events(name, arguments, index=0, *, identifier="", size=None):
+    """The events of a call; arguments that are a text are sent as they are, in pieces of that size."""
+    raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    try:
+        known = json.loads(raw)
+    except ValueError:
+        known = None
+    identifier = identifier or f"call_{index}"
+    pieces = [ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)] if size else []
+    return [
+        InvocationStarted(index, identifier, name),
+        *pieces,
+        InvocationEnded(index, identifier, name, known, raw),
+    ]
+
+
+def reply(*events, end=""):
+    """The events of a whole reply."""
+    called = any(isinstance(event, InvocationEnded) for event in events)
+    return [ReplyStarted(), *events, ReplyEnded(end or ("invocations" if called else "stop"))]
 
 
 def posted(backend):

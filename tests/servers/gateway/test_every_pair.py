@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from itertools import product
 from typing import NamedTuple
 
 import pytest
+from tests.servers.gateway.fronts import FRONTS, call_events, posted, reply
 
 from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
     RefusalPiece,
-    ReplyEnded,
-    ReplyStarted,
     TextPiece,
     Usage,
 )
@@ -25,7 +20,6 @@ from callboard.testing import FakeBackend, Raw, StatusReply
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
 """Google's package inherits where it is discouraged."""
-FRONTS = ["responses", "chat", "messages", "gemini"]
 WIRES = ["chat", "responses", "messages", "gemini"]
 PAIRS = list(product(FRONTS, WIRES))
 SEARCH = {
@@ -247,17 +241,15 @@ async def client_of(front, served):
 def ask(serving, behind):
     """What a client of the front hears for each question (fields of its request), and what the backend was asked."""
 
-    def ask(front, replies, questions, *, streamed=True, pieces=None, **settings):
-        async def scenario():
-            async with (
-                FakeBackend(replies, chunk_size=pieces) as backend,
-                serving(behind(backend, **settings)) as served,
-                client_of(front, served) as client,
-            ):
-                heard = [await ASK[front](client, streamed, model="m", **fields) for fields in questions]
-            return heard, [request.body for request in backend.requests if request.method == "POST"]
+    async def ask(front, replies, questions, *, streamed=True, pieces=None, **settings):
 
-        return asyncio.run(scenario())
+        async with (
+            FakeBackend(replies, chunk_size=pieces) as backend,
+            serving(behind(backend, **settings)) as served,
+            client_of(front, served) as client,
+        ):
+            heard = [await ASK[front](client, streamed, model="m", **fields) for fields in questions]
+        return heard, posted(backend)
 
     return ask
 
@@ -267,54 +259,45 @@ def ask(serving, behind):
 USAGE = Usage(11, 7, 3, 2)
 
 
-def call(index, name, raw, size=4):
-    pieces = [ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)]
-    return [
-        InvocationStarted(index, f"call_{index}", name),
-        *pieces,
-        InvocationEnded(index, f"call_{index}", name, json.loads(raw), raw),
-    ]
-
-
 QUERY = '{"query":"naïve \\"quotes\\" — ✓ \\ud83d\\ude00"}'
 ASKED = ("search", json.loads(QUERY))
-ONE, TWO = call(0, "search", QUERY, 1), call(1, "clock", "{}")
+ONE, TWO = call_events("search", QUERY, 0, size=1), call_events("clock", "{}", 1, size=4)
 
 SAID = {
-    "text": ([TextPiece("Hel"), TextPiece("lo — ✓\n\n"), USAGE, ReplyEnded("stop")], Heard("Hello — ✓\n\n")),
+    "text": ([TextPiece("Hel"), TextPiece("lo — ✓\n\n"), USAGE], Heard("Hello — ✓\n\n")),
     "reasoning": (
-        [ReasoningPiece("Let me "), ReasoningPiece("think.\n"), TextPiece("Yes."), USAGE, ReplyEnded("stop")],
+        [ReasoningPiece("Let me "), ReasoningPiece("think.\n"), TextPiece("Yes."), USAGE],
         Heard("Yes.", reasoning="Let me think.\n"),
     ),
-    "a call in fragments": ([TextPiece("I look."), *ONE, USAGE, ReplyEnded("invocations")], Heard("I look.", (ASKED,))),
-    "two calls": ([*ONE, *TWO, USAGE, ReplyEnded("invocations")], Heard(calls=(ASKED, ("clock", {})))),
+    "a call in fragments": ([TextPiece("I look."), *ONE, USAGE], Heard("I look.", (ASKED,))),
+    "two calls": ([*ONE, *TWO, USAGE], Heard(calls=(ASKED, ("clock", {})))),
     "the same call twice": (
-        [*TWO, *call(2, "clock", "{}"), USAGE, ReplyEnded("invocations")],
+        [*TWO, *call_events("clock", "{}", 2, size=4), USAGE],
         Heard(calls=(("clock", {}), ("clock", {}))),
     ),
     "all of it": (
-        [ReasoningPiece("hm"), TextPiece("I look."), *ONE, *TWO, USAGE, ReplyEnded("invocations")],
+        [ReasoningPiece("hm"), TextPiece("I look."), *ONE, *TWO, USAGE],
         Heard("I look.", (ASKED, ("clock", {})), reasoning="hm"),
     ),
-    "length": ([TextPiece("It is"), USAGE, ReplyEnded("length")], Heard("It is", end="length")),
-    "filter": ([TextPiece("It is"), USAGE, ReplyEnded("filter")], Heard("It is", end="filter")),
+    "length": ([TextPiece("It is"), USAGE], Heard("It is", end="length")),
+    "filter": ([TextPiece("It is"), USAGE], Heard("It is", end="filter")),
 }
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("front", "wire"), PAIRS)
-def test_what_a_model_says_is_heard(ask, front, wire, streamed):
-    replies = [[ReplyStarted(), *events] for events, _ in SAID.values()]
+async def test_what_a_model_says_is_heard(ask, front, wire, streamed):
+    replies = [reply(*events, end="" if heard.end == "stop" else heard.end) for events, heard in SAID.values()]
     fields = [{"tools": tools_of(front)} if "call" in name or "all" in name else {} for name in SAID]
-    heard, _ = ask(front, replies, fields, streamed=streamed, wire=wire)
+    heard, _ = await ask(front, replies, fields, streamed=streamed, wire=wire)
     assert dict(zip(SAID, heard, strict=True)) == {name: expected for name, (_, expected) in SAID.items()}
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("front", "wire"), PAIRS)
-def test_a_refusal_is_heard(ask, front, wire, streamed):
-    reply = [ReplyStarted(), RefusalPiece("I "), RefusalPiece("won't."), USAGE, ReplyEnded("refusal")]
-    ((heard,), _) = ask(front, [reply], [{}], streamed=streamed, wire=wire)
+async def test_a_refusal_is_heard(ask, front, wire, streamed):
+    said = reply(RefusalPiece("I "), RefusalPiece("won't."), USAGE, end="refusal")
+    ((heard,), _) = await ask(front, [said], [{}], streamed=streamed, wire=wire)
     assert heard.text + heard.refusal == "I won't."  # Anthropic and Google have no place for it but the text
     if wire in {"chat", "responses"} and front in {"chat", "responses"}:
         assert heard.refusal == "I won't."
@@ -342,8 +325,8 @@ BEFORE_THE_NAME = [
 
 @pytest.mark.parametrize("pieces", [None, 1, 7])
 @pytest.mark.parametrize("front", FRONTS)
-def test_arguments_before_the_name(ask, front, pieces):
-    ((heard,), _) = ask(front, [Raw(BEFORE_THE_NAME)], [{"tools": tools_of(front)}], pieces=pieces)
+async def test_arguments_before_the_name(ask, front, pieces):
+    ((heard,), _) = await ask(front, [Raw(BEFORE_THE_NAME)], [{"tools": tools_of(front)}], pieces=pieces)
     assert sorted(heard.calls) == [("clock", {}), ("search", {"query": "x"})]
     assert heard._replace(calls=()) == Heard()
 
@@ -362,11 +345,11 @@ WRITTEN = {
 @pytest.mark.parametrize("mode", ["", "validated"], ids=["leaked", "validated"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("front", FRONTS)
-def test_calls_that_are_written_as_text(ask, front, streamed, mode):
+async def test_calls_that_are_written_as_text(ask, front, streamed, mode):
     """Natively declared and leaked, or asked for in the prompt."""
     found = {}
     for dialect, text in WRITTEN.items():
-        ((heard,), (body,)) = ask(
+        ((heard,), (body,)) = await ask(
             front, [text], [{"tools": tools_of(front)}], streamed=streamed, dialect=dialect, mode=mode
         )
         found[dialect] = (heard.text.strip(), heard.calls, heard.end)
@@ -377,9 +360,9 @@ def test_calls_that_are_written_as_text(ask, front, streamed, mode):
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("front", FRONTS)
-def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
+async def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
     text = f"I look.\n{WRITTEN['hermes']}"
-    ((heard,), _) = ask(front, [text], [{"tools": tools_of(front)}], dialect="hermes", wire=wire)
+    ((heard,), _) = await ask(front, [text], [{"tools": tools_of(front)}], dialect="hermes", wire=wire)
     assert (heard.text.strip(), heard.calls) == ("I look.", (("search", {"query": "x"}), ("clock", {})))
 
 
@@ -404,14 +387,14 @@ REFUSALS = [
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("refusal", "front"), list(zip(REFUSALS, FRONTS * 2, strict=False)))
-def test_a_backend_that_takes_no_tools(ask, front, refusal, streamed):
+async def test_a_backend_that_takes_no_tools(ask, front, refusal, streamed):
     """Found out once: the second request is not refused."""
 
-    def reply(body):
+    def replied(body):
         return refusal if body.get("tools") else WRITTEN["json"]
 
     fields = {"tools": tools_of(front)}
-    heard, bodies = ask(front, reply, [fields, fields], streamed=streamed)
+    heard, bodies = await ask(front, replied, [fields, fields], streamed=streamed)
     assert [each.calls for each in heard] == [(("search", {"query": "x"}), ("clock", {}))] * 2
     assert [bool(body.get("tools")) for body in bodies] == [True, False, False]
 
@@ -452,7 +435,7 @@ async def test_a_mistake_in_one_request_teaches_nothing_of_its_model(serving, mi
     async with FakeBackend([mistake, "Hello"]) as backend, serving(backend) as served:
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": tools_of("chat")}
         answers = [await served.post("chat", body) for _ in range(2)]
-        (first, second), bodies = answers, [request.body for request in backend.requests if request.method == "POST"]
+        (first, second), bodies = answers, posted(backend)
     assert (first.status, second.status) == (mistake.code, 200)
     assert all(body["tools"] for body in bodies)
 
@@ -463,10 +446,10 @@ JSON_CALL = '```json\n{"name": "%s", "arguments": {"query": "x"}}\n```'
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wanted", ["required", "search"])
 @pytest.mark.parametrize("front", FRONTS)
-def test_a_choice_holds_where_tools_are_in_the_prompt(ask, front, wanted, streamed):
+async def test_a_choice_holds_where_tools_are_in_the_prompt(ask, front, wanted, streamed):
     replies = ["I would rather not.", JSON_CALL % "search"]
     fields = {"tools": tools_of(front), **choice_of(front, wanted, None)}
-    ((heard,), bodies) = ask(front, replies, [fields], streamed=streamed, mode="validated")
+    ((heard,), bodies) = await ask(front, replies, [fields], streamed=streamed, mode="validated")
     assert (heard.text.strip(), heard.calls) == ("", (("search", {"query": "x"}),))
     assert len(bodies) == 2
     assert heard.usage[1] == sum(len(text) // 4 + bool(len(text) % 4) for text in replies)
@@ -475,8 +458,10 @@ def test_a_choice_holds_where_tools_are_in_the_prompt(ask, front, wanted, stream
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("mode", "wire"), [("validated", "chat"), *[("", wire) for wire in WIRES]])
 @pytest.mark.parametrize("front", [front for front in FRONTS if front != "gemini"])  # which cannot ask for it
-def test_one_call_where_one_was_asked_for(ask, front, mode, wire, streamed):
-    native = [ReplyStarted(), *ONE, *TWO, USAGE, ReplyEnded("invocations")]
+async def test_one_call_where_one_was_asked_for(ask, front, mode, wire, streamed):
+    native = reply(*ONE, *TWO, USAGE)
     fields = {"tools": tools_of(front), **choice_of(front, None, False)}
-    ((heard,), _) = ask(front, [WRITTEN["json"] if mode else native], [fields], streamed=streamed, mode=mode, wire=wire)
+    ((heard,), _) = await ask(
+        front, [WRITTEN["json"] if mode else native], [fields], streamed=streamed, mode=mode, wire=wire
+    )
     assert [name for name, _ in heard.calls] == ["search"]

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.servers.gateway.fronts import call_events, reply
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, TextPiece, Usage
+from callboard.core import TextPiece, Usage
 from callboard.servers.gateway import BackendSettings
 from callboard.testing import FakeBackend
 
@@ -21,12 +22,9 @@ def replied(body):
     """A call of the first tool, or an answer where there is none to call or the call has its result."""
     tools = body.get("tools") or []
     if not tools or body.get("tool_choice") == "none" or body["messages"][-1]["role"] == "tool":
-        said = [TextPiece("Clear, "), TextPiece("and 4 degrees."), Usage(5, 2), ReplyEnded("stop")]
-    else:
-        name = tools[0]["function"]["name"]
-        call = InvocationEnded(0, "call_1", name, ARGUMENTS[name], "")
-        said = [InvocationStarted(0, "call_1", name), call, Usage(5, 2), ReplyEnded("invocations")]
-    return [ReplyStarted(), *said]
+        return reply(TextPiece("Clear, "), TextPiece("and 4 degrees."), Usage(5, 2))
+    name = tools[0]["function"]["name"]
+    return reply(*call_events(name, ARGUMENTS[name]), Usage(5, 2))
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,10 @@ import base64
 import json
 
 import pytest
+from tests.servers.gateway.fronts import call_events, posted, reply
 
 from callboard.core import (
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
-    ReplyEnded,
     ReplyStarted,
     TextPiece,
     Usage,
@@ -24,28 +22,18 @@ HI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 KEY = "sk-ann-123456789012345678"
 
 
-def run(scenario):
-    async def limited():
-        async with asyncio.timeout(60):
-            return await scenario
-
-    return asyncio.run(limited())
-
-
 @pytest.fixture
 def ask(serving, behind):
     """What comes of one request to a path below the root, and what the backend was asked."""
 
-    def ask(path, body, replies=("Hello",), *, method="POST", headers=None, facts=None, **settings):
-        async def scenario():
-            async with (
-                FakeBackend(list(replies)) as backend,
-                serving(behind(backend, **facts or {}), **settings) as served,
-            ):
-                answer = await served.request(method, served.root + path, json=body, headers=headers)
-                return answer, [each for each in backend.requests if each.method == "POST"]
+    async def ask(path, body, replies=("Hello",), *, method="POST", headers=None, facts=None, **settings):
 
-        return run(scenario())
+        async with (
+            FakeBackend(list(replies)) as backend,
+            serving(behind(backend, **facts or {}), **settings) as served,
+        ):
+            answer = await served.request(method, served.root + path, json=body, headers=headers)
+            return answer, [each for each in backend.requests if each.method == "POST"]
 
     return ask
 
@@ -66,8 +54,8 @@ def text_of(body):
         ("tunedModels/mine", "tunedModels/mine"),
     ],
 )
-def test_the_model_is_the_one_that_the_url_names(ask, version, path, model):
-    answer, (asked,) = ask(f"/{version}/{path}:generateContent", {**HI, "model": "another"})
+async def test_the_model_is_the_one_that_the_url_names(ask, version, path, model):
+    answer, (asked,) = await ask(f"/{version}/{path}:generateContent", {**HI, "model": "another"})
     assert (answer.status, text_of(answer.body), asked.body["model"]) == (200, "Hello", model)
     assert answer.body["modelVersion"] == model
 
@@ -88,12 +76,12 @@ async def test_a_url_s_name_cannot_lead_elsewhere(serving, behind, path):
 
 # How a reply is streamed.
 
-LONG = [ReplyStarted(), TextPiece('a"]},'), TextPiece("b"), Usage(3, 2), ReplyEnded("stop")]
+LONG = reply(TextPiece('a"]},'), TextPiece("b"), Usage(3, 2))
 
 
 @pytest.mark.parametrize("query", ["", "?alt=json", "?$alt=json"])
-def test_a_stream_without_alt_is_a_json_array(ask, query):
-    answer, _ = ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
+async def test_a_stream_without_alt_is_a_json_array(ask, query):
+    answer, _ = await ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
     assert answer.headers["content-type"] == "application/json"
     chunks = answer.body
     assert "".join(map(text_of, chunks)) == 'a"]},b'
@@ -103,13 +91,13 @@ def test_a_stream_without_alt_is_a_json_array(ask, query):
 
 
 @pytest.mark.parametrize("query", ["?alt=sse", "?%24alt=sse", "?key=k&alt=sse"])
-def test_a_stream_with_alt_is_events(ask, query):
-    answer, _ = ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
+async def test_a_stream_with_alt_is_events(ask, query):
+    answer, _ = await ask(f"/v1beta/models/m:streamGenerateContent{query}", HI, [LONG])
     assert "".join(map(text_of, answer.events)) == 'a"]},b'
 
 
-def test_an_array_that_breaks_off_ends_with_an_error(ask):
-    answer, _ = ask("/v1beta/models/m:streamGenerateContent", HI, [Cut([ReplyStarted(), TextPiece("Hel")])])
+async def test_an_array_that_breaks_off_ends_with_an_error(ask):
+    answer, _ = await ask("/v1beta/models/m:streamGenerateContent", HI, [Cut([ReplyStarted(), TextPiece("Hel")])])
     *begun, last = answer.body
     assert ("".join(map(text_of, begun)), last["error"]["code"]) == ("Hel", 500)
 
@@ -147,50 +135,46 @@ async def test_an_array_says_nothing_where_a_reply_takes_its_time(serving, by_ha
     ],
 )
 @pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent", "countTokens"])
-def test_a_key_may_stand_where_google_s_clients_put_it(ask, query, headers, method):
+async def test_a_key_may_stand_where_google_s_clients_put_it(ask, query, headers, method):
     path = f"/v1beta/models/m:{method}{query}"
-    answer, asked = ask(path, HI, headers=headers, keys={"ann": digest(KEY)})
+    answer, asked = await ask(path, HI, headers=headers, keys={"ann": digest(KEY)})
     assert answer.status == 200, answer
     assert [each.headers.get("authorization") for each in asked] == [None] * len(asked)
-    refused, _ = ask(path.replace(KEY, "x"), HI, headers=dict.fromkeys(headers, "x"), keys={"ann": digest(KEY)})
+    refused, _ = await ask(path.replace(KEY, "x"), HI, headers=dict.fromkeys(headers, "x"), keys={"ann": digest(KEY)})
     assert (refused.status, refused.body["error"]["status"]) == (401, "UNAUTHENTICATED")
 
 
 @pytest.mark.parametrize("path", ["/v1beta/models", "/v1/models", "/v1beta/models/fake-model"])
-def test_models_are_listed_to_a_key_in_the_url(ask, path):
-    assert ask(path, None, method="GET", keys={"ann": digest(KEY)})[0].status == 401
-    assert ask(f"{path}?key={KEY}", None, method="GET", keys={"ann": digest(KEY)})[0].status == 200
+async def test_models_are_listed_to_a_key_in_the_url(ask, path):
+    assert (await ask(path, None, method="GET", keys={"ann": digest(KEY)}))[0].status == 401
+    assert (await ask(f"{path}?key={KEY}", None, method="GET", keys={"ann": digest(KEY)}))[0].status == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/metrics", "/v1/responses"])
-def test_no_other_path_takes_a_key_from_its_url(ask, path):
+async def test_no_other_path_takes_a_key_from_its_url(ask, path):
     method = "GET" if path == "/metrics" else "POST"
-    answer, _ = ask(f"{path}?key={KEY}", {}, method=method, keys={"ann": digest(KEY)})
+    answer, _ = await ask(f"{path}?key={KEY}", {}, method=method, keys={"ann": digest(KEY)})
     assert answer.status == 401
 
 
-def test_a_key_in_a_url_is_nowhere_else(ask, caplog):
+async def test_a_key_in_a_url_is_nowhere_else(ask, caplog):
     caplog.set_level("DEBUG", logger="callboard")
     replies = [StatusReply(401, {"error": {"message": f"no key {KEY}"}})]
-    answer, (asked,) = ask(f"/v1beta/models/m:generateContent?key={KEY}", HI, replies, facts={"wire": "gemini"})
+    answer, (asked,) = await ask(f"/v1beta/models/m:generateContent?key={KEY}", HI, replies, facts={"wire": "gemini"})
     assert (answer.status, asked.headers["x-goog-api-key"]) == (401, KEY)
-    refused, _ = ask(f"/v1beta/nothing?key={KEY}", HI, [])
+    refused, _ = await ask(f"/v1beta/nothing?key={KEY}", HI, [])
     assert KEY not in caplog.text + refused.text
     assert f"{KEY[:6]}...{KEY[-4:]}" in caplog.text
 
 
 # What is asked.
 
-CALL = [
-    ReplyStarted(),
+CALL = reply(
     ReasoningPiece("hm", "seal", "m"),
-    InvocationStarted(0, "call_a", "look"),
-    InvocationEnded(0, "call_a", "look", {"at": 1}, '{"at":1}'),
-    InvocationStarted(1, "call_b", "look"),
-    InvocationEnded(1, "call_b", "look", {"at": 2}, '{"at":2}'),
+    *call_events("look", '{"at":1}', 0, identifier="call_a"),
+    *call_events("look", '{"at":2}', 1, identifier="call_b"),
     Usage(11, 7, 3, 2),
-    ReplyEnded("invocations"),
-]
+)
 LOOK = {
     "name": "look",
     "description": "Look",
@@ -215,11 +199,7 @@ async def test_two_calls_at_once_come_back_with_their_results(serving, has_ids):
         results = [result(call, value) for call, value in zip(calls, ("one", "two"), strict=True)]
         more = [content, {"role": "user", "parts": results}]
         second = await served.post("gemini", {**asking, "contents": [*HI["contents"], *more]})
-        first, second, (asked, again) = (
-            first.body,
-            second.body,
-            [each.body for each in backend.requests if each.method == "POST"],
-        )
+        first, second, (asked, again) = first.body, second.body, posted(backend)
     assert first["usageMetadata"] == {
         "promptTokenCount": 11,
         "candidatesTokenCount": 5,
@@ -235,7 +215,7 @@ async def test_two_calls_at_once_come_back_with_their_results(serving, has_ids):
     assert (one["content"], two["content"], text_of(second)) == ("one", "two", "Done.")
 
 
-def test_a_body_of_google_s_own_examples_is_read(ask):
+async def test_a_body_of_google_s_own_examples_is_read(ask):
     """Names in snake case, one object where a list may stand, and a picture in the alphabet of URLs."""
     picture, plain = (encode(b"\xfb\xff").decode() for encode in (base64.urlsafe_b64encode, base64.b64encode))
     body = {
@@ -246,7 +226,7 @@ def test_a_body_of_google_s_own_examples_is_read(ask):
         "generation_config": {"max_output_tokens": 50, "stop_sequences": ["x"], "response_mime_type": "text/plain"},
         "safety_settings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}],
     }
-    answer, (asked, *_) = ask("/v1beta/models/m:generateContent", body)
+    answer, (asked, *_) = await ask("/v1beta/models/m:generateContent", body)
     system, user = asked.body["messages"]
     assert system["content"] == "You are a cat."
     assert [part["type"] for part in user["content"]] == ["text", "image_url"]
@@ -255,25 +235,25 @@ def test_a_body_of_google_s_own_examples_is_read(ask):
     assert (asked.body["stop"], answer.headers["x-callboard-dropped"]) == (["x"], "safetySettings")
 
 
-def test_a_validated_choice_leaves_the_tools_that_it_names(ask):
+async def test_a_validated_choice_leaves_the_tools_that_it_names(ask):
     tools = [{"functionDeclarations": [LOOK, {**LOOK, "name": "listen"}]}]
     config = {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": ["look"]}}
-    _, (asked,) = ask("/v1beta/models/m:generateContent", {**HI, "tools": tools, "toolConfig": config})
+    _, (asked,) = await ask("/v1beta/models/m:generateContent", {**HI, "tools": tools, "toolConfig": config})
     assert [each["function"]["name"] for each in asked.body["tools"]] == ["look"]
     assert asked.body.get("tool_choice", "auto") == "auto"
 
 
 @pytest.mark.parametrize("field", ["responseSchema", "responseJsonSchema"])
-def test_a_schema_of_the_reply_reaches_the_backend(ask, field):
+async def test_a_schema_of_the_reply_reaches_the_backend(ask, field):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     config = {"responseMimeType": "application/json", field: schema}
-    answer, (asked,) = ask("/v1beta/models/m:generateContent", {**HI, "generationConfig": config}, ['{"a":1}'])
+    answer, (asked,) = await ask("/v1beta/models/m:generateContent", {**HI, "generationConfig": config}, ['{"a":1}'])
     assert json.loads(text_of(answer.body)) == {"a": 1}
     assert asked.body["response_format"]["json_schema"]["schema"]["properties"] == schema["properties"]
 
 
-def test_more_than_one_candidate_is_refused(ask):
-    answer, asked = ask("/v1beta/models/m:generateContent", {**HI, "generationConfig": {"candidateCount": 2}})
+async def test_more_than_one_candidate_is_refused(ask):
+    answer, asked = await ask("/v1beta/models/m:generateContent", {**HI, "generationConfig": {"candidateCount": 2}})
     assert (answer.status, answer.body["error"]["status"], asked) == (400, "INVALID_ARGUMENT", [])
     assert "candidateCount" in answer.body["error"]["message"]
 
@@ -288,17 +268,17 @@ def test_more_than_one_candidate_is_refused(ask):
         {"generateContentRequest": {"model": "models/m", "contents": [{"parts": [{"text": "x" * 400}]}]}},
     ],
 )
-def test_tokens_are_counted(ask, body):
-    answer, asked = ask("/v1beta/models/m:countTokens", body)
+async def test_tokens_are_counted(ask, body):
+    answer, asked = await ask("/v1beta/models/m:countTokens", body)
     assert (answer.status, answer.headers["x-callboard-estimated"], asked) == (200, "1", [])
     assert 100 <= answer.body["totalTokens"] <= 120
 
 
-def test_a_picture_is_not_counted_as_text(ask):
+async def test_a_picture_is_not_counted_as_text(ask):
     """Gemini CLI counts what has pictures, and sends nothing that would not fit."""
     data = base64.b64encode(bytes(300_000)).decode()
     parts = [{"text": "See"}, {"inlineData": {"mimeType": "image/png", "data": data}}]
-    answer, _ = ask("/v1beta/models/m:countTokens", {"contents": [{"parts": parts}]})
+    answer, _ = await ask("/v1beta/models/m:countTokens", {"contents": [{"parts": parts}]})
     assert 900 < answer.body["totalTokens"] < 1500
 
 
@@ -314,7 +294,7 @@ async def test_models_are_named_in_google_s_form(serving):
 
 
 @pytest.mark.parametrize("path", ["/v1beta/models/m:embedContent", "/v1beta/files", "/v1beta/models/m"])
-def test_what_is_not_there_is_refused_in_google_s_form(ask, path):
-    answer, _ = ask(path, HI)
+async def test_what_is_not_there_is_refused_in_google_s_form(ask, path):
+    answer, _ = await ask(path, HI)
     assert answer.status in {404, 405}
     assert answer.body["error"]["code"] == answer.status

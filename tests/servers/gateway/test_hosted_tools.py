@@ -14,15 +14,11 @@ import aiohttp
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
-from tests.servers.gateway.fronts import FRONTS, request
+from tests.servers.gateway.fronts import FRONTS, call_events, reply, request
 
 from callboard.core import (
     InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
-    ReplyEnded,
-    ReplyStarted,
     TextPiece,
     Usage,
 )
@@ -130,20 +126,16 @@ def hosting(serving, behind, ensembles):
 
 def calls(*named, reason="invocations", said=()):
     """A reply that calls; each call is a name and its arguments, or what stands in place of these."""
-    events = [ReplyStarted(), *said]
-    for index, (name, arguments) in enumerate(named):
-        raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        known = None if isinstance(arguments, str) else arguments
-        identifier = f"{name}-{index}"
-        events += [
-            InvocationStarted(index, identifier, name),
-            InvocationEnded(index, identifier, name, known, raw),
-        ]
-    return [*events, Usage(10, 5, 2, 1), ReplyEnded(reason)]
+    events = [
+        event
+        for index, (name, arguments) in enumerate(named)
+        for event in call_events(name, arguments, index, identifier=f"{name}-{index}")
+    ]
+    return reply(*said, *events, Usage(10, 5, 2, 1), end=reason)
 
 
 def answer(text):
-    return [ReplyStarted(), TextPiece(text), Usage(20, 7, 3, 2), ReplyEnded("stop")]
+    return reply(TextPiece(text), Usage(20, 7, 3, 2))
 
 
 def spelled(name, arguments):
@@ -469,12 +461,12 @@ def adding(body):
 
 @pytest.mark.parametrize("front", FRONTS)
 async def test_a_model_that_goes_on_calling_is_asked_to_answer(hosting, front):
-    def reply(body):
+    def replied(body):
         if body.get("tool_choice") == "none":
             return answer("Enough.")
         return adding(body)
 
-    async with hosting(reply, rounds=3) as served:
+    async with hosting(replied, rounds=3) as served:
         reply_of_all = await OVER[front](served, QUESTION, stream=True)
         assert (reply_of_all.text, reply_of_all.end) == ("Enough.", DONE[front])
         assert reply_of_all.reasoning.count("add(") == 3

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.servers.gateway.fronts import call_events, posted, reply
 
 from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
     RefusalPiece,
-    ReplyEnded,
     ReplyStarted,
     TextPiece,
     Usage,
@@ -26,31 +23,20 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     "strict": False,
 }
-CALL = [
-    InvocationStarted(0, "call_1", "get_weather"),
-    ArgumentsPiece(0, '{"city":'),
-    ArgumentsPiece(0, '"Oslo"}'),
-    InvocationEnded(0, "call_1", "get_weather", {"city": "Oslo"}, '{"city":"Oslo"}'),
-]
+CALL = call_events("get_weather", '{"city":"Oslo"}', identifier="call_1", size=8)
 WRITTEN = 'I look.\n```json\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n```'
 REPLIES = {
     "text": "Hello you",
-    "nothing": [ReplyStarted(), Usage(1, 0), ReplyEnded("stop")],
-    "all of it": [
-        ReplyStarted(),
-        ReasoningPiece("Let me "),
-        ReasoningPiece("think."),
-        TextPiece("I look."),
-        *CALL,
-        Usage(11, 7, 3, 2),
-        ReplyEnded("invocations"),
-    ],
-    "text behind a call": [ReplyStarted(), *CALL, TextPiece("There."), ReplyEnded("invocations")],
+    "nothing": reply(Usage(1, 0)),
+    "all of it": reply(
+        ReasoningPiece("Let me "), ReasoningPiece("think."), TextPiece("I look."), *CALL, Usage(11, 7, 3, 2)
+    ),
+    "text behind a call": reply(*CALL, TextPiece("There.")),
     "a call in text": WRITTEN,
-    "a refusal": [ReplyStarted(), RefusalPiece("I won't."), ReplyEnded("refusal")],
-    "length": [ReplyStarted(), TextPiece("It is"), Usage(1, 2), ReplyEnded("length")],
-    "length inside a call": [ReplyStarted(), *CALL[:2], ReplyEnded("length")],
-    "filter": [ReplyStarted(), ReplyEnded("filter")],
+    "a refusal": reply(RefusalPiece("I won't."), end="refusal"),
+    "length": reply(TextPiece("It is"), Usage(1, 2), end="length"),
+    "length inside a call": reply(*CALL[:2], end="length"),
+    "filter": reply(end="filter"),
     "cut": Cut([ReplyStarted(), TextPiece("Hel")]),
     "cut inside a call": Cut([ReplyStarted(), *CALL[:2]]),
     "garbage": Raw(["{", "[DONE]"]),
@@ -95,7 +81,7 @@ async def test_every_event_and_every_response_is_the_specification_s(serving, ju
     answers = {}
     body = {"model": "m", **TOOLS, **ask}
     async with (
-        FakeBackend([reply for reply in REPLIES.values() for _ in range(2)]) as backend,
+        FakeBackend([each for each in REPLIES.values() for _ in range(2)]) as backend,
         serving(backend, failure_threshold=1000) as served,
     ):
         for name in REPLIES:
@@ -132,10 +118,10 @@ def agents():
     return agents
 
 
-@pytest.mark.parametrize("reply", ["native", "written"])
+@pytest.mark.parametrize("spoken", ["native", "written"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("wire", ["responses", "chat"])
-async def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streamed, reply):
+async def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streamed, spoken):
     from openai import AsyncOpenAI
 
     @agents.function_tool
@@ -145,7 +131,7 @@ async def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streame
         return f"Rain in {city}."
 
     kind = {"responses": agents.OpenAIResponsesModel, "chat": agents.OpenAIChatCompletionsModel}[wire]
-    calling = [ReplyStarted(), *CALL, Usage(3, 2), ReplyEnded("invocations")] if reply == "native" else WRITTEN
+    calling = reply(*CALL, Usage(3, 2)) if spoken == "native" else WRITTEN
     asked = []
     async with (
         FakeBackend([calling, "It rains."]) as backend,
@@ -159,7 +145,7 @@ async def test_openai_agents_complete_a_tool_loop(serving, agents, wire, streame
                 pass
         else:
             running = await agents.Runner.run(agent, "How is Oslo?")
-        said, (_, second) = running.final_output, [each.body for each in backend.requests if each.method == "POST"]
+        said, (_, second) = running.final_output, posted(backend)
     assert (said, asked) == ("It rains.", ["Oslo"])
     assert [message["role"] for message in second["messages"]][-3:] == ["user", "assistant", "tool"]
     (call,) = second["messages"][-2]["tool_calls"]

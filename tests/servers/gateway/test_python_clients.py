@@ -11,8 +11,9 @@ import agents
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
+from tests.servers.gateway.fronts import call_events, reply
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted, Usage
+from callboard.core import Usage
 from callboard.providers.local import pull
 from callboard.servers.gateway import BackendSettings
 from callboard.testing import FakeBackend
@@ -136,15 +137,9 @@ LOOPS = {
 }
 
 
-def native():
-    raw = json.dumps(ARGUMENTS)
-    call = [InvocationStarted(0, "call_1", "multiply"), InvocationEnded(0, "call_1", "multiply", ARGUMENTS, raw)]
-    return [ReplyStarted(), *call, Usage(input=11, output=7), ReplyEnded("invocations")]
-
-
 CALL = json.dumps({"name": "multiply", "arguments": ARGUMENTS})
 REPLIES = {
-    "calls": native(),
+    "calls": reply(*call_events("multiply", ARGUMENTS), Usage(input=11, output=7)),
     "hermes": f"<tool_call>\n{CALL}\n</tool_call>",
     "fenced": f"I calculate.\n\n```json\n{CALL}\n```",
     "xml": "<function=multiply><parameter=a>48213</parameter><parameter=b>9177</parameter></function>",

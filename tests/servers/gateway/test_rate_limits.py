@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -34,46 +33,42 @@ def error_of(answer):
     return {name: value for name, value in error.items() if name in {"type", "code", "status"}}
 
 
-def ask(serving, behind, wire, reply):
+async def ask(serving, behind, wire, reply):
     """The answers of every front, whole and streamed."""
-
-    async def scenario():
-        async with (
-            FakeBackend(lambda _: reply) as backend,
-            serving(behind(backend, wire=wire), failure_threshold=99) as served,
-        ):
-            asked = [(front, stream) for front in FRONTS for stream in (True, False)]
-            return [(each[0], await served.post(each[0], request(each[0], stream=each[1]))) for each in asked]
-
-    return asyncio.run(scenario())
+    async with (
+        FakeBackend(lambda _: reply) as backend,
+        serving(behind(backend, wire=wire), failure_threshold=99) as served,
+    ):
+        asked = [(front, stream) for front in FRONTS for stream in (True, False)]
+        return [(each[0], await served.post(each[0], request(each[0], stream=each[1]))) for each in asked]
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
 @pytest.mark.parametrize(("status", "body"), LIMITS.values(), ids=LIMITS)
-def test_a_rate_limit_is_one_for_every_client(serving, behind, wire, status, body):
-    for front, answer in ask(serving, behind, wire, StatusReply(status, body, {"retry-after": "7"})):
+async def test_a_rate_limit_is_one_for_every_client(serving, behind, wire, status, body):
+    for front, answer in await ask(serving, behind, wire, StatusReply(status, body, {"retry-after": "7"})):
         assert answer.headers["retry-after"] == "7", front
         assert SAID[front].items() <= error_of(answer).items(), front
         expected = {429, 529} if front == "messages" else {429}
         assert answer.status in expected or (answer.status == 200 and answer.streamed), front
 
 
-def test_a_rate_limit_in_the_middle_of_a_stream(serving, behind):
+async def test_a_rate_limit_in_the_middle_of_a_stream(serving, behind):
     error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}
-    for front, answer in ask(serving, behind, "messages", Raw([json.dumps(error)])):
+    for front, answer in await ask(serving, behind, "messages", Raw([json.dumps(error)])):
         assert SAID[front].items() <= error_of(answer).items(), front
 
 
-def test_an_overloaded_backend(serving, behind):
+async def test_an_overloaded_backend(serving, behind):
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     said = {"messages": {"type": "overloaded_error"}, "gemini": {"code": 503, "status": "UNAVAILABLE"}}
-    for front, answer in ask(serving, behind, "messages", StatusReply(529, body, {"retry-after": "7"})):
+    for front, answer in await ask(serving, behind, "messages", StatusReply(529, body, {"retry-after": "7"})):
         assert answer.headers["retry-after"] == "7", front
         assert said.get(front, {"code": "overloaded_error"}).items() <= error_of(answer).items(), front
 
 
-def test_an_empty_account_is_no_rate_limit(serving, behind):
+async def test_an_empty_account_is_no_rate_limit(serving, behind):
     body = {"error": {"message": "pay", "type": "insufficient_quota", "code": "insufficient_quota"}}
     said = {"messages": {"type": "billing_error"}, "gemini": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}
-    for front, answer in ask(serving, behind, "chat", StatusReply(429, body)):
+    for front, answer in await ask(serving, behind, "chat", StatusReply(429, body)):
         assert said.get(front, {"code": "insufficient_quota"}).items() <= error_of(answer).items(), front

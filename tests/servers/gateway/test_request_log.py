@@ -18,31 +18,27 @@ KEY = "sk-client-of-this-test-0123456789"
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 
 
-def ask(serving, logged, replies, *bodies, headers=None, path="chat", **settings):
+async def ask(serving, logged, replies, *bodies, headers=None, path="chat", **settings):
     """The entries of these requests in a new log, the oldest first, and the answers."""
-
-    async def scenario():
-        async with (
-            FakeBackend(replies) as backend,
-            serving(backend, extend=logged, **settings) as served,
-        ):
-            answers = [await served.post(path, body, headers) for body in bodies]
-            await asyncio.sleep(0)
-            return [*reversed(list(served.request_log.newest()))], answers
-
-    return asyncio.run(scenario())
+    async with (
+        FakeBackend(replies) as backend,
+        serving(backend, extend=logged, **settings) as served,
+    ):
+        answers = [await served.post(path, body, headers) for body in bodies]
+        await asyncio.sleep(0)
+        return [*reversed(list(served.request_log.newest()))], answers
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["chat", "messages", "responses", "gemini"])
-def test_what_is_kept_of_a_request(serving, logged, path, stream):
+async def test_what_is_kept_of_a_request(serving, logged, path, stream):
     bodies = {
         "responses": {"model": "gpt-5", "input": "Hi"},
         "messages": {**ASK, "max_tokens": 9},
         "gemini": {"model": "gpt-5", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
     }
     body = {**bodies.get(path, ASK), "stream": stream}
-    [entry], [answer] = ask(serving, logged, ["Hello, who is there?"], body, path=path)
+    [entry], [answer] = await ask(serving, logged, ["Hello, who is there?"], body, path=path)
     assert (entry.front, entry.model, entry.status, entry.is_live) == (path, "gpt-5", 200, False)
     assert entry.client.startswith("Python")
     assert entry.answer.join() == answer.data
@@ -96,18 +92,18 @@ async def test_a_request_is_seen_while_it_is_answered(serving, logged):
     assert row.end == "left"
 
 
-def test_keys_are_kept_by_name_only(serving, logged):
-    [entry], _ = ask(
+async def test_keys_are_kept_by_name_only(serving, logged):
+    [entry], _ = await ask(
         serving, logged, ["Hello"], ASK, headers={"authorization": f"Bearer {KEY}"}, keys={"ann": digest(KEY)}
     )
     assert (entry.owner, entry.key) == ("ann", "ann")
     assert KEY not in everything(entry)
 
 
-def test_a_clients_own_key_is_not_kept(serving, logged):
+async def test_a_clients_own_key_is_not_kept(serving, logged):
     """Neither where a backend's refusal repeats it, nor where its reply does."""
     refusal = StatusReply(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})
-    entries, answers = ask(
+    entries, answers = await ask(
         serving, logged, [refusal, f"It is {KEY}."], ASK, ASK, headers={"authorization": f"Bearer {KEY}"}
     )
     assert KEY in answers[0].text + answers[1].text  # it is the client's own
@@ -116,9 +112,9 @@ def test_a_clients_own_key_is_not_kept(serving, logged):
     assert "***" in view_row(entries[0]).why
 
 
-def test_whoever_has_no_key_is_not_in_the_log(serving, logged):
+async def test_whoever_has_no_key_is_not_in_the_log(serving, logged):
     """It would push out what others asked."""
-    entries, [answer] = ask(
+    entries, [answer] = await ask(
         serving,
         logged,
         ["Hello"],
@@ -148,8 +144,8 @@ def everything(entry):
     return f"{held} {entry.notes} {entry.record.end} {entry.key} {view_request(entry)}"
 
 
-def test_refusals_of_the_gateway_are_there_too(serving, logged):
-    entries, _ = ask(serving, logged, [], b"{", {"messages": []}, {**ASK, "model": "../x"})
+async def test_refusals_of_the_gateway_are_there_too(serving, logged):
+    entries, _ = await ask(serving, logged, [], b"{", {"messages": []}, {**ASK, "model": "../x"})
     assert [(entry.failure, entry.status) for entry in entries] == [
         ("invalid_json", 400),
         ("model_required", 400),
@@ -158,13 +154,13 @@ def test_refusals_of_the_gateway_are_there_too(serving, logged):
     assert [view_row(entry).end for entry in entries] == ["refused"] * 3
 
 
-def test_what_a_row_counts(serving, logged):
+async def test_what_a_row_counts(serving, logged):
     reply = [
         TextPiece('<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>'),
         Usage(7, 5),
         ReplyEnded("stop"),
     ]
-    [entry], _ = ask(serving, logged, [reply], {**ASK, "tools": TOOLS, "store": True, "web_search_options": {}})
+    [entry], _ = await ask(serving, logged, [reply], {**ASK, "tools": TOOLS, "store": True, "web_search_options": {}})
     row = view_row(entry)
     assert (row.recovered, row.input, row.output, row.end) == (1, 7, 5, "invocations")
     assert (row.mode, row.wire, row.backend) == ("native", "chat", entry.record.backend_name)
@@ -172,10 +168,10 @@ def test_what_a_row_counts(serving, logged):
     assert view_row(entry) is row  # made once
 
 
-def test_credentials_of_tools_are_not_shown(serving, logged):
+async def test_credentials_of_tools_are_not_shown(serving, logged):
     tool = {"type": "mcp", "server_label": "s", "server_url": "https://x.test", "authorization": "Bearer of-secrets"}
     body = {"model": "gpt-5", "input": "Hi", "tools": [{**tool, "headers": {"x-key": "another-secret"}}]}
-    [entry], _ = ask(serving, logged, ["Hello"], body, path="responses")
+    [entry], _ = await ask(serving, logged, ["Hello"], body, path="responses")
     assert "server_label" in view_request(entry).body
     assert "of-secrets" not in view_request(entry).body
     assert "another-secret" not in view_request(entry).body
@@ -213,24 +209,28 @@ def test_credentials_of_tools_are_not_shown(serving, logged):
     ],
     ids=["responses", "messages", "chat", "refused"],
 )
-def test_credentials_of_a_client_are_seen_nowhere(serving, logged, path, fields, stream):
-    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "stream": stream, **fields}, path=path)
+async def test_credentials_of_a_client_are_seen_nowhere(serving, logged, path, fields, stream):
+    [entry], _ = await ask(serving, logged, ["Hello"], {"model": "gpt-5", "stream": stream, **fields}, path=path)
     view = view_request(entry)
     assert "-secret" not in str(view)
     assert "***" in view.body
 
 
-def test_the_schema_of_a_function_is_no_credential(serving, logged):
+async def test_the_schema_of_a_function_is_no_credential(serving, logged):
     schema = {"type": "object", "properties": {"token": {"type": "string", "description": "of the door"}}}
     tools = [{"type": "function", "name": "open", "parameters": schema}]
-    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses")
+    [entry], _ = await ask(
+        serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses"
+    )
     assert "of the door" in view_request(entry).body
     assert "of the door" in view_request(entry).answer
 
 
-def test_what_declares_too_many_credentials_is_not_shown(serving, logged):
+async def test_what_declares_too_many_credentials_is_not_shown(serving, logged):
     tools = [{"type": "mcp", "headers": {f"x-{n}": f"secret-{n:04}" for n in range(1000)}}]
-    [entry], _ = ask(serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses")
+    [entry], _ = await ask(
+        serving, logged, ["Hello"], {"model": "gpt-5", "input": "Hi", "tools": tools}, path="responses"
+    )
     assert "secret-" not in str(view_request(entry))
 
 

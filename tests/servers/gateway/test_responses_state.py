@@ -8,12 +8,10 @@ from types import SimpleNamespace
 
 import openai
 import pytest
+from tests.servers.gateway.fronts import call_events, reply
 
 from callboard.core import (
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
-    ReplyEnded,
     ReplyStarted,
     TextPiece,
     Usage,
@@ -28,16 +26,8 @@ TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "pr
 KEYS = {"ann": digest("key-of-ann-12345678"), "bob": digest("key-of-bob-12345678")}
 
 
-def reply_of(*events, end="stop"):
-    return [ReplyStarted(), *events, Usage(3, 4), ReplyEnded(end)]
-
-
-def call_events(identifier="call_1"):
-    return reply_of(
-        InvocationStarted(0, identifier, "look"),
-        InvocationEnded(0, identifier, "look", {}, "{}"),
-        end="invocations",
-    )
+def looking():
+    return reply(*call_events("look", "{}", identifier="call_1"), Usage(3, 4))
 
 
 def echoed(body):
@@ -115,7 +105,7 @@ async def test_a_stream_is_gone_on_from_when_its_last_event_is_read(story, datab
 
 
 async def test_a_tool_loop_sends_only_what_is_new(story, database):
-    async with story([call_events(), "It is a dog."], store=database) as at:
+    async with story([looking(), "It is a dog."], store=database) as at:
         first = await at.client.responses.create(model="m", input="Look!", tools=[TOOL])
         call = next(item for item in first.output if item.type == "function_call")
         output = {"type": "function_call_output", "call_id": call.call_id, "output": "a dog"}
@@ -129,7 +119,7 @@ async def test_a_tool_loop_sends_only_what_is_new(story, database):
 
 
 async def test_what_was_thought_comes_back_to_the_model_that_thought_it(sqlite, serving, behind):
-    replies = [reply_of(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so")), "and so"]
+    replies = [reply(ReasoningPiece("hm", opaque="seal", origin="m"), TextPiece("so"), Usage(3, 4)), "and so"]
     async with (
         FakeBackend(replies) as backend,
         serving(backends=(behind(backend, wire="messages"),), store=sqlite) as served,
@@ -187,7 +177,7 @@ async def test_a_failed_reply_is_not_kept_and_a_cut_one_is(story, database):
     replies = [
         StatusReply(400),
         [ReplyStarted(), TextPiece("x")],
-        reply_of(TextPiece("only half"), end="length"),
+        reply(TextPiece("only half"), Usage(3, 4), end="length"),
         "whole",
     ]
     async with story(replies, store=database) as at:
@@ -375,7 +365,7 @@ async def test_what_has_ended_is_not_cancelled(story, sqlite):
 
 
 async def test_a_conversation_is_summed_up(story, sqlite):
-    summary = reply_of(TextPiece("The code word "), TextPiece("is slate."))
+    summary = reply(TextPiece("The code word "), TextPiece("is slate."), Usage(3, 4))
     async with story(["OK.", summary, summary, "slate"], store=sqlite) as at:
         from openresponses_types import CompactResource
 
@@ -410,7 +400,7 @@ async def test_a_conversation_is_summed_up(story, sqlite):
         ({"input": "hi"}, [], 400, "model_required"),
         ({"model": "m", "input": 5}, [], 400, "invalid_request"),
         ({"model": "m", "input": "hi", "previous_response_id": "resp_1"}, [], 400, "previous_response_not_found"),
-        ({"model": "m", "input": "hi"}, [reply_of(TextPiece(" \n"))], 502, "no_summary"),
+        ({"model": "m", "input": "hi"}, [reply(TextPiece(" \n"), Usage(3, 4))], 502, "no_summary"),
         ({"model": "m", "input": "hi"}, [StatusReply(429)], 429, None),
     ],
 )
@@ -432,10 +422,8 @@ TRIGGERED = [
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_codex_gets_exactly_one_compaction(story, judge, judge_response, stream):
-    summary = reply_of(
-        ReasoningPiece("hm"), TextPiece("A dog "), InvocationStarted(0, "x", "look"),
-        InvocationEnded(0, "x", "look", {}, "{}"), TextPiece("was seen."),
-    )  # fmt: skip
+    call = call_events("look", "{}", identifier="x")
+    summary = reply(ReasoningPiece("hm"), TextPiece("A dog "), *call, TextPiece("was seen."), Usage(3, 4), end="stop")
     async with story(lambda _: summary) as at:
         body = {
             "model": "m", "input": TRIGGERED, "stream": stream, "store": False, "tools": [TOOL],
@@ -470,7 +458,7 @@ async def test_codex_gets_exactly_one_compaction(story, judge, judge_response, s
 
 
 async def test_a_model_that_sums_up_nothing_fails(story):
-    async with story([call_events()]) as at:
+    async with story([looking()]) as at:
         events = (await at.served.post("responses", {"model": "m", "input": TRIGGERED, "stream": True})).events
         assert events[-1]["type"] == "response.failed"
         assert events[-1]["response"]["error"]["code"] == "no_summary"

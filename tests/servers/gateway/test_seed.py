@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import logging
 import re
 
 import pytest
+from tests.servers.gateway.fronts import call_events, posted, reply
 
 from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
-    ReplyEnded,
     ReplyStarted,
     TextPiece,
     Usage,
@@ -51,46 +47,31 @@ READ = {
 HI = {"model": "gpt-4o-mini", "input": "Hi"}
 
 
-def exchange(serving, replies, bodies, headers=None, **settings):
+async def exchange(serving, replies, bodies, headers=None, **settings):
     """The answers to these bodies, and what the backend was asked."""
-
-    async def scenario():
-        async with FakeBackend(replies) as backend, serving(backend, **settings) as served:
-            answers = [await served.post("responses", body, headers) for body in bodies]
-            return answers, [each.body for each in backend.requests if each.method == "POST"]
-
-    return asyncio.run(scenario())
+    async with FakeBackend(replies) as backend, serving(backend, **settings) as served:
+        answers = [await served.post("responses", body, headers) for body in bodies]
+        return answers, posted(backend)
 
 
-def stream_reply(serving, reply, headers=None, chunk_size=None, **fields):
+async def stream_reply(serving, said, headers=None, chunk_size=None, **fields):
     """The answer to one request that is streamed unless it says otherwise."""
-
-    async def scenario():
-        async with (
-            FakeBackend([reply], chunk_size=chunk_size) as backend,
-            serving(backend, failure_threshold=99) as served,
-        ):
-            return await served.post("responses", {**HI, "stream": True, **fields}, headers)
-
-    return asyncio.run(scenario())
+    async with (
+        FakeBackend([said], chunk_size=chunk_size) as backend,
+        serving(backend, failure_threshold=99) as served,
+    ):
+        return await served.post("responses", {**HI, "stream": True, **fields}, headers)
 
 
-def upstream_request(serving, **fields):
+async def upstream_request(serving, **fields):
     """What the backend is asked, at first where it does not call as it is asked to."""
-    (answer,), (body, *_) = exchange(serving, lambda _: "Hello", [{**HI, **fields}])
+    (answer,), (body, *_) = await exchange(serving, lambda _: "Hello", [{**HI, **fields}])
     assert answer.status == 200, answer
     return body
 
 
-def call_events(index, location):
-    arguments = {"location": location}
-    raw = json.dumps(arguments)
-    return [
-        InvocationStarted(index, f"call_{index}", "get_weather"),
-        ArgumentsPiece(index, raw[:12]),
-        ArgumentsPiece(index, raw[12:]),
-        InvocationEnded(index, f"call_{index}", "get_weather", arguments, raw),
-    ]
+def weather_call(index, location):
+    return call_events("get_weather", {"location": location}, index, size=12)
 
 
 def content_chunks(text, size=1):
@@ -126,8 +107,8 @@ def output_text(answer):
 
 
 @pytest.mark.parametrize("tool", [FLAT, NESTED], ids=["flat", "nested"])
-def test_both_shapes_of_a_tool(serving, tool):
-    (declared,) = upstream_request(serving, tools=[tool])["tools"]
+async def test_both_shapes_of_a_tool(serving, tool):
+    (declared,) = (await upstream_request(serving, tools=[tool]))["tools"]
     assert declared["type"] == "function"
     assert {name: declared["function"][name] for name in FUNCTION} == FUNCTION
 
@@ -140,8 +121,8 @@ def test_both_shapes_of_a_tool(serving, tool):
         {"type": "function", "name": "now", "parameters": None},
     ],
 )
-def test_a_tool_without_parameters(serving, tool):
-    (declared,) = upstream_request(serving, tools=[tool])["tools"]
+async def test_a_tool_without_parameters(serving, tool):
+    (declared,) = (await upstream_request(serving, tools=[tool]))["tools"]
     assert declared["function"]["name"] == "now"
     assert declared["function"].get("parameters", {"type": "object"})["type"] == "object"
 
@@ -159,15 +140,15 @@ def test_a_tool_without_parameters(serving, tool):
         ({"type": "function", "name": "get_weather"}, ({"type": "function", "function": {"name": "get_weather"}},)),
     ],
 )
-def test_choices(serving, choice, expected):
-    assert upstream_request(serving, tools=[FLAT], tool_choice=choice).get("tool_choice") in expected
+async def test_choices(serving, choice, expected):
+    assert (await upstream_request(serving, tools=[FLAT], tool_choice=choice)).get("tool_choice") in expected
 
 
 @pytest.mark.parametrize("fields", [{}, {"parallel_tool_calls": True}, {"parallel_tool_calls": False}])
-def test_parallel_calls(serving, fields):
-    body = upstream_request(serving, tools=[FLAT], **fields)
+async def test_parallel_calls(serving, fields):
+    body = await upstream_request(serving, tools=[FLAT], **fields)
     assert body.get("parallel_tool_calls", True) == fields.get("parallel_tool_calls", True)
-    (answer,), _ = exchange(serving, ["Hello"], [{**HI, "tools": [FLAT], **fields}])
+    (answer,), _ = await exchange(serving, ["Hello"], [{**HI, "tools": [FLAT], **fields}])
     assert answer.body["parallel_tool_calls"] == fields.get("parallel_tool_calls", True)
 
 
@@ -194,19 +175,19 @@ def test_parallel_calls(serving, fields):
         ("text", {"format": {"type": "json_object"}}, "response_format", {"type": "json_object"}),
     ],
 )
-def test_fields_reach_the_backend(serving, field, value, name, expected):
-    body = upstream_request(serving, **{field: value})
+async def test_fields_reach_the_backend(serving, field, value, name, expected):
+    body = await upstream_request(serving, **{field: value})
     assert body.get(name, body.get("max_tokens")) == expected
 
 
-def test_a_format_is_put_as_the_backend_wants_it(serving):
+async def test_a_format_is_put_as_the_backend_wants_it(serving):
     schema = {
         "type": "object",
         "properties": {"a": {"type": "integer"}},
         "required": ["a"],
         "additionalProperties": False,
     }
-    body = upstream_request(
+    body = await upstream_request(
         serving, text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
     )
     assert body["response_format"]["type"] == "json_schema"
@@ -217,8 +198,8 @@ def test_a_format_is_put_as_the_backend_wants_it(serving):
 
 
 @pytest.mark.parametrize("instructions", ["Be kind.", "Be kind.\n\nVery."])
-def test_instructions_are_not_added_to(serving, instructions):
-    body = upstream_request(serving, instructions=instructions, tools=[FLAT])
+async def test_instructions_are_not_added_to(serving, instructions):
+    body = await upstream_request(serving, instructions=instructions, tools=[FLAT])
     assert [message for message in body["messages"] if message["role"] == "system"] == [
         {"role": "system", "content": instructions}
     ]
@@ -227,15 +208,7 @@ def test_instructions_are_not_added_to(serving, instructions):
 # 5.1.4 to 6: events
 
 
-PLAIN = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
-TWO = [
-    ReplyStarted(),
-    TextPiece("I look."),
-    *call_events(0, "Boston"),
-    *call_events(1, "Seattle"),
-    Usage(3, 2),
-    ReplyEnded("invocations"),
-]
+TWO = reply(TextPiece("I look."), *weather_call(0, "Boston"), *weather_call(1, "Seattle"), Usage(3, 2))
 SEED_ORDER = [
     "response.created",
     "response.output_item.added",
@@ -256,9 +229,9 @@ SEED_ORDER = [
 @pytest.mark.parametrize(
     "asked", [{"headers": {"x-callboard-compat-events": "1"}}, {"compat_events": True}], ids=["header", "setting"]
 )
-def test_the_seed_s_events(serving, asked):
-    one = [ReplyStarted(), TextPiece("I look."), *call_events(0, "Boston"), ReplyEnded("invocations")]
-    (answer,), _ = exchange(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
+async def test_the_seed_s_events(serving, asked):
+    one = reply(TextPiece("I look."), *weather_call(0, "Boston"))
+    (answer,), _ = await exchange(serving, [one], [{**HI, "stream": True, "tools": [NESTED]}], **asked)
     kinds = [event["type"] for event in answer.events]
     seeds = [kind for kind in kinds if kind in SEED_ORDER]
     assert [kind for kind, _ in itertools.groupby(seeds)] == SEED_ORDER
@@ -289,19 +262,17 @@ def test_the_seed_s_events(serving, asked):
     assert [event["sequence_number"] for event in answer.events] == list(range(len(answer.events)))
 
 
-def test_without_asking_there_are_the_official_ones_alone(serving):
-    kinds = {event["type"] for event in stream_reply(serving, TWO, tools=[FLAT]).events}
+async def test_without_asking_there_are_the_official_ones_alone(serving):
+    kinds = {event["type"] for event in (await stream_reply(serving, TWO, tools=[FLAT])).events}
     assert [kind for kind in kinds if "output_tool_call" in kind or kind == "response.done"] == []
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [TWO, [ReplyStarted(), *call_events(0, "Boston"), *call_events(1, "Seattle"), ReplyEnded("invocations")]],
-    ids=["with text", "calls alone"],
+    "said", [TWO, reply(*weather_call(0, "Boston"), *weather_call(1, "Seattle"))], ids=["with text", "calls alone"]
 )
 @pytest.mark.parametrize("seed", ["0", "1"])
-def test_indices(serving, reply, seed):
-    answer = stream_reply(serving, reply, {"x-callboard-compat-events": seed}, tools=[FLAT])
+async def test_indices(serving, said, seed):
+    answer = await stream_reply(serving, said, {"x-callboard-compat-events": seed}, tools=[FLAT])
     added = {
         event["output_index"]: event["item"] for event in answer.events if event["type"] == "response.output_item.added"
     }
@@ -313,7 +284,7 @@ def test_indices(serving, reply, seed):
     output = final_response(answer)["output"]
     assert [item["id"] for item in output] == [added[index]["id"] for index in sorted(added)]
     identifiers = {index: item["call_id"] for index, item in added.items() if item["type"] == "function_call"}
-    first = 1 if seed == "1" or reply is TWO else 0  # a message that says nothing is the seed's alone
+    first = 1 if seed == "1" or said is TWO else 0  # a message that says nothing is the seed's alone
     assert identifiers == {first: "call_0", first + 1: "call_1"}
 
 
@@ -332,8 +303,8 @@ TURN = [
 ]
 
 
-def test_the_seed_s_turn(serving):
-    user, assistant, tool = upstream_request(serving, input=TURN, tools=[])["messages"]
+async def test_the_seed_s_turn(serving):
+    user, assistant, tool = (await upstream_request(serving, input=TURN, tools=[]))["messages"]
     assert user == {"role": "user", "content": "What's the weather?"}
     (call,) = assistant["tool_calls"]
     assert assistant["role"] == "assistant"
@@ -343,9 +314,11 @@ def test_the_seed_s_turn(serving):
     assert tool == {"role": "tool", "tool_call_id": "call_xyz", "content": '{"temp":72,"condition":"sunny"}'}
 
 
-def test_every_order_of_items_gives_what_a_backend_takes(serving):
+async def test_every_order_of_items_gives_what_a_backend_takes(serving):
     orders = list(itertools.permutations(TURN))
-    answers, bodies = exchange(serving, ["Hello"] * len(orders), [{**HI, "input": list(order)} for order in orders])
+    answers, bodies = await exchange(
+        serving, ["Hello"] * len(orders), [{**HI, "input": list(order)} for order in orders]
+    )
     assert {answer.status for answer in answers} == {200}
     for order, body in zip(orders, bodies, strict=True):
         owed = []
@@ -363,10 +336,10 @@ def test_every_order_of_items_gives_what_a_backend_takes(serving):
             assert output["content"] == TURN[3]["output"], order
 
 
-def test_calls_and_outputs_of_one_turn(serving):
+async def test_calls_and_outputs_of_one_turn(serving):
     calls = [{**TURN[2], "call_id": name} for name in ("a", "b")]
     outputs = [{**TURN[3], "call_id": name, "output": name} for name in ("b", "a")]
-    messages = upstream_request(serving, input=[TURN[0], *calls, *outputs, {"role": "user", "content": "So?"}])[
+    messages = (await upstream_request(serving, input=[TURN[0], *calls, *outputs, {"role": "user", "content": "So?"}]))[
         "messages"
     ]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user"]
@@ -374,14 +347,14 @@ def test_calls_and_outputs_of_one_turn(serving):
     assert {message["tool_call_id"]: message["content"] for message in messages[2:4]} == {"a": "a", "b": "b"}
 
 
-def test_a_result_as_a_message_of_the_role_tool(serving):
+async def test_a_result_as_a_message_of_the_role_tool(serving):
     result = {
         "type": "message",
         "role": "tool",
         "tool_call_id": "call_xyz",
         "content": [{"type": "output", "content_type": "application/json", "body": '{"a":1}'}],
     }
-    messages = upstream_request(serving, input=[*TURN[:3], result])["messages"]
+    messages = (await upstream_request(serving, input=[*TURN[:3], result]))["messages"]
     assert (messages[-1]["role"], messages[-1]["tool_call_id"]) == ("tool", "call_xyz")
     assert messages[-1]["content"] == '{"a":1}'
 
@@ -414,9 +387,9 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("name", ITEMS)
-def test_items_that_the_proxy_refused(serving, name):
+async def test_items_that_the_proxy_refused(serving, name):
     item, passage = ITEMS[name]
-    assert passage in json.dumps(upstream_request(serving, input=item)["messages"])
+    assert passage in json.dumps((await upstream_request(serving, input=item))["messages"])
 
 
 # 5.1.11 and 5.2: errors
@@ -436,9 +409,9 @@ CODES = {
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_its_error_codes(serving, stream):
+async def test_its_error_codes(serving, stream):
     limits = GatewayLimits(body=8000, items=10, content=2000, instructions=100)
-    answers, asked = exchange(
+    answers, asked = await exchange(
         serving, [], [{**HI, "stream": stream, **fields} for fields, _ in CODES.values()], limits=limits
     )
     assert asked == []
@@ -448,10 +421,10 @@ def test_its_error_codes(serving, stream):
     assert answered == {code: (code, status) for code, (_, status) in CODES.items()}
 
 
-def test_keys_are_wanted_where_the_gateway_has_some(serving):
+async def test_keys_are_wanted_where_the_gateway_has_some(serving):
     from callboard.servers.gateway.auth import digest
 
-    (answer,), _ = exchange(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
+    (answer,), _ = await exchange(serving, [], [HI], keys={"ann": digest("sk-ann-12345678")})
     assert (answer.status, answer.body["error"]["code"]) == (401, "missing_api_key")
 
 
@@ -531,9 +504,9 @@ FRAGMENTED = [
 ]
 
 
-def test_its_debug_lines(serving, caplog):
+async def test_its_debug_lines(serving, caplog):
     caplog.set_level(logging.DEBUG, logger="callboard")
-    answer = stream_reply(serving, Raw(FRAGMENTED), input=TURN, tools=[FLAT])
+    answer = await stream_reply(serving, Raw(FRAGMENTED), input=TURN, tools=[FLAT])
     assert function_calls(answer) == [("get_weather", {"location": "Paris"})]
     assert log_lines(caplog) == [
         "INPUT: Found function_call (get_weather) - will attach to assistant message",
@@ -546,17 +519,17 @@ def test_its_debug_lines(serving, caplog):
     ]
 
 
-def test_debug_lines_of_whatever_comes(serving, caplog):
+async def test_debug_lines_of_whatever_comes(serving, caplog):
     caplog.set_level(logging.DEBUG, logger="callboard")
     odd = [{"type": "function_call", "call_id": "a\nFORGED b", "name": "x\r\nFORGED " + "y" * 500, "arguments": "{}"}]
-    stream_reply(serving, Raw(["5", '{"choices": 3}', *FRAGMENTED]), input=odd, tools=[FLAT])
-    stream_reply(serving, Raw(FRAGMENTED), stream=False)
+    await stream_reply(serving, Raw(["5", '{"choices": 3}', *FRAGMENTED]), input=odd, tools=[FLAT])
+    await stream_reply(serving, Raw(FRAGMENTED), stream=False)
     assert all("\n" not in line and "\r" not in line and len(line) < 250 for line in log_lines(caplog))
 
 
-def test_nothing_is_told_that_nobody_reads(serving, caplog):
+async def test_nothing_is_told_that_nobody_reads(serving, caplog):
     caplog.set_level(logging.INFO, logger="callboard")
-    stream_reply(serving, Raw(FRAGMENTED), tools=[FLAT])
+    await stream_reply(serving, Raw(FRAGMENTED), tools=[FLAT])
     assert log_lines(caplog) == []
 
 
@@ -622,33 +595,33 @@ IN_TEXT = {
 
 
 @pytest.mark.parametrize("name", IN_TEXT)
-def test_calls_in_text_however_it_arrives(serving, name):
+async def test_calls_in_text_however_it_arrives(serving, name):
     written, content, expected = IN_TEXT[name]
     for size in (1, 2, 7, 1000):
-        answer = stream_reply(serving, content_chunks(written, size), tools=TOOLS)
+        answer = await stream_reply(serving, content_chunks(written, size), tools=TOOLS)
         assert (output_text(answer).strip(), function_calls(answer)) == (content.strip(), expected), size
         ids = [item["call_id"] for item in output_items(answer, "function_call")]
         assert len(set(ids)) == len(expected)
-    whole = stream_reply(serving, written, tools=TOOLS, stream=False)
+    whole = await stream_reply(serving, written, tools=TOOLS, stream=False)
     assert (output_text(whole).strip(), function_calls(whole)) == (content.strip(), expected)
 
 
-def test_a_call_in_text_has_the_same_identifier_again(serving):
+async def test_a_call_in_text_has_the_same_identifier_again(serving):
     identifiers = {
-        output_items(stream_reply(serving, content_chunks(SECOND), tools=TOOLS), "function_call")[0]["call_id"]
+        output_items(await stream_reply(serving, content_chunks(SECOND), tools=TOOLS), "function_call")[0]["call_id"]
         for _ in range(2)
     }
     assert len(identifiers) == 1
 
 
-def test_no_call_is_made_of_text_where_no_tools_were_asked_for(serving):
-    answer = stream_reply(serving, content_chunks(SECOND))
+async def test_no_call_is_made_of_text_where_no_tools_were_asked_for(serving):
+    answer = await stream_reply(serving, content_chunks(SECOND))
     assert (output_text(answer), function_calls(answer)) == (SECOND, [])
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_a_call_that_is_never_closed_is_not_lost(serving, size):
-    answer = stream_reply(
+async def test_a_call_that_is_never_closed_is_not_lost(serving, size):
+    answer = await stream_reply(
         serving, content_chunks("Now. <function=read_file>\n<parameter=file_path>test.txt", size), tools=TOOLS
     )
     everything = output_text(answer) + json.dumps(final_response(answer)["output"])
@@ -694,32 +667,27 @@ def stop_chunk(reason="stop"):
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
 
 
-def test_letters_that_are_cut_in_two_on_the_way(serving):
+async def test_letters_that_are_cut_in_two_on_the_way(serving):
     greeting = "Grüße — ✓ 😀"
     for size in (1, 3):
-        assert (
-            output_text(
-                stream_reply(serving, [ReplyStarted(), TextPiece(greeting), ReplyEnded("stop")], chunk_size=size)
-            )
-            == greeting
-        )
+        assert output_text(await stream_reply(serving, reply(TextPiece(greeting)), chunk_size=size)) == greeting
 
 
-def test_usage_in_a_chunk_of_its_own(serving):
-    usage = final_response(stream_reply(serving, Raw([HELLO, stop_chunk(), USAGE, "[DONE]"])))["usage"]
+async def test_usage_in_a_chunk_of_its_own(serving):
+    usage = final_response(await stream_reply(serving, Raw([HELLO, stop_chunk(), USAGE, "[DONE]"])))["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (11, 7, 18)
 
 
-def test_a_whole_reply_is_json(serving):
-    answer = stream_reply(serving, "Hello", stream=False)
+async def test_a_whole_reply_is_json(serving):
+    answer = await stream_reply(serving, "Hello", stream=False)
     assert answer.headers["content-type"] == "application/json"
     assert (answer.body["status"], output_text(answer)) == ("completed", "Hello")
 
 
-def test_a_last_event_without_its_blank_line(serving):
+async def test_a_last_event_without_its_blank_line(serving):
     assert (
         output_text(
-            stream_reply(
+            await stream_reply(
                 serving,
                 Raw([HELLO, b'data: {"choices":[{"index":0,"delta":{"content":" you"},"finish_reason":"stop"}]}']),
             )
@@ -739,26 +707,26 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_a_stream_tells_how_it_ended(serving, name):
-    reply, status = ENDS[name]
-    answer = stream_reply(serving, reply)
+async def test_a_stream_tells_how_it_ended(serving, name):
+    said, status = ENDS[name]
+    answer = await stream_reply(serving, said)
     assert answer.events[-1]["type"] == f"response.{status}"
     assert final_response(answer)["status"] == status
     assert len(answer.data) < 20_000
 
 
-def test_arguments_whose_name_never_comes_are_no_call(serving):
+async def test_arguments_whose_name_never_comes_are_no_call(serving):
     chunks = [
         delta_chunk({"index": 0, "id": "c", "function": {"arguments": '{"a":1}'}}),
         stop_chunk("tool_calls"),
         "[DONE]",
     ]
-    answer = stream_reply(serving, Raw(chunks), tools=[FLAT])
+    answer = await stream_reply(serving, Raw(chunks), tools=[FLAT])
     done = [event for event in answer.events if event["type"] == "response.output_item.done"]
     assert [event for event in done if event["item"].get("name") == ""] == []
 
 
-def test_a_name_in_fragments_and_an_id_that_changes(serving):
+async def test_a_name_in_fragments_and_an_id_that_changes(serving):
     chunks = [
         delta_chunk({"index": 0, "id": "call_a", "function": {"name": "get_", "arguments": ""}}),
         delta_chunk({"index": 0, "id": "call_a", "function": {"name": "weather", "arguments": ""}}),
@@ -767,7 +735,7 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
         stop_chunk("tool_calls"),
         "[DONE]",
     ]
-    answer = stream_reply(serving, Raw(chunks), tools=[FLAT])
+    answer = await stream_reply(serving, Raw(chunks), tools=[FLAT])
     assert function_calls(answer) == [("get_weather", {"location": "Oslo"})]
     ids = {event.get("item_id") or event["item"]["id"] for event in answer.events if "output_index" in event}
     assert len(ids) == 1
@@ -775,7 +743,7 @@ def test_a_name_in_fragments_and_an_id_that_changes(serving):
 
 @pytest.mark.parametrize("raw", ["{oops", "[1]", '"x"', '{"location": "Par'])
 @pytest.mark.parametrize("stream", [True, False])
-def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
+async def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
     chunks = [
         delta_chunk({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),
         stop_chunk("tool_calls"),
@@ -796,15 +764,15 @@ def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
             ]
         }
     )
-    answer = stream_reply(serving, Raw(chunks) if stream else Raw([whole]), tools=[FLAT], stream=stream)
+    answer = await stream_reply(serving, Raw(chunks) if stream else Raw([whole]), tools=[FLAT], stream=stream)
     (item,) = output_items(answer, "function_call")
     assert (item["name"], item["arguments"]) == ("get_weather", raw)
 
 
-def test_reasoning_is_an_item_of_its_own(serving):
-    answer = stream_reply(
+async def test_reasoning_is_an_item_of_its_own(serving):
+    answer = await stream_reply(
         serving,
-        [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Yes."), *call_events(0, "Oslo"), ReplyEnded("invocations")],
+        reply(ReasoningPiece("hm"), TextPiece("Yes."), *weather_call(0, "Oslo")),
         tools=[FLAT],
     )
     at = {
@@ -820,7 +788,7 @@ def test_reasoning_is_an_item_of_its_own(serving):
     assert [item["type"] for item in final_response(answer)["output"]] == ["reasoning", "message", "function_call"]
 
 
-def test_reasoning_goes_back_with_what_followed_it(serving):
+async def test_reasoning_goes_back_with_what_followed_it(serving):
     history = [
         {"role": "user", "content": "Hi"},
         {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
@@ -828,15 +796,15 @@ def test_reasoning_goes_back_with_what_followed_it(serving):
         TURN[2],
         TURN[3],
     ]
-    messages = upstream_request(serving, input=history)["messages"]
+    messages = (await upstream_request(serving, input=history))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
     assert messages[1]["content"] == "I look."
     assert "<think>" not in json.dumps(messages)
 
 
-def test_a_reply_of_many_pieces_costs_no_square(serving):
+async def test_a_reply_of_many_pieces_costs_no_square(serving):
     """Ten thousand pieces inside of a call that begins and never ends."""
     chunks = content_chunks("<function=apply_patch>\n<parameter=patch>\n" + "x < y " * 2000, 6)
     assert re.search(
-        "failed|completed|incomplete", final_response(stream_reply(serving, chunks, tools=TOOLS))["status"]
+        "failed|completed|incomplete", final_response(await stream_reply(serving, chunks, tools=TOOLS))["status"]
     )

@@ -1,13 +1,12 @@
 """One trace from the client through the gateway to its backend, figures for Prometheus, and log lines as JSON."""
 
-import asyncio
 import io
 import json
 import logging
 
 import pytest
+from tests.servers.gateway.fronts import call_events, reply
 
-from callboard.core import InvocationEnded, InvocationStarted, ReplyEnded
 from callboard.servers.gateway import GatewayLimits
 from callboard.telemetry.logs import JsonLines, sanitize_records
 from callboard.testing import FakeBackend, StatusReply
@@ -25,20 +24,18 @@ def divide(a: int, b: int) -> float:
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 
 
-def ask(serving, replies, body=HELLO, headers=None, front="chat", **settings):
-    async def scene():
-        async with FakeBackend(replies) as backend, serving(backend, **settings) as gateway:
-            answer = await gateway.post(front, body, {"traceparent": PARENT, **(headers or {})})
-            figures = await gateway.get("/metrics")
-            return answer, backend.requests, figures.text
+async def ask(serving, replies, body=HELLO, headers=None, front="chat", **settings):
 
-    return asyncio.run(scene())
+    async with FakeBackend(replies) as backend, serving(backend, **settings) as gateway:
+        answer = await gateway.post(front, body, {"traceparent": PARENT, **(headers or {})})
+        figures = await gateway.get("/metrics")
+        return answer, backend.requests, figures.text
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_is_in_its_clients_trace_and_its_backend_is_too(serving, telemetry, stream):
+async def test_a_request_is_in_its_clients_trace_and_its_backend_is_too(serving, telemetry, stream):
     told = telemetry()
-    answer, requests, _ = ask(serving, ["hello"], {**HELLO, "stream": stream}, {"baggage": "user=alice"})
+    answer, requests, _ = await ask(serving, ["hello"], {**HELLO, "stream": stream}, {"baggage": "user=alice"})
     assert answer.status == 200
     server, chat = told.named("POST /v1/chat/completions"), told.named("chat m")
     assert format(server.context.trace_id, "032x") == TRACE
@@ -60,33 +57,29 @@ def test_a_request_is_in_its_clients_trace_and_its_backend_is_too(serving, telem
     assert "private" not in " ".join([each.to_json() for each in told.spans])
 
 
-def test_a_failure_is_one_of_both_spans(serving, telemetry):
+async def test_a_failure_is_one_of_both_spans(serving, telemetry):
     told = telemetry()
-    answer, _, _ = ask(serving, [StatusReply(500, f"it says {SECRET}")])
+    answer, _, _ = await ask(serving, [StatusReply(500, f"it says {SECRET}")])
     assert answer.status >= 500
     assert told.named("chat m").attributes["error.type"] == "server_error"
     assert told.named("POST /v1/chat/completions").status.status_code.name == "ERROR"
     assert SECRET not in " ".join([each.to_json() for each in told.spans])
 
 
-def test_without_telemetry_no_header_is_added(serving):
-    _, requests, _ = ask(serving, ["hello"])
+async def test_without_telemetry_no_header_is_added(serving):
+    _, requests, _ = await ask(serving, ["hello"])
     assert "traceparent" not in requests[-1].headers
 
 
-def test_tools_that_run_here_are_counted_and_below_the_request(serving, telemetry, tmp_path, monkeypatch):
+async def test_tools_that_run_here_are_counted_and_below_the_request(serving, telemetry, tmp_path, monkeypatch):
     (tmp_path / "fractions_of_test.py").write_text(MODULE)
     (tmp_path / "math.toml").write_text(
         '[ensemble]\nname = "math"\nmodule = "fractions_of_test"\n[[invokers]]\nname = "divide"\n'
     )
     monkeypatch.syspath_prepend(tmp_path)
     told = telemetry()
-    call = [
-        InvocationStarted(0, "1", "divide"),
-        InvocationEnded(0, "1", "divide", {"a": 1, "b": 0}, '{"a": 1, "b": 0}'),
-        ReplyEnded("invocations"),
-    ]
-    _, _, figures = ask(serving, [call, "done"], ensembles=(str(tmp_path),))
+    call = reply(*call_events("divide", {"a": 1, "b": 0}))
+    _, _, figures = await ask(serving, [call, "done"], ensembles=(str(tmp_path),))
     span = next(each for each in told.spans if each.name.startswith("execute_tool"))
     run = told.named("invoke_agent")
     assert span.parent.span_id == run.context.span_id
@@ -95,7 +88,7 @@ def test_tools_that_run_here_are_counted_and_below_the_request(serving, telemetr
     assert 'callboard_tool_seconds_count{tool="divide"}' in figures
 
 
-def test_log_lines_as_json(serving, telemetry):
+async def test_log_lines_as_json(serving, telemetry):
     telemetry()
     there = io.StringIO()
     handler = logging.StreamHandler(there)
@@ -106,7 +99,7 @@ def test_log_lines_as_json(serving, telemetry):
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        answer, _, _ = ask(serving, ["hello"], {**HELLO, "model": f"m-{SECRET}"})
+        answer, _, _ = await ask(serving, ["hello"], {**HELLO, "model": f"m-{SECRET}"})
         log.warning("it said password=hunter2hunter")
         log.error("it broke", exc_info=ValueError(f"the key is {SECRET}"))
     finally:
@@ -124,9 +117,9 @@ def test_log_lines_as_json(serving, telemetry):
     assert "ValueError" in lines[-1]["exception"]
 
 
-def test_a_request_that_is_refused_has_a_span_too(serving, telemetry):
+async def test_a_request_that_is_refused_has_a_span_too(serving, telemetry):
     told = telemetry()
-    answer, _, _ = ask(
+    answer, _, _ = await ask(
         serving, [], {**HELLO, "messages": [{"role": "user", "content": "x" * 5000}]}, limits=GatewayLimits(body=1000)
     )
     assert answer.status == 413

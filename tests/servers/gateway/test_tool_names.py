@@ -6,14 +6,10 @@ import asyncio
 import json
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, calls_of, posted, request
+from tests.servers.gateway.fronts import FRONTS, call_events, calls_of, posted, reply, request
 
 from callboard.core import (
     InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
     ToolDeclaration,
 )
 from callboard.dialects import DIALECTS, render_calls
@@ -59,18 +55,7 @@ def sent_names(wire, body):
 
 def native(called):
     """Replies with a call in the wire's own field."""
-
-    def reply(sent):
-        name = called(sent)
-        raw = json.dumps(ARGUMENTS)
-        return [
-            ReplyStarted(),
-            InvocationStarted(0, "c1", name),
-            InvocationEnded(0, "c1", name, ARGUMENTS, raw),
-            ReplyEnded("invocations"),
-        ]
-
-    return reply
+    return lambda sent: reply(*call_events(called(sent), ARGUMENTS))
 
 
 def in_text(called):
@@ -88,8 +73,8 @@ def in_parameters(called):
 async def converse(serving, behind, name, spoken, *, front="chat", wire="chat", stream=True):
     """Ask once, then with the call that came in the history: the calls of both answers, and both sent bodies."""
     reply_with, own = SPOKEN[spoken]
-    reply = reply_with(lambda body: name if own else sent_names(wire, body)[0][0])
-    async with FakeBackend(reply, chunk_size=9) as backend, serving(behind(backend, wire=wire)) as served:
+    replied = reply_with(lambda body: name if own else sent_names(wire, body)[0][0])
+    async with FakeBackend(replied, chunk_size=9) as backend, serving(behind(backend, wire=wire)) as served:
         first = await served.post(front, body_of(front, name, stream=stream))
         assert first.status == 200, first
         calls = calls_of(front, first)

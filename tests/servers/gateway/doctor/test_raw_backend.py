@@ -16,22 +16,20 @@ from callboard.testing import FakeBackend, Html, Raw, Silence, StatusReply
 HELLO = {"choices": [{"message": {"content": "ready"}}], "usage": {"prompt_tokens": 3}}
 
 
-def ask(replies, body=CONTROL, *, budget=None, renamed=None):
-    async def scenario():
-        transport = Transport(retries=0, statuses=())
-        try:
-            async with FakeBackend(replies) as backend:
-                raw = RawBackend(transport, backend.url, {}, "m", budget or DoctorBudget())
-                raw.renamed_fields.update(renamed or {})
-                return await raw.ask(body), backend.requests
-        finally:
-            await transport.aclose()
+async def ask(replies, body=CONTROL, *, budget=None, renamed=None):
 
-    return asyncio.run(scenario())
+    transport = Transport(retries=0, statuses=())
+    try:
+        async with FakeBackend(replies) as backend:
+            raw = RawBackend(transport, backend.url, {}, "m", budget or DoctorBudget())
+            raw.renamed_fields.update(renamed or {})
+            return await raw.ask(body), backend.requests
+    finally:
+        await transport.aclose()
 
 
-def test_a_reply_is_read_as_it_is():
-    reply, (request,) = ask([Raw([HELLO])])
+async def test_a_reply_is_read_as_it_is():
+    reply, (request,) = await ask([Raw([HELLO])])
     assert (reply.text, reply.prompt_tokens, reply.fault, reply.calls) == ("ready", 3, "", [])
     assert request.body == {"model": "m", "temperature": 0, **CONTROL}
 
@@ -48,19 +46,19 @@ def test_a_reply_is_read_as_it_is():
         (StatusReply(400, {"error": {"message": {"a": 1}}}), '400: {"error":', True),
     ],
 )
-def test_what_is_no_reply_says_why(answer, fault, refusal):
-    reply, _ = ask([answer])
+async def test_what_is_no_reply_says_why(answer, fault, refusal):
+    reply, _ = await ask([answer])
     assert reply.fault.startswith(fault)
     assert bool(reply.refusal) == refusal
 
 
-def test_a_body_of_ten_megabytes_is_left():
+async def test_a_body_of_ten_megabytes_is_left():
     content = "x" * 10_000_000
-    assert ask([Raw([content])])[0].fault == f"the answer has more than {MAX_BYTES} bytes"
+    assert (await ask([Raw([content])]))[0].fault == f"the answer has more than {MAX_BYTES} bytes"
 
 
-def test_a_backend_that_hangs_is_waited_for_as_long_as_the_budget_says():
-    reply, _ = ask([Silence()], budget=DoctorBudget(0.3))
+async def test_a_backend_that_hangs_is_waited_for_as_long_as_the_budget_says():
+    reply, _ = await ask([Silence()], budget=DoctorBudget(0.3))
     assert reply.fault == "no answer within 0.1 s"
     assert reply.refusal == ""
 
@@ -76,9 +74,9 @@ def test_one_that_is_not_there():
     assert asyncio.run(scenario()).fault
 
 
-def test_a_model_that_takes_no_temperature_is_asked_without():
+async def test_a_model_that_takes_no_temperature_is_asked_without():
     refusal = StatusReply(400, {"error": {"message": "Unsupported value: 'temperature'"}})
-    reply, requests = ask([refusal, Raw([HELLO])], renamed={"max_tokens": "max_completion_tokens"})
+    reply, requests = await ask([refusal, Raw([HELLO])], renamed={"max_tokens": "max_completion_tokens"})
     assert reply.text == "ready"
     assert [sorted(each.body) for each in requests] == [
         ["max_completion_tokens", "messages", "model", "temperature"],

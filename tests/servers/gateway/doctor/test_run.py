@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from tests.servers.gateway.doctor.scripted_server import EVERYTHING, ScriptedServer
+from tests.servers.gateway.fronts import call_events, reply
 from tests.tables import table
 
 from callboard.core import (
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
     TextPiece,
     Usage,
 )
@@ -48,9 +44,7 @@ def declared(body):
 
 
 def native(name, usage=USAGE):
-    raw = json.dumps(ARGUMENTS[name])
-    call = [InvocationStarted(0, "c1", name), InvocationEnded(0, "c1", name, ARGUMENTS[name], raw)]
-    return [ReplyStarted(), *call, *([usage] if usage else []), ReplyEnded("invocations")]
+    return reply(*call_events(name, ARGUMENTS[name]), *([usage] if usage else []))
 
 
 def hermes(name):
@@ -77,23 +71,19 @@ class Model:
         return self.call(names[0]) if names and asked and not done else self.text
 
 
-def report(model, **settings):
+async def report(model, **settings):
     rows, started = [], []
 
-    async def scenario():
-        async with FakeBackend(model) as backend:
-            given = BackendSettings(url=backend.url, **settings)
-            told = await examine(given, "", started.append, rows.append, groups=["clients"])
-            return told, backend
-
-    told, backend = asyncio.run(scenario())
+    async with FakeBackend(model) as backend:
+        given = BackendSettings(url=backend.url, **settings)
+        told = await examine(given, "", started.append, rows.append, groups=["clients"])
     assert [*told.backend, *told.clients] == rows
     assert len(started) == len(rows)
     return told, {row.name: row for row in rows}, backend
 
 
-def test_a_backend_without_a_fault():
-    told, rows, backend = report(Model())
+async def test_a_backend_without_a_fault():
+    told, rows, backend = await report(Model())
     assert told.works
     assert told.flags == ()
     assert told.model == "fake-model"
@@ -157,8 +147,8 @@ def streaming(body):
         (lacking("reasoning_effort"), "Codex, newest models", "efforts", [""]),
     ],
 )
-def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, row, fact, value):
-    told, rows, _ = report(Model(fault))
+async def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, row, fact, value):
+    told, rows, _ = await report(Model(fault))
     spelled = value if isinstance(value, str) else json.dumps(value)
     assert rows[row].state == "yes"
     assert f"{fact}={spelled}" in rows[row].fix
@@ -175,44 +165,44 @@ def test_what_the_gateway_finds_out_by_itself_stops_nobody_and_is_said(fault, ro
         (lacking("reasoning_effort"), {"efforts": [""]}),
     ],
 )
-def test_with_the_flag_every_client_works(fault, facts):
-    assert report(Model(fault), profile=facts)[0].works
+async def test_with_the_flag_every_client_works(fault, facts):
+    assert (await report(Model(fault), profile=facts))[0].works
 
 
-def test_a_backend_that_takes_no_tools():
+async def test_a_backend_that_takes_no_tools():
     """The gateway finds it out by itself; the flag only spares it."""
-    told, rows, _ = report(Model(no_tools, call=hermes), dialect="hermes")
+    told, rows, _ = await report(Model(no_tools, call=hermes), dialect="hermes")
     assert told.works
     assert rows["Codex"].detail == "the tools are in the prompt (mode validated)"
     assert rows["Codex"].fix == "--mode validated"
 
 
-def test_a_model_that_writes_its_calls_into_its_text():
-    told, _, _ = report(Model(call=hermes))
+async def test_a_model_that_writes_its_calls_into_its_text():
+    told, _, _ = await report(Model(call=hermes))
     assert told.works
     assert {row.detail for row in told.clients} == {"written into the text"}
 
 
-def test_a_model_that_calls_only_if_the_tools_are_in_its_prompt():
+async def test_a_model_that_calls_only_if_the_tools_are_in_its_prompt():
     def prompted(body):
         return "I would run ls." if body.get("tools") else None
 
-    told, _, _ = report(Model(prompted, call=hermes), dialect="hermes")
+    told, _, _ = await report(Model(prompted, call=hermes), dialect="hermes")
     assert {row.state for row in told.clients} == {"no"}
     assert {row.fix for row in told.clients} == {"--mode validated"}
     assert (told.works, told.flags, told.facts) == (False, ("--mode validated",), {"mode": "validated"})
 
 
-def test_a_model_that_never_calls():
-    told, _, _ = report(Model(call=lambda name: "I would run ls."))
+async def test_a_model_that_never_calls():
+    told, _, _ = await report(Model(call=lambda name: "I would run ls."))
     assert not told.works
     assert {row.detail for row in told.clients} == {"the model does not call its tools"}
     assert told.flags == ()
 
 
 @table("answer", [refused("Incorrect API key", 401), StatusReply(500), Html()], ids=["key", "500", "page"])
-def test_a_backend_that_does_not_answer(answer):
-    told, rows, _ = report(lambda body: answer)
+async def test_a_backend_that_does_not_answer(answer):
+    told, rows, _ = await report(lambda body: answer)
     assert list(rows) == ["answers"]
     assert rows["answers"].state == "no"
     assert rows["answers"].detail
@@ -225,23 +215,20 @@ async def test_no_model():
             await examine(BackendSettings(url=backend.url), "", print, print)
 
 
-def examine_itself(server, *, pages=None, budget=None, groups=("backend",), **settings):
+async def examine_itself(server, *, pages=None, budget=None, groups=("backend",), **settings):
     """A backend that streams as `Model` does, and answers whole as the server does."""
     streams = Model()
     rows = []
 
-    def reply(body):
+    def replied(body):
         if body.get("stream"):
             return streams(body)
         answer = server(body)
         return Raw([answer[1]]) if isinstance(answer, tuple) and answer[0] == 200 else answer_of(answer)
 
-    async def scenario():
-        async with FakeBackend(reply, pages=pages) as backend:
-            backend_settings = BackendSettings(url=backend.url, **settings)
-            return await examine(backend_settings, "", lambda _: None, rows.append, groups=groups, budget=budget)
-
-    told = asyncio.run(scenario())
+    async with FakeBackend(replied, pages=pages) as backend:
+        backend_settings = BackendSettings(url=backend.url, **settings)
+        told = await examine(backend_settings, "", lambda _: None, rows.append, groups=groups, budget=budget)
     assert sorted([*told.backend, *told.clients], key=rows.index) == rows
     return told, {row.name: row for row in told.backend[1:]}
 
@@ -250,9 +237,9 @@ def answer_of(answer):
     return StatusReply(*answer) if isinstance(answer, tuple) else answer
 
 
-def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence():
+async def test_what_a_backend_does_by_itself_becomes_facts_with_their_evidence():
     props = {"build_info": "b1", "default_generation_settings": {"n_ctx": 4096}}
-    told, rows = examine_itself(ScriptedServer(EVERYTHING), pages={"/props": props})
+    told, rows = await examine_itself(ScriptedServer(EVERYTHING), pages={"/props": props})
     assert list(rows) == [check.name for check in RAW_CHECKS]
     assert told.facts == {
         "supports_tools": True,
@@ -281,7 +268,7 @@ async def test_of_another_wire_these_questions_are_not_asked():
     assert (row.state, row.detail) == ("not asked", "these questions are of the wire chat")
 
 
-def test_nothing_follows_from_a_server_that_has_broken_down():
+async def test_nothing_follows_from_a_server_that_has_broken_down():
     """After its first replies it answers every question with 500, the control question as well."""
 
     def broken(body):
@@ -289,27 +276,27 @@ def test_nothing_follows_from_a_server_that_has_broken_down():
             (500, "out of memory") if body["max_tokens"] == 1 or "response_format" in body else ScriptedServer()(body)
         )
 
-    told, rows = examine_itself(broken)
+    told, rows = await examine_itself(broken)
     assert rows["schema held"].detail == "the backend fails: 500: out of memory"
     assert not told.facts.keys() & {"supports_json_schema", "supports_logprobs", "supports_system_role"}
     assert "supports_json_schema" not in told.asked_facts
     assert told.facts["uses_tools"] is True
 
 
-def test_nor_from_one_that_is_busy():
+async def test_nor_from_one_that_is_busy():
     """What was found of it earlier stays, for this time it was not asked."""
 
     def busy(body):
         return (429, "slow down") if "response_format" in body or body.get("tools") else ScriptedServer()(body)
 
-    told, rows = examine_itself(busy)
+    told, rows = await examine_itself(busy)
     assert rows["schema held"].detail == "429: slow down"
     assert not {*told.asked_facts} & {"supports_json_schema", "supports_tools", "supports_forced_calls"}
     assert "supports_logprobs" in told.asked_facts
 
 
-def test_facts_come_before_what_clients_need_where_they_are_to_be_written():
-    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 12), groups=FACTS_FIRST)
+async def test_facts_come_before_what_clients_need_where_they_are_to_be_written():
+    told, _ = await examine_itself(ScriptedServer(), budget=DoctorBudget(100, 12), groups=FACTS_FIRST)
     assert told.facts["supports_json_schema"] is True
     assert {row.state for row in told.clients} == {"not asked"}
 
@@ -318,34 +305,34 @@ KEY = "sk-0123456789abcdef"
 
 
 @table("answer", [{"error": {"message": f"tools? {'x' * 100} your key {KEY}"}}, f"<p>{KEY}</p>"])
-def test_a_key_that_the_backend_repeats_is_neither_shown_nor_kept(answer):
+async def test_a_key_that_the_backend_repeats_is_neither_shown_nor_kept(answer):
     def repeats(body):
         return (400, answer) if body.get("tools") or "response_format" in body else ScriptedServer()(body)
 
-    told, rows = examine_itself(repeats, key=KEY)
+    told, rows = await examine_itself(repeats, key=KEY)
     assert "400: " in rows["calls"].detail
     assert "***" in rows["calls"].detail
     assert KEY[:6] not in str(told)
 
 
-def test_nor_is_one_that_a_model_repeats():
+async def test_nor_is_one_that_a_model_repeats():
     def repeats(body):
         message = {"content": KEY}
         return (200, {"choices": [{"message": message}]}) if "response_format" in body else ScriptedServer()(body)
 
-    told, rows = examine_itself(repeats, key=KEY)
+    told, rows = await examine_itself(repeats, key=KEY)
     assert "'***' came" in rows["schema held"].detail
     assert KEY not in str(told)
 
 
-def test_a_refusal_is_shown_on_one_line_that_moves_no_cursor():
-    _, rows, _ = report(Model(lambda body: refused("no\n\x1b[2J\u202etools") if body.get("tools") else None))
+async def test_a_refusal_is_shown_on_one_line_that_moves_no_cursor():
+    _, rows, _ = await report(Model(lambda body: refused("no\n\x1b[2J\u202etools") if body.get("tools") else None))
     assert rows["Codex"].state == "no"
     assert all(row.detail.isprintable() for row in rows.values())
 
 
-def test_what_the_budget_does_not_suffice_for_is_not_asked():
-    told, rows = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 20))
+async def test_what_the_budget_does_not_suffice_for_is_not_asked():
+    told, rows = await examine_itself(ScriptedServer(), budget=DoctorBudget(100, 20))
     states = [row.state for row in rows.values()]
     first = states.index("not asked")
     assert first > 0
@@ -355,21 +342,21 @@ def test_what_the_budget_does_not_suffice_for_is_not_asked():
     assert "supports_tools" in told.facts
 
 
-def test_clients_that_were_not_asked_are_not_known_to_work():
-    told, _ = examine_itself(ScriptedServer(), budget=DoctorBudget(100, 4), groups=("clients",))
+async def test_clients_that_were_not_asked_are_not_known_to_work():
+    told, _ = await examine_itself(ScriptedServer(), budget=DoctorBudget(100, 4), groups=("clients",))
     assert not told.works
     assert told.clients[-1].state == "not asked"
 
 
-def test_a_backend_that_hangs_is_left_in_time():
-    told, rows = examine_itself(lambda body: Silence(), budget=DoctorBudget(0.6))
+async def test_a_backend_that_hangs_is_left_in_time():
+    told, rows = await examine_itself(lambda body: Silence(), budget=DoctorBudget(0.6))
     assert (told.backend[0].state, told.backend[0].detail) == ("no", "no answer within 0.2 s")
     assert rows == {}
 
 
-def test_a_reply_without_an_end_is_left():
+async def test_a_reply_without_an_end_is_left():
     def endless(body):
-        return [ReplyStarted(), *[TextPiece("x" * 1000)] * 200, ReplyEnded("stop")] if body.get("stream") else None
+        return reply(*[TextPiece("x" * 1000)] * 200) if body.get("stream") else None
 
-    _, rows, _ = report(Model(endless))
+    _, rows, _ = await report(Model(endless))
     assert (rows["Codex"].state, rows["Codex"].detail) == ("no", "its reply does not end where it was to")

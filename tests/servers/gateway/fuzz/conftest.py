@@ -10,15 +10,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, ends_of
+from tests.servers.gateway.fronts import FRONTS, call_events, ends_of, reply
 
 from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
     ReasoningPiece,
     RefusalPiece,
-    ReplyEnded,
     ReplyStarted,
     TextPiece,
     Usage,
@@ -105,20 +101,15 @@ def body_of(r, front):
 
 # What the backend does
 
-CALL = [
-    InvocationStarted(0, "call_9", "search"),
-    ArgumentsPiece(0, '{"que'),
-    ArgumentsPiece(0, 'ry":"x"}'),
-    InvocationEnded(0, "call_9", "search", {"query": "x"}, '{"query":"x"}'),
-]
+CALL = call_events("search", '{"query":"x"}', identifier="call_9", size=8)
 REPLIES = (
     "Hello",
     "",
     'I look.\n<tool_call>\n{"name": "search", "arguments": {"query": "x"}}\n</tool_call>',
     '```json\n{"name": "f", "arguments": {}}',
-    [ReplyStarted(), ReasoningPiece("hm"), TextPiece("Well."), *CALL, Usage(3, 2, 1, 1), ReplyEnded("invocations")],
-    [ReplyStarted(), RefusalPiece("No."), ReplyEnded("refusal")],
-    [ReplyStarted(), TextPiece("It"), ReplyEnded("length")],
+    reply(ReasoningPiece("hm"), TextPiece("Well."), *CALL, Usage(3, 2, 1, 1)),
+    reply(RefusalPiece("No."), end="refusal"),
+    reply(TextPiece("It"), end="length"),
     StatusReply(400, {"error": {"message": "this model does not support tools"}}),
     StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"}),
     StatusReply(500),
