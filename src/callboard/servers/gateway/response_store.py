@@ -18,33 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Double,
-    Engine,
-    Executable,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    bindparam,
-    create_engine,
-    delete,
-    event,
-    exists,
-    func,
-    insert,
-    literal,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.conversation_state import MAX_REPLIES, StoredResponse
@@ -83,99 +59,64 @@ _ANSWER_SECONDS = 15.0
 _HINT = "sqlite:///FILE or postgresql://USER@HOST/NAME"
 
 
-_replies = Table(
-    "callboard_replies",
-    MetaData(),
-    Column("id", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("created", Double, nullable=False),
-    Column("expires", Double, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    Column("input", LargeBinary, nullable=False),
-)
-_c = _replies.c
-_versions = Table("callboard_store", MetaData(), Column("version", Integer, primary_key=True, autoincrement=False))
-"""One row: the version of the tables beside it."""
-_EXPIRES = Index("callboard_replies_expires", _c.expires)
-_AGES = Index("callboard_replies_created", _c.created, _c.id, _c.size)
-"""With the size, so that a cleaning reads no bodies."""
-
-_spending = Table(
-    "callboard_spending",
-    MetaData(),
-    Column("day", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("cost", Double, nullable=False),
-)
-"""What the requests of a day cost, in US dollars, by the name of a key and of the sum over all."""
-
 VERSION = 1
 """Increases when the tables change, with statements that change the earlier ones."""
-CREATE_VERSION: tuple[Executable, ...] = (
-    CreateTable(_versions, if_not_exists=True),
-    insert(_versions).from_select(
-        ["version"], select(literal(VERSION, Integer)).where(~exists(select(_versions.c.version)))
-    ),
+_MAKE_VERSION = (
+    "CREATE TABLE IF NOT EXISTS callboard_store (version INTEGER PRIMARY KEY)",
+    "INSERT INTO callboard_store SELECT :version WHERE NOT EXISTS (SELECT version FROM callboard_store)",
 )
-"""A store without a version is of version 1."""
-STORED_VERSION = select(func.max(_versions.c.version))
-
-CREATE_TABLES: tuple[Executable, ...] = (
-    CreateTable(_replies, if_not_exists=True),
-    CreateIndex(_EXPIRES, if_not_exists=True),
-    CreateIndex(_AGES, if_not_exists=True),
-    CreateTable(_spending, if_not_exists=True),
-)
-
-READ_SPENDING = select(_spending.c.name, _spending.c.cost).where(
-    _spending.c.day == bindparam("day"), _spending.c.name.in_(bindparam("names", expanding=True))
-)
-
-
-def _add_spending(dialect: str, rows: Sequence[Mapping[str, Any]]) -> Executable:
-    added = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(_spending).values(rows)
-    statement: Executable = added.on_conflict_do_update(
-        index_elements=["day", "name"], set_={"cost": _spending.c.cost + added.excluded.cost}
+"""One row. A store without a version is of version 1."""
+_MAKE_TABLES = (
+    """
+    CREATE TABLE IF NOT EXISTS callboard_replies (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, previous TEXT NOT NULL,
+        created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, size BIGINT NOT NULL,
+        body {bytes} NOT NULL, input {bytes} NOT NULL
     )
-    return statement
-
-
-INSERT = insert(_replies)
-
-_owned = (_c.owner == bindparam("owner"), _c.expires > bindparam("now"))
-
-FIND = select(_c.id, _c.previous, _c.body, _c.input).where(_c.id == bindparam("id"), *_owned)
-
-DELETE = delete(_replies).where(_c.id == bindparam("id"), *_owned)
-
-DELETE_EXPIRED = delete(_replies).where(_c.expires <= bindparam("now"))
-
-_summed = select(_c.id, func.sum(_c.size).over(order_by=(_c.created.desc(), _c.id.desc())).label("total")).subquery()
-DELETE_OLDEST = delete(_replies).where(_c.id.in_(select(_summed.c.id).where(_summed.c.total > bindparam("most"))))
+    """,
+    "CREATE INDEX IF NOT EXISTS callboard_replies_expires ON callboard_replies (expires)",
+    # With the size, so that a cleaning reads no bodies.
+    "CREATE INDEX IF NOT EXISTS callboard_replies_created ON callboard_replies (created, id, size)",
+    # What the requests of a day cost, in US dollars, by the name of a key and of the sum over all.
+    """
+    CREATE TABLE IF NOT EXISTS callboard_spending (
+        day TEXT, name TEXT, cost DOUBLE PRECISION NOT NULL, PRIMARY KEY (day, name)
+    )
+    """,
+)
+INSERT = text(
+    "INSERT INTO callboard_replies (id, owner, previous, created, expires, size, body, input)"
+    " VALUES (:id, :owner, :previous, :created, :expires, :size, :body, :input)"
+)
+FIND = text(
+    "SELECT id, previous, body, input FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now"
+)
+DELETE = text("DELETE FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now")
+DELETE_EXPIRED = text("DELETE FROM callboard_replies WHERE expires <= :now")
+DELETE_OLDEST = text("""
+    DELETE FROM callboard_replies WHERE id IN (
+        SELECT id FROM (
+            SELECT id, sum(size) OVER (ORDER BY created DESC, id DESC) AS total FROM callboard_replies
+        ) AS summed WHERE total > :most
+    )
+""")
 """Keeps the newest that are `most` bytes together."""
-
-_chain_start = (
-    select(_c.id, _c.previous, literal(0, Integer).label("depth"), _c.size.label("total"))
-    .where(_c.id == bindparam("id"), *_owned)
-    .cte("chain", recursive=True)
-)
-_reached = _chain_start.alias("before")
-_earlier = _replies.alias("earlier")
-_chain = _chain_start.union_all(
-    select(_earlier.c.id, _earlier.c.previous, _reached.c.depth + 1, _reached.c.total + _earlier.c.size).where(
-        _earlier.c.id == _reached.c.previous,
-        _earlier.c.owner == bindparam("owner"),
-        _earlier.c.expires > bindparam("now"),
-        _reached.c.total + _earlier.c.size <= bindparam("most"),
-        _reached.c.depth + 1 < bindparam("longest"),
+CONVERSATION = text("""
+    WITH RECURSIVE chain (id, previous, depth, total) AS (
+        SELECT id, previous, 0, size FROM callboard_replies WHERE id = :id AND owner = :owner AND expires > :now
+        UNION ALL
+        SELECT earlier.id, earlier.previous, chain.depth + 1, chain.total + earlier.size
+        FROM chain, callboard_replies AS earlier
+        WHERE earlier.id = chain.previous AND earlier.owner = :owner AND earlier.expires > :now
+            AND chain.total + earlier.size <= :most AND chain.depth + 1 < :longest
     )
-)
-CONVERSATION = (
-    select(_c.id, _c.previous, _c.body, _c.input).join(_chain, _chain.c.id == _c.id).order_by(_chain.c.depth.desc())
-)
+    SELECT reply.id, reply.previous, reply.body, reply.input
+    FROM callboard_replies AS reply JOIN chain ON chain.id = reply.id ORDER BY chain.depth DESC
+""")
 """A reply and those before it, as far as `most` bytes and `longest` replies go."""
+_READ_SPENDING = text("SELECT name, cost FROM callboard_spending WHERE day = :day AND name IN :names").bindparams(
+    bindparam("names", expanding=True)
+)
 
 
 _T = TypeVar("_T")
@@ -289,15 +230,21 @@ class ResponseStore:
 
     async def add_spending(self, costs: Mapping[tuple[str, str], float]) -> None:
         """Add to what was spent, by day and name: all of it, or none."""
-        rows = [{"day": day, "name": name, "cost": cost} for (day, name), cost in sorted(costs.items())]
         # One statement for all rows: the connection commits each statement by itself.
-        statement = _add_spending(self._engine.dialect.name, rows)
-        await self._ask(lambda connection: connection.execute(statement), self._writer)
+        rows = ", ".join([f"(:day{place}, :name{place}, :cost{place})" for place in range(len(costs))])
+        statement = text(
+            f"INSERT INTO callboard_spending (day, name, cost) VALUES {rows}"  # noqa: S608  # names of parameters
+            " ON CONFLICT (day, name) DO UPDATE SET cost = callboard_spending.cost + excluded.cost"
+        )
+        parameters: dict[str, Any] = {}
+        for place, ((day, name), cost) in enumerate(sorted(costs.items())):
+            parameters |= {f"day{place}": day, f"name{place}": name, f"cost{place}": cost}
+        await self._ask(lambda connection: connection.execute(statement, parameters), self._writer)
 
     async def read_spending(self, day: str, names: Sequence[str]) -> dict[str, float]:
         """What was spent on a day, by the names that spent something."""
         parameters = {"day": day, "names": list(names)}
-        rows = await self._ask(lambda connection: connection.execute(READ_SPENDING, parameters).all())
+        rows = await self._ask(lambda connection: connection.execute(_READ_SPENDING, parameters).all())
         return {row.name: row.cost for row in rows}
 
     async def _ask(self, work: Callable[[Connection], _T], threads: ThreadPoolExecutor | None = None) -> _T:
@@ -319,15 +266,15 @@ class ResponseStore:
 
 
 def _make_tables(connection: Connection) -> None:
-    for statement in CREATE_VERSION:
-        connection.execute(statement)
-    version = connection.scalar(STORED_VERSION) or VERSION
+    for statement in _MAKE_VERSION:
+        connection.execute(text(statement), {"version": VERSION})
+    version = connection.scalar(text("SELECT max(version) FROM callboard_store")) or VERSION
     if version > VERSION:
         message = f"its tables have version {version}, and this callboard knows {VERSION} at most"
         hint = "use the callboard that wrote it or a newer one, or name another database"
         raise CallerError(message, path="store", hint=hint)
-    for statement in CREATE_TABLES:
-        connection.execute(statement)
+    for statement in _MAKE_TABLES:
+        connection.execute(text(statement.format(bytes="BLOB" if connection.dialect.name == "sqlite" else "BYTEA")))
 
 
 def _first_line(error: Exception) -> str:
