@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from callboard.core import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextPiece
 from callboard.servers.gateway.exchange import Batches, Exchange, Filter, MakeExchange, ReplyRequest
-from callboard.servers.gateway.frontends import Frontend
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.wires.responses.compaction import TRIGGER, CompactionEncoder, encode_compaction
@@ -41,11 +40,6 @@ _REPLY_FIELDS = frozenset({"previous_response_id", "text", "tool_choice"})
 """Fields that are about a reply, not about a summary."""
 
 
-def is_compaction_requested(items: Sequence[Any]) -> bool:
-    """Whether the last item asks for a compaction, as Codex does it."""
-    return bool(items) and isinstance(items[-1], Mapping) and items[-1].get("type") == TRIGGER
-
-
 def summary_request(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, Any]:
     """The body that asks a model to sum up the items. It begins as the conversation does, with all tools, so that a
     prompt cache holds.
@@ -53,17 +47,6 @@ def summary_request(body: Mapping[str, Any], items: Sequence[Any]) -> dict[str, 
     prompt = {"type": "message", "role": "user", "content": PROMPT}
     rest = {name: value for name, value in body.items() if name not in _REPLY_FIELDS}
     return rest | {"input": [*items, prompt], "tool_choice": "none"}
-
-
-def with_compaction_item(front: Frontend) -> Frontend:
-    """The Responses front, whose reply is then one compaction item."""
-    wire = replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction)
-    return replace(front, wire=wire)
-
-
-def with_compaction_body(front: Frontend, items: Iterable[Any]) -> Frontend:
-    """The Responses front, whose answer is then a compaction of the items."""
-    return replace(front, wire=replace(front.wire, encode_response=partial(_encode_body, user_messages(items))))
 
 
 def user_messages(items: Iterable[Any]) -> list[Any]:
@@ -187,10 +170,12 @@ class ConversationState:
         echo = body if bool(body.get("store")) is is_stored else {**body, "store": is_stored}
         turn = _Turn(request.owner, history, own, is_stored, memory)
         filters: tuple[Filter, ...] = ()
-        if is_compaction_requested(own):
+        if own and isinstance(own[-1], Mapping) and own[-1].get("type") == TRIGGER:  # as Codex asks for a compaction
             items = [*history.items, *own[:-1]]
             turn = replace(turn, history=ResponseHistory(), input=user_messages(items))
-            body, front = summary_request(body, items), with_compaction_item(front)
+            body = summary_request(body, items)
+            wire = replace(front.wire, stream_encoder=CompactionEncoder, encode_response=encode_compaction)
+            front = replace(front, wire=wire)
             filters = (require_summary,)
         elif "previous_response_id" in body:
             body = {**body, "input": [*history.items, *own]}
@@ -210,7 +195,8 @@ class ConversationState:
         history = await self._history(request)
         items = [*history.items, *own_items(request.body)]
         body = {**summary_request(request.body, items), "stream": False}
-        front = with_compaction_body(request.front, items)
+        encode = partial(_encode_body, user_messages(items))
+        front = replace(request.front, wire=replace(request.front.wire, encode_response=encode))
         whole = replace(request, front=front, body=body, filters=(require_summary,))
         return await self._make(whole, history)
 

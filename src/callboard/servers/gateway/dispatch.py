@@ -241,13 +241,11 @@ def _facts_to_try(
         other, known = model.taught_by(failed, record.status, request), model.learned.items()
         if other is not None:
             return {fact: value for fact, value in other.learned.items() if (fact, value) not in known}
-    return {"mode": WITHOUT_TOOLS} if "mode" not in tried and _refuses_tools(failed, model, request, record) else {}
-
-
-def _refuses_tools(failed: ReplyFailed, model: BatchModel, request: Request, record: ReplyRecord) -> bool:
-    if not request.tools or model.plan.mode.declares != "wire" or record.status not in STATUSES:
-        return False
-    return refuses_tools(failed, has_results=any(isinstance(each, ResultCanister) for each in request.canisters))
+    can_refuse = request.tools and model.plan.mode.declares == "wire" and record.status in STATUSES
+    if not can_refuse or "mode" in tried:
+        return {}
+    has_results = any(isinstance(each, ResultCanister) for each in request.canisters)
+    return {"mode": WITHOUT_TOOLS} if refuses_tools(failed, has_results=has_results) else {}
 
 
 def _update_breaker(backend: Backend, name: str, end: ReplyEnded | ReplyFailed, record: ReplyRecord) -> None:

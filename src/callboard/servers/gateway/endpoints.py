@@ -232,12 +232,15 @@ async def health(request: ApiRequest) -> Response:
         owner = None
     backends: list[dict[str, Any]] = []
     for index, backend in enumerate(gateway.backends):
-        name = _backend_name(gateway, index, is_known=is_known)
+        # Where a backend is, only clients with one of the gateway's keys learn; others see its configured name, and
+        # not even that where the gateway has keys.
+        configured = "" if gateway.settings.keys else backend.settings.name
+        name = backend.name if is_known else configured or f"backend-{index + 1}"
         state = backend.breaker.state(now)
         learned = {} if owner is None else backend.learned_facts(owner)
         backends.append(
             {
-                **({"name": name} if name else {}),
+                "name": name,
                 "state": state,
                 "is_open": state == "open",
                 "consecutive_failures": backend.breaker.failures,
@@ -257,27 +260,12 @@ async def health(request: ApiRequest) -> Response:
     return json_response(body, 503 if is_unhealthy else 200)
 
 
-def _backend_name(gateway: Gateway, index: int, *, is_known: bool) -> str:
-    """Where a backend is, only clients with one of the gateway's keys learn; others see its configured name, and not
-    even that where the gateway has keys.
-    """
-    backend = gateway.backends[index]
-    if is_known:
-        return backend.name
-    return (not gateway.settings.keys and backend.settings.name) or f"backend-{index + 1}"
-
-
 def client_format(scope: Scope) -> str:
     """The front whose form a client reads on paths that all fronts have: Google's and Anthropic's say who they are."""
     headers = Headers(scope=scope)
     if scope["path"].startswith("/v1beta") or _KEY_HEADER in headers:
         return "gemini"
     return "messages" if "anthropic-version" in headers else "chat"
-
-
-def _anthropic_list(models: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    ends = {"first_id": models[0]["id"] if models else None, "last_id": models[-1]["id"] if models else None}
-    return {"data": models, "has_more": False, **ends}
 
 
 _METHODS: Final = ("generateContent", "streamGenerateContent", "countTokens")
@@ -294,7 +282,12 @@ _MODEL_FORMS: Mapping[str, tuple[Callable[[str, int], Any], Callable[[Sequence[A
                 "display_name": name,
                 "created_at": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(created)),
             },
-            _anthropic_list,
+            lambda models: {
+                "data": models,
+                "has_more": False,
+                "first_id": models[0]["id"] if models else None,
+                "last_id": models[-1]["id"] if models else None,
+            },
         ),
         "gemini": (
             lambda name, created: {

@@ -134,13 +134,14 @@ def restore_calls(canisters: Sequence[Canister]) -> Sequence[Canister]:
                 continue
             if thought := part.text.removesuffix(_format_sealed(sealed)).rstrip("\n"):
                 content.append(replace(part, text=thought, opaque=""))
-            restored += [*_as_canister(canister, content), *waiting, *sealed.calls]
+            restored += [replace(canister, content=tuple(content))] if content else []
+            restored += [*waiting, *sealed.calls]
             content, waiting = [], ()
             if sealed.joined:
                 waiting = sealed.results
             else:
                 restored += sealed.results
-        restored += _as_canister(canister, content)
+        restored += [replace(canister, content=tuple(content))] if content else []
     return [*restored, *waiting]
 
 
@@ -148,10 +149,6 @@ def _has_seal(canister: Canister) -> bool:
     return isinstance(canister, AssistantCanister) and any(
         isinstance(part, ReasoningContent) and part.opaque.startswith(_MARK) for part in canister.content
     )
-
-
-def _as_canister(canister: AssistantCanister, content: Sequence[Content]) -> list[AssistantCanister]:
-    return [replace(canister, content=tuple(content))] if content else []
 
 
 def _open_seal(opaque: str) -> _Sealed | None:

@@ -47,15 +47,12 @@ def tool_call_logger(request: Request) -> ToolCallLogger | None:
     if not log.isEnabledFor(logging.DEBUG):
         return None
     for canister in request.canisters:
-        match canister:
-            case InvocationCanister(name=name):
-                log.debug(
-                    "INPUT: Found function_call (%s) - will attach to assistant message", display(name, _MAX_NAME)
-                )
-            case ResultCanister(invocation_id=identifier):
-                log.debug("INPUT: Added function_call_output (call_id: %s)", display(identifier, _MAX_NAME))
-            case _:
-                pass
+        if isinstance(canister, InvocationCanister):
+            name = display(canister.name, _MAX_NAME)
+            log.debug("INPUT: Found function_call (%s) - will attach to assistant message", name)
+        elif isinstance(canister, ResultCanister):
+            identifier = display(canister.invocation_id, _MAX_NAME)
+            log.debug("INPUT: Added function_call_output (call_id: %s)", identifier)
     return ToolCallLogger()
 
 
@@ -86,13 +83,11 @@ class ToolCallLogger:
 
     def log_events(self, events: Sequence[Event]) -> None:
         for event in events:
-            match event:
-                case InvocationStarted(index=index, name=name):
-                    log.debug("Tool call started: %s (index %d)", display(name, _MAX_NAME), index)
-                case InvocationEnded(name=name, raw=raw):
-                    log.debug("Tool call complete: %s - %d bytes of args", display(name, _MAX_NAME), len(raw.encode()))
-                case _:
-                    pass
+            if isinstance(event, InvocationStarted):
+                log.debug("Tool call started: %s (index %d)", display(event.name, _MAX_NAME), event.index)
+            elif isinstance(event, InvocationEnded):
+                size = len(event.raw.encode())
+                log.debug("Tool call complete: %s - %d bytes of args", display(event.name, _MAX_NAME), size)
 
 
 class _Function(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 """Headers that are not secrets. All others are."""
+_MASKED: Final = {ReplyFailed: ("code", "message", "excerpt"), Note: ("text", "unsent")}
+"""Fields of events that backends write for people."""
 _MAX_CREDENTIALS: Final = 64
 _MAX_CREDENTIAL: Final = 4096
 """Maximum characters of a client's credential."""
@@ -89,11 +91,12 @@ class Redactor:
 
     def events(self, events: list[Event]) -> list[Event]:
         """The events of a reply with its failures and notes masked."""
-        return [self._event(event) if isinstance(event, (ReplyFailed, Note)) else event for event in events]
-
-    def _event(self, event: ReplyFailed | Note) -> Event:
-        names = ("code", "message", "excerpt") if isinstance(event, ReplyFailed) else ("text", "unsent")
-        return replace(event, **{name: self.error(getattr(event, name)) for name in names})
+        return [
+            replace(event, **{name: self.error(getattr(event, name)) for name in _MASKED[type(event)]})
+            if type(event) in _MASKED
+            else event
+            for event in events
+        ]
 
 
 def _spell(character: str) -> list[str]:

@@ -40,18 +40,8 @@ class ByteBudget:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self.used = 0
-
-    def take(self, size: int) -> bool:
-        """Whether there was room for so many bytes; they are taken then."""
-        if self.used + size > self._limit:
-            return False
-        self.used += size
-        return True
-
-    def release(self, size: int) -> None:
-        self.used -= size
 
 
 class BudgetShare:
@@ -65,14 +55,15 @@ class BudgetShare:
 
     def take(self, size: int) -> None:
         """Raises an HttpError where there is no room."""
-        if not self._budget.take(size):
+        if self._budget.used + size > self._budget.limit:
             raise HttpError("overloaded", "too much is waiting to be answered here", headers={"retry-after": "1"})
+        self._budget.used += size
         self.taken += size
 
     def give(self, size: int) -> None:
         """Give bytes back before the end."""
         self.taken -= size
-        self._budget.release(size)
+        self._budget.used -= size
 
     def __enter__(self) -> Self:
         return self

@@ -130,9 +130,8 @@ class Traffic:
             CallerError: It cannot be asked so.
         """
         entry = self._entry(identifier)
-        request = self._conversation(entry)
-        model = order.model or entry.model
-        backend, name = await self._choose(replace(request, model=model), entry, order)
+        request = replace(self._conversation(entry), model=order.model or entry.model)
+        backend, name = await self._choose(request, entry, order)
         spending = self._gateway.spending
         if len(self._repeated) >= MAX_REPEATED:
             hint = "wait until one has its reply"
@@ -142,22 +141,20 @@ class Traffic:
         repeated = self._log.begin(
             entry.front, "the board", entry.owner, again_of=identifier, variant=str(order) or "the same"
         )
-        body = entry.body
-        repeated.set_body(body)
-        front = FRONTENDS[entry.front]
-        fields = decode_body(body)
+        repeated.set_body(entry.body)
+        front, fields = FRONTENDS[entry.front], decode_body(entry.body)
         exchange = Exchange(
             front=front,
-            request=replace(request, model=model),
+            request=request,
             body=fields,
             echo=fields,
             identifier=front.prefix + secrets.token_hex(16),
             record=ReplyRecord(
                 front=front.name,
                 owner=entry.owner,
-                costs=ReplyCosts("", spending if spending.has_budget("") else None, len(body)),
+                costs=ReplyCosts("", spending if spending.has_budget("") else None, len(entry.body)),
             ),
-            source=partial(stream_reply, [(variant, name)], replace(request, model=model)),
+            source=partial(stream_reply, [(variant, name)], request),
         )
         repeated.set_exchange(exchange)
         task = asyncio.get_running_loop().create_task(self._answer(exchange, repeated))
