@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from callboard.cli import app
-from callboard.cli.examined import compare_backend, compare_model
+from callboard.cli.models import compare_backend, compare_model
 from callboard.configuration.edit_config import FactEvidence, write_profile
 from callboard.configuration.settings import load_settings
 from callboard.core import Request, ToolDeclaration, UserCanister, contents

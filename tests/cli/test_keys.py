@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tables import table
 
-from callboard.cli.keys import read_key
+from callboard.cli.options import read_key
 from callboard.errors import CallerError
 from callboard.servers.gateway import server
 from callboard.servers.gateway.auth import digest

@@ -146,6 +146,40 @@ def test_where_the_system_has_no_posix_modules_each_command_says_so_in_one_line(
     assert (lines[-1], "read_file(" in ended.stdout) == ("0", True)
 
 
+BARE = (
+    "acp",
+    "itsdangerous",
+    "jinja2",
+    "prometheus_client",
+    "psycopg",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+    "websockets",
+)
+
+
+def test_without_any_extra_a_command_names_its_own():
+    needed = {
+        "serve --backend http://127.0.0.1:9": "gateway",
+        "doctor --backend http://127.0.0.1:9": "gateway",
+        "board": "board,jobs",
+        "board --link": "board",
+        "chat": "jobs",
+        "build x": "jobs",
+        "worker": "jobs",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MODULES, *BARE],
+        input="\n".join(needed),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = ended.stderr.splitlines()[::2]
+    assert [line.partition("callboard[")[2].removesuffix("]'") for line in said] == [*needed.values()], ended.stderr
+
+
 def test_without_the_extra_jobs_the_board_names_it_and_a_link_is_had():
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_MODULES, "croniter", "sqlalchemy", "psycopg"],

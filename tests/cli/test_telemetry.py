@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from callboard.cli.telemetry import start_telemetry
+from callboard.cli.settings import start_telemetry
 from callboard.errors import CallerError
 from callboard.telemetry import TelemetrySettings, switch
 

@@ -37,18 +37,18 @@ _COMMANDS: Final = {
         "Measure how well a model calls tools. `callboard eval MODEL` is short for `callboard eval run MODEL`.",
     ),
     "codex": (
-        "clients.commands:codex",
+        "clients:codex",
         "Print or write what Codex needs to work with the gateway: its provider and a catalogue with the models.",
     ),
     "claude": (
-        "clients.commands:claude",
+        "clients:claude",
         "Print or write what Claude Code needs to work with the gateway. What is written holds for all of Claude Code.",
     ),
     "gemini": (
-        "clients.commands:gemini",
+        "clients:gemini",
         "Print or write what Gemini CLI needs to work with the gateway, and print what it is to be started with.",
     ),
-    "qwen": ("clients.commands:qwen", "Print or write what Qwen Code needs to work with the gateway."),
+    "qwen": ("clients:qwen", "Print or write what Qwen Code needs to work with the gateway."),
     "build": ("job_commands:build", "Build something: analyse, plan, implement, validate, deliver."),
     "debug": ("job_commands:debug", "Mend a fault: reproduce, investigate, isolate, fix, verify, commit."),
     "review": ("job_commands:review", "Review a branch: gather, security, quality, compile. Nothing is changed."),
@@ -70,7 +70,7 @@ _COMMANDS: Final = {
         "Show how a model would be asked for calls: mode, dialects, wire, and where each fact comes from.",
     ),
     "parse": (
-        "parse:parse_text",
+        "dialects:parse_text",
         "Find the calls in a text and print one JSON object: text, reasoning, invocations, dialect, notes.",
     ),
     "dialects": (
@@ -89,12 +89,15 @@ _COMMANDS: Final = {
 }
 """Each command, where it is below this package, and the summary of its help, word by word."""
 
+_EXTRAS: Final = {"chat": "jobs"}
+"""What has to be installed before a command can be imported."""
+
 
 class _Commands(CliGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, (target, summary) in _COMMANDS.items():
-            self.add_command(LazyCommand(name, f"{__name__}.{target}", summary))
+            self.add_command(LazyCommand(name, f"{__name__}.{target}", summary, _EXTRAS.get(name, "")))
 
 
 app = new_app(

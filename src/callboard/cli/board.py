@@ -14,18 +14,16 @@ import typer
 from callboard.cli import mcp_servers
 from callboard.cli.agui import HELP, check_agents, describe_key, extend_board_by_agui, make_key
 from callboard.cli.background import ensure_worker
-from callboard.cli.kept_tests import keep_reply
-from callboard.cli.keys import key_option, read_keys
-from callboard.cli.options import Port, takes_options
-from callboard.cli.telemetry import load_telemetry_settings
+from callboard.cli.eval_add import keep_reply
+from callboard.cli.options import Port, key_option, read_keys, takes_options
+from callboard.cli.settings import load_telemetry_settings
 from callboard.errors import CallerError
 from callboard.extras import is_extra_installed, require_extra
 from callboard.jobs.job import DurableJob
 from callboard.jobs.streams import JobStreams
 from callboard.mcp.settings import ServerSettings
-from callboard.servers.board.login import Login
 from callboard.servers.gateway.configuration import parse_key_digests
-from callboard.servers.listening import is_loopback
+from callboard.servers.hosts import is_loopback
 
 if TYPE_CHECKING:
     from callboard.jobs.client import JobClient
@@ -66,7 +64,8 @@ def board(options: BoardOptions) -> None:
     The link that is printed logs in once, within an hour; --link prints another one. The session ends after 12 hours.
     """
     require_extra("board", *(() if options.link else ("jobs",)))
-    from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # as above
+    from callboard.servers.board.app import PREFIX  # noqa: PLC0415  # the extra's, as below
+    from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.server import board_hosts, local_url, login_link, serve_board  # noqa: PLC0415
 
     if options.link:
@@ -124,7 +123,8 @@ def find_servers() -> Mapping[str, ServerSettings]:
 
 def extend_gateway(hosts: Collection[str], services: Services, streams: JobStreams, *, shows_requests: bool) -> Board:
     """The board of a gateway's worker. With several workers it does not show requests: each worker sees its own."""
-    from callboard.servers.board.app import Board  # noqa: PLC0415  # not for --help
+    from callboard.servers.board.app import Board  # noqa: PLC0415
+    from callboard.servers.board.login import Login  # noqa: PLC0415
     from callboard.servers.board.tools_page import ToolsPart  # noqa: PLC0415
     from callboard.servers.gateway.traffic import Traffic  # noqa: PLC0415
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -26,8 +26,7 @@ from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose
-from callboard.cli.settings import settings_in
-from callboard.cli.telemetry import load_telemetry_settings, start_telemetry
+from callboard.cli.settings import load_telemetry_settings, settings_in, start_telemetry
 from callboard.coding.agents.job_request import JobRequest, parse_access
 from callboard.coding.chat.session import ChatSession
 from callboard.core import Model as CoreModel
@@ -38,9 +37,11 @@ from callboard.jobs.job import DurableJob
 from callboard.jobs.store import DurableStore
 from callboard.providers.local import shipped_catalogue
 from callboard.providers.local.model_files import Place
-from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import claim_stdio
 from callboard.storage.directories import data_directory
+
+if TYPE_CHECKING:
+    from callboard.servers.acp.session import PreparedChat
 
 _MAX_ANSWER: Final = 200_000
 """Characters of what a command shows."""
@@ -73,6 +74,8 @@ class EditorChats:
 
     async def prepare(self, directory: Path, *, earlier: DurableJob | None = None, model: str = "") -> PreparedChat:
         """A chat; see `Chats`."""
+        from callboard.servers.acp.session import PreparedChat  # noqa: PLC0415  # acp takes 0.4 s, and is an extra's
+
         options = {**self._options, "model": model or self._options["model"]}
         request = make_request(options, directory, earlier, without_sandbox=self._without_sandbox)
         settings = request.settings

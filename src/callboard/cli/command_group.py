@@ -17,6 +17,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_group
 
+from callboard.extras import require_extra
+
 if TYPE_CHECKING:
     _Base = TyperCommand
 else:
@@ -77,14 +79,18 @@ class LazyCommand(TyperCommand):
         name: What a person types.
         target: Where the command is, as `module:attribute`: a function, or a `typer.Typer` with commands of its own.
         help: The summary of the command's own help, word by word.
+        extra: What has to be installed before the module can be imported.
     """
 
-    def __init__(self, name: str, target: str, help: str) -> None:  # noqa: A002  # Typer's name
+    def __init__(self, name: str, target: str, help: str, extra: str = "") -> None:  # noqa: A002  # Typer's name
         super().__init__(name, help=help)
         self._target = target
+        self._extra = extra
 
     def load(self) -> TyperCommand | TyperGroup:
-        """Import the command."""
+        """Import the command. Raises CallerError if its extra is not installed."""
+        if self._extra:
+            require_extra(self._extra)
         module, _, attribute = self._target.partition(":")
         target = getattr(import_module(module), attribute)
         parent = new_app()

@@ -15,6 +15,7 @@ import msgspec
 
 from callboard.coding.job_folders import OLD_RECORD, list_old_records
 from callboard.errors import CallerError
+from callboard.extras import require_extra
 from callboard.jobs.database_url import may_have_jobs
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _HINT: Final = "callboard jobs list --all shows them"
 @contextmanager
 def open_store() -> Iterator[DurableStore]:
     """The store of jobs. Raises CallerError and DatabaseUnavailable."""
+    require_extra("jobs")
     from callboard.jobs.database import Database  # noqa: PLC0415  # not for --help
     from callboard.jobs.store import DurableStore  # noqa: PLC0415
 

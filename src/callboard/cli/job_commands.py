@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_h
 import typer
 
 from callboard.cli.options import Background, BaseUrl, Budget, Dialect, Directory, Model, NoSandbox, Verbose, Wait
+from callboard.extras import require_extra
 
 if TYPE_CHECKING:
     from callboard.coding.agents.job_request import JobRequest
@@ -186,11 +187,11 @@ def _run(
     **fields: Any,
 ) -> None:
     """Runs the job, shows its steps, and exits as it went. `fields` are those of JobRequest that only some kinds have."""
+    require_extra("jobs")
     from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
     from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
-    from callboard.cli.settings import settings_in  # noqa: PLC0415
-    from callboard.cli.telemetry import start_telemetry  # noqa: PLC0415
+    from callboard.cli.settings import settings_in, start_telemetry  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
 
     directory = options.directory.resolve()

@@ -5,10 +5,12 @@ Loading `module:attribute` runs that module: it is the user's own code.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 
 import msgspec
 
+from callboard.agent import Agent
+from callboard.cli.models import open_model
 from callboard.cli.settings import import_from, module_directory
 from callboard.configuration import (
     DescribedServer,
@@ -29,8 +33,31 @@ from callboard.configuration import (
     user_file,
 )
 from callboard.errors import CallboardError, CallerError
+from callboard.loop import Limits
 from callboard.text.display import collapse
 from callboard.tools import Ensemble, Tool
+
+
+@asynccontextmanager
+async def open_settings_agent(
+    settings: Settings, tell: Callable[[str], None], files: Iterable[str] | None = None
+) -> AsyncIterator[Agent[Any]]:
+    """The agent, connected to its servers; `files` name more of these. Raises CallboardError."""
+    # In a thread: a local model that is not here is pulled, with an event loop of its own.
+    model = await asyncio.to_thread(open_model, settings, tell)
+    try:
+        silence_sdk()
+        async with Toolbox.from_settings(settings, tell, select_servers(settings, files).values()) as ensembles:
+            yield Agent(
+                model,
+                ensembles=ensembles,
+                instructions=settings.instructions,
+                limits=Limits(rounds=settings.max_rounds - 1, cost=settings.budget),
+                policy=settings.policy,
+            )
+    finally:
+        await model.aclose()
+
 
 _MAX_LINE_CHARS = 1000
 """Of a warning."""
@@ -54,6 +81,11 @@ def _set_directory(server: DescribedServer) -> DescribedServer:
     if server.settings.directory or not server.path.startswith(f"{own}:"):
         return server
     return server._replace(settings=msgspec.structs.replace(server.settings, directory=str(own.parent)))
+
+
+def silence_sdk() -> None:
+    """Hide the MCP SDK's log from people: what matters of it comes as an error."""
+    logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class Toolbox:

@@ -17,11 +17,9 @@ import typer
 
 from callboard.agent import Agent
 from callboard.cli import interrupt
-from callboard.cli.keys import HINT, read_keys
 from callboard.cli.load_tools import Toolbox, load_attribute
-from callboard.cli.options import Ensembles, Host, McpFiles, Port, Tools
-from callboard.cli.settings import module_directory, settings_here, settings_in
-from callboard.cli.telemetry import start_telemetry
+from callboard.cli.options import KEY_HINT, Ensembles, Host, McpFiles, Port, Tools, read_keys
+from callboard.cli.settings import module_directory, settings_here, settings_in, start_telemetry
 from callboard.configuration import Settings, load_mcp_json
 from callboard.errors import CallerError
 from callboard.extras import require_extra
@@ -100,7 +98,7 @@ def serve(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"What clients have to send as Authorization: Bearer KEY; {HINT}; repeatable.",
+            help=f"What clients have to send as Authorization: Bearer KEY; {KEY_HINT}; repeatable.",
             envvar="CALLBOARD_MCP_KEYS",
             show_default=False,
         ),

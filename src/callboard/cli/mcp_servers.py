@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from callboard.cli import complete, interrupt
 from callboard.cli.display import Display
 from callboard.cli.line_editor import read_line
-from callboard.cli.load_tools import select_servers
+from callboard.cli.load_tools import select_servers, silence_sdk
 from callboard.cli.settings import settings_here
 from callboard.configuration import DescribedServer, load_configuration
 from callboard.core import Model
@@ -48,11 +47,6 @@ def server_options(display: Display, folder: Path, model: Model, *, verbose: boo
         "elicit": make_elicit(display.tell, read_line) if sys.stdin.isatty() else None,
         "sample": make_sampler(model),
     }
-
-
-def silence_sdk() -> None:
-    """Hide the SDK's log from people: what matters of it comes as an error."""
-    logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 def make_event_printer(tell: Callable[[str, str], None], *, verbose: bool) -> Callable[[ServerEvent], None]:

@@ -15,10 +15,9 @@ from callboard.agent import Agent, Conversation, Run
 from callboard.cli import interrupt, mcp_servers
 from callboard.cli.background import show_submitted, submit_prompt
 from callboard.cli.display import Display
-from callboard.cli.examined import compare_model
 from callboard.cli.line_editor import NO, YES, discard_input, read_line
 from callboard.cli.load_tools import Toolbox, select_servers
-from callboard.cli.models import open_model
+from callboard.cli.models import compare_model, open_model
 from callboard.cli.options import (
     Background,
     BaseUrl,
@@ -33,8 +32,7 @@ from callboard.cli.options import (
     Wait,
     takes_options,
 )
-from callboard.cli.settings import settings_here
-from callboard.cli.telemetry import start_telemetry
+from callboard.cli.settings import settings_here, start_telemetry
 from callboard.configuration import Settings
 from callboard.configuration.ownership import find_user_name
 from callboard.core import Allow, Answer, Deny, InvocationCanister, RunState, encode_line

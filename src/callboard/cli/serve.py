@@ -13,13 +13,24 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
+import msgspec
 import typer
 
 from callboard.cli import complete
-from callboard.cli.agui import HELP, describe_key, make_key
-from callboard.cli.keys import key_option, read_keys
-from callboard.cli.options import Host, LogLevel, Mode, Port, takes_options
+from callboard.cli.agui import HELP, check_agents, describe_key, extend_gateway_by_agui, make_key
+from callboard.cli.dialects import find_dialect, read_facts
+from callboard.cli.models import compare_backend, pull_with_progress
+from callboard.cli.options import Host, LogLevel, Mode, Port, key_option, read_keys, takes_options
+from callboard.cli.settings import check_value, read_log_level, settings_here
+from callboard.errors import ProviderError
+from callboard.extras import require_extra
 from callboard.jobs.streams import JobStreams
+from callboard.modes import get_mode
+from callboard.providers import Transport
+from callboard.providers.transport import check_url
+from callboard.servers.gateway import BackendSettings, GatewaySettings
+from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys
+from callboard.wires import get_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +38,6 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from callboard.servers.gateway import BackendSettings, GatewaySettings
     from callboard.servers.gateway.app import Extend, Extension
     from callboard.servers.gateway.endpoints import Services
 
@@ -105,15 +115,11 @@ class BackendOptions:
 
     def settings(self, **more: object) -> BackendSettings | None:
         """The settings of this backend; None where neither a URL nor a local model is given. Raises CallerError."""
-        from callboard.servers.gateway import BackendSettings  # noqa: PLC0415  # not for --help
-
         fields: Any = self.fields(**more)
         return BackendSettings(url=self.backend, local=self.local, **fields) if self.backend or self.local else None
 
     def fields(self, **more: object) -> dict[str, object]:
         """The fields of a backend that the other options set. Raises CallerError."""
-        from callboard.cli.dialects import read_facts  # noqa: PLC0415  # not for --help
-
         self._check()
         fields = {
             "wire": self.backend_wire,
@@ -126,12 +132,6 @@ class BackendOptions:
         return {name: value for name, value in fields.items() if value not in ("", {}, None)}
 
     def _check(self) -> None:
-        from callboard.cli.dialects import find_dialect  # noqa: PLC0415  # not for --help
-        from callboard.cli.settings import check_value  # noqa: PLC0415
-        from callboard.modes import get_mode  # noqa: PLC0415
-        from callboard.providers.transport import check_url  # noqa: PLC0415
-        from callboard.wires import get_wire  # noqa: PLC0415
-
         check_value("--backend", self.backend, check_url)
         check_value("--backend-wire", self.backend_wire, get_wire)
         check_value("--mode", self.mode, get_mode)
@@ -207,14 +207,8 @@ def serve(options: ServeOptions) -> None:
     Tool calls that models write into text become calls on the way. A backend that takes no tools gets them in its
     prompt. A client's own key is passed on to the only backend, unless that or the gateway has keys of its own.
     """
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     require_extra("gateway", *(["board"] if options.board else []), *(["jobs"] if options.agui else []))
-    from callboard.cli.models import pull_with_progress  # noqa: PLC0415  # as above
-    from callboard.cli.settings import settings_here  # noqa: PLC0415
-    from callboard.cli.telemetry import read_log_level  # noqa: PLC0415
-    from callboard.servers.gateway.configuration import load_gateway_settings, parse_keys  # noqa: PLC0415
-    from callboard.servers.gateway.server import Address  # noqa: PLC0415
+    from callboard.servers.gateway.server import Address  # noqa: PLC0415  # the extra's
     from callboard.servers.gateway.server import serve as serve_gateway  # noqa: PLC0415
 
     level = read_log_level(options.log_level)
@@ -276,8 +270,6 @@ def _make_extend(options: ServeOptions, agui_keys: Mapping[str, str]) -> Extend 
     """What adds to each worker what was asked for beside the gateway. Raises CallerError."""
     makers = [_extend_by_board(options)] if options.board else []
     if options.agui:
-        from callboard.cli.agui import check_agents, extend_gateway_by_agui  # noqa: PLC0415  # not for --help
-
         check_agents(options.agui)
         makers.append(partial(extend_gateway_by_agui, tuple(options.agui), agui_keys))
     if not makers:
@@ -307,9 +299,6 @@ async def _warn_of_backends(settings: GatewaySettings) -> None:
 
     A gateway may start before them, but its user should know.
     """
-    from callboard.cli.examined import compare_backend  # noqa: PLC0415  # not for --help
-    from callboard.errors import ProviderError  # noqa: PLC0415
-    from callboard.providers import Transport  # noqa: PLC0415
 
     def tell(line: str) -> None:
         typer.echo(f"callboard: warning: {line}", err=True)
@@ -340,8 +329,6 @@ def _split_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _parse_value(value: str) -> object:
-    import msgspec  # noqa: PLC0415  # not for --help
-
     try:
         parsed: object = msgspec.json.decode(value)
     except msgspec.DecodeError:

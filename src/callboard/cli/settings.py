@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +17,50 @@ from callboard.dialects import get_dialect
 from callboard.errors import CallerError
 from callboard.modes import get_mode
 from callboard.providers.transport import check_url
+from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.text.display import collapse
+
+COMMAND_TIMEOUT: Final = 2.0
+"""Seconds: a person waits for a command to end."""
+
+
+def load_telemetry_settings() -> TelemetrySettings:
+    """The user's `[telemetry]`, for a command that belongs to no project. Raises CallerError."""
+    return load_settings({}, user_file(os.environ).parent, os.environ).telemetry
+
+
+def read_log_level(text: str) -> int:
+    """The level of an option `--log-level`. Raises BadParameter."""
+    level = logging.getLevelNamesMapping().get(text.upper())
+    if level is None:
+        raise typer.BadParameter("debug, info, warning or error", param_hint="--log-level")
+    return level
+
+
+def start_telemetry(settings: TelemetrySettings, *, timeout: float | None = COMMAND_TIMEOUT) -> None:
+    """Tell what this command does, if anybody wants to know. What is left is sent when the process ends.
+
+    The standard variables may be there for other programs, so where they alone ask for it and it cannot be had, the
+    command says so and goes on.
+
+    Args:
+        settings: What `[telemetry]` says.
+        timeout: Seconds that the end of the process waits for a collector, for each signal; None is OpenTelemetry's 10.
+
+    Raises:
+        CallerError: `[telemetry]` has an endpoint, and the extra `otel` is not installed, or OTLP is to be sent in a
+            way that is not there.
+    """
+    if wants_telemetry(settings, os.environ):
+        # Each try is one of its warnings. That a batch is lost is an error, and is shown.
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+        try:
+            enable(settings, timeout=timeout)
+        except CallerError as error:
+            if settings.endpoint:
+                raise
+            typer.echo(f"callboard: warning: no telemetry is sent: {error}", err=True)
+
 
 _MAX_NOTICE_CHARS: Final = 2000
 """Room for all keys of a project's file, and paths."""

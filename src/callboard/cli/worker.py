@@ -65,7 +65,7 @@ def worker(options: WorkerOptions) -> None:
     from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
 
     require_extra("jobs", *(["otel"] if options.metrics is not None else []))
-    from callboard.cli.telemetry import (  # noqa: PLC0415  # as above
+    from callboard.cli.settings import (  # noqa: PLC0415  # as above
         load_telemetry_settings,
         read_log_level,
         start_telemetry,

@@ -12,13 +12,11 @@ Laws: it says that it is ready when it takes requests, and not before; SIGTERM a
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
-from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +45,6 @@ class OrderlyServer(uvicorn.Server):
         self._ready()
 
 
-_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]*)?")
 BACKLOG: Final = 4096
 """Connections that the system accepts before we do; it takes no more than net.core.somaxconn of them."""
 
@@ -73,20 +70,6 @@ def listen(host: str, port: int, *, hint: str) -> socket.socket:
         listening.close()
         raise CallerError(error.strerror or "cannot listen", path=f"{host}:{port}", hint=hint) from None
     return listening
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def host_name(value: str) -> str:
-    """The name in a Host header, without its port and in lower case; "" for a value that is not a name and a port."""
-    match = _HOST.fullmatch(value)
-    return match[1].lower() if match is not None else ""
 
 
 def call_at_signals(notify: Callable[[], None]) -> None:

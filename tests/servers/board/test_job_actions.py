@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.servers.board.test_job_page import make_ended, make_job, make_waiting
 
-from callboard.cli.kept_tests import keep_reply
+from callboard.cli.eval_add import keep_reply
 from callboard.core import AssistantCanister
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval

@@ -10,7 +10,7 @@ import pytest
 from tests.servers.gateway.conftest import Served, behind
 from tests.servers.gateway.conftest import serve_gateway as serving
 
-from callboard.cli.kept_tests import keep_reply
+from callboard.cli.eval_add import keep_reply
 from callboard.core import ReplyEnded, TextPiece, Usage
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.profiles import Prices

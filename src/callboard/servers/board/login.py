@@ -40,7 +40,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callboard.configuration.ownership import find_unsafe_owner
 from callboard.errors import CallerError
 from callboard.servers.board.browser import Form, read_form, read_value
-from callboard.servers.listening import host_name
+from callboard.servers.hosts import host_name
 from callboard.storage.directories import state_directory
 from callboard.text.display import display
 

@@ -24,7 +24,8 @@ from callboard.errors import CallboardError, CallerError
 from callboard.extras import is_extra_installed
 from callboard.servers.board.app import PREFIX, Board, BoardParts, board_application
 from callboard.servers.board.login import LOOPBACK_NAMES, Login
-from callboard.servers.listening import OrderlyServer, host_name, is_loopback, listen, report_failure
+from callboard.servers.hosts import host_name, is_loopback
+from callboard.servers.listening import OrderlyServer, listen, report_failure
 from callboard.telemetry.logs import configure_logs
 from callboard.telemetry.turn_on import LogFormat
 

@@ -13,7 +13,7 @@ from hmac import compare_digest
 
 from callboard.servers.gateway.http_errors import HttpError
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.listening import host_name
+from callboard.servers.hosts import host_name
 
 MIN_KEY_LENGTH = 16
 """The least characters of a gateway's key: a shorter one could be guessed."""

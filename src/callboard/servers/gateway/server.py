@@ -34,7 +34,8 @@ from callboard.servers.gateway.app import Extend, application
 from callboard.servers.gateway.auth import LOOPBACK
 from callboard.servers.gateway.gateway import open_store
 from callboard.servers.gateway.settings import GatewaySettings
-from callboard.servers.listening import BACKLOG, OrderlyServer, is_loopback, listen, report_failure
+from callboard.servers.hosts import is_loopback
+from callboard.servers.listening import BACKLOG, OrderlyServer, listen, report_failure
 from callboard.telemetry import TelemetrySettings, enable, wants_telemetry
 from callboard.telemetry.logs import configure_logs
 

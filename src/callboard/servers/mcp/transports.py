@@ -27,7 +27,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from callboard.errors import CallerError
 from callboard.servers.gateway.auth import digest, read_token
-from callboard.servers.listening import OrderlyServer, is_loopback, listen
+from callboard.servers.hosts import is_loopback
+from callboard.servers.listening import OrderlyServer, listen
 from callboard.servers.mcp.server import ToolServer
 from callboard.servers.stdio import StdioDescriptors, Writer, open_reader, open_writer, run_until_gone
 

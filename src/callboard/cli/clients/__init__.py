@@ -1,1 +1,0 @@
-"""`callboard codex`, `claude`, `gemini` and `qwen`: other programs, set up to use the gateway."""
