@@ -60,7 +60,7 @@ def test_undo_takes_the_branch_back(run, repository, jobs):
     assert repository.state() == before
 
 
-def test_the_seeds_example_round_by_round(run, repository):
+def test_the_seeds_example_round_by_round(run, repository, jobs):
     """Reads a file, writes its test, says that it is done (seed 003)."""
     (repository.root / "test_calc.py").unlink()
     (repository.root / "calc.py").write_text("def add(a, b):\n    return a + b\n")
@@ -93,6 +93,11 @@ def test_the_seeds_example_round_by_round(run, repository):
     assert done.job.output.pull_request.title == "Add a test of add"
     assert done.job.output.tests == "pytest: 1 passed"
     assert repository.git("log", "-1", "--format=%s", done.job.output.branch) == "Add a test of add\n"
+    # The record has each round: what was asked, the reply, its calls and their results, in that order.
+    reply, round_with_call = ["UserCanister", "AssistantCanister"], ["InvocationCanister", "ResultCanister"]
+    called = [*reply, *round_with_call, "AssistantCanister"]
+    recorded = [type(each).__name__ for each in jobs.entries(done.job.id)]
+    assert [each for each in recorded if each in called] == [*called, *reply, *called, *reply, *reply]
 
 
 def test_a_pull_request_that_the_model_claims_is_no_title(run, repository):

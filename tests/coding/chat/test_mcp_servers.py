@@ -17,7 +17,7 @@ def describe(name, *command, **options):
     return DescribedServer(ServerSettings(name=name, command=command, **options), name)
 
 
-def test_a_server_that_cannot_be_connected_is_warned_of(tmp_path, monkeypatch):
+async def test_a_server_that_cannot_be_connected_is_warned_of(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # where it is noted which program has a name
     warnings = []
     servers = [
@@ -26,13 +26,9 @@ def test_a_server_that_cannot_be_connected_is_warned_of(tmp_path, monkeypatch):
         describe("off", "/nothing", enabled=False),
     ]
 
-    async def scenario():
-        ensembles = await connect_servers(servers, KeptResults(tmp_path), warnings.append)
-        names = {each.name: {*each.invokers} for each in ensembles}
-        await disconnect_ensembles(ensembles)
-        return names
-
-    names = asyncio.run(scenario())
+    ensembles = await connect_servers(servers, KeptResults(tmp_path), warnings.append)
+    names = {each.name: {*each.invokers} for each in ensembles}
+    await disconnect_ensembles(ensembles)
     assert names.keys() == {"small", "broken"}
     assert "echo" in names["small"]
     assert [each.split(" has no tools")[0] for each in warnings] == ["broken"], warnings

@@ -71,6 +71,22 @@ def chatting(place, jobs):
     return chatting
 
 
+@pytest.fixture
+def talk(chatting):
+    """A chat of these prompts, to its end."""
+
+    def talked(model, person=None, *, prompts, **settings):
+        async def scenario():
+            async with chatting(model, person, **settings) as chat:
+                for prompt in prompts:
+                    await chat.turn(prompt)
+                return chat
+
+        return asyncio.run(scenario())
+
+    return talked
+
+
 def undo(jobs, identifier):
     async def take_back(store):
         return await undo_chat(store, await store.get(identifier), jobs)
@@ -87,91 +103,69 @@ def last_message_of(model):
     return model.requests[-1].canisters[-1].text
 
 
-def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
+async def test_looking_is_free_and_an_edit_is_shown_before_it_is_made(place, chatting):
     person = Person()
     model = ScriptedModel([READ, EDIT, "Done."])
 
-    async def scenario():
-        async with chatting(model, person) as chat:
-            result = await chat.turn("mend add")
-            assert (result.state, result.output) == ("completed", "Done.")
-
-    asyncio.run(scenario())
+    async with chatting(model, person) as chat:
+        result = await chat.turn("mend add")
+        assert (result.state, result.output) == ("completed", "Done.")
     ((name, diff, _),) = person.asked
     assert name == "file"
     assert "-    return a - b\n+    return a + b\n" in diff
     assert "a + b" in (place / "calc.py").read_text()
 
 
-def test_a_no_leaves_the_file_as_it_is(place, chatting):
+def test_a_no_leaves_the_file_as_it_is(place, talk):
     model = ScriptedModel([EDIT, "A pity."])
 
-    async def scenario():
-        async with chatting(model, Person("deny")) as chat:
-            await chat.turn("mend add")
-
-    asyncio.run(scenario())
+    talk(model, Person("deny"), prompts=["mend add"])
     assert (place / "calc.py").read_text() == CODE
     assert "the answer was no" in last_message_of(model)
 
 
-def test_nobody_is_asked_about_an_edit_that_fails(place, chatting):
+def test_nobody_is_asked_about_an_edit_that_fails(place, talk):
     person = Person()
     model = ScriptedModel([BACK, "Hm."])
 
-    async def scenario():
-        async with chatting(model, person) as chat:
-            await chat.turn("mend add")
-
-    asyncio.run(scenario())
+    talk(model, person, prompts=["mend add"])
     assert person.asked == []
     assert "old is not in the file" in last_message_of(model)
     assert (place / "calc.py").read_text() == CODE
 
 
 @pytest.mark.parametrize(("verdict", "made"), [("allow", True), ("deny", False)])
-def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(place, chatting, verdict, made):
+def test_an_edit_that_another_one_makes_possible_is_asked_about_when_it_is_its_turn(place, talk, verdict, made):
     person = Person("allow", verdict)
     model = ScriptedModel([[EDIT, BACK], "Done."])
 
-    async def scenario():
-        async with chatting(model, person) as chat:
-            await chat.turn("mend add")
-
-    asyncio.run(scenario())
+    talk(model, person, prompts=["mend add"])
     first, second = (diff for _, diff, _ in person.asked)
     assert "+    return a + b\n" in first
     assert "-    return a + b\n+    return a * b\n" in second
     assert ("a * b" in (place / "calc.py").read_text()) == made
 
 
-def test_lines_that_a_failed_edit_showed_count_as_seen(place, chatting):
+def test_lines_that_a_failed_edit_showed_count_as_seen(place, talk):
     edit = {"action": "edit_lines", "path": "calc.py", "start_line": 2, "new_content": "    return b + a\n"}
     model = ScriptedModel([Call("code_edit", edit), Call("code_edit", {**edit, "end_line": 2}), "Done."])
 
-    async def scenario():
-        async with chatting(model) as chat:
-            await chat.turn("mend add")
-
-    asyncio.run(scenario())
+    talk(model, prompts=["mend add"])
     assert "b + a" in (place / "calc.py").read_text()
 
 
 @pytest.mark.parametrize(
     ("access", "asked"), [("edit", ["file", "git", "bash", "test"]), ("full", []), ("read-only", [])]
 )
-def test_rights(place, chatting, access, asked):
+async def test_rights(place, chatting, access, asked):
     git(place, "init", "--quiet")
     person = Person(*["deny"] * 4)
     calls = [EDIT, Call("git", {"action": "add", "files": ["."]}), Call("bash", {"command": "true"}), Call("test")]
     model = ScriptedModel([[READ, *calls, Call("git", {"action": "status"})], "Done."])
 
-    async def scenario():
-        async with chatting(model, person, access=access) as chat:
-            await chat.turn("go")
-            return {name: free for name, _, free in chat.tools()}
-
-    free = asyncio.run(scenario())
+    async with chatting(model, person, access=access) as chat:
+        await chat.turn("go")
+        free = {name: free for name, _, free in chat.tools()}
     assert [name for name, _, _ in person.asked] == asked
     results = [each for each in model.requests[-1].canisters if isinstance(each, ResultCanister)]
     assert results[0].text == CODE
@@ -194,14 +188,10 @@ def test_rights(place, chatting, access, asked):
         ({}, [("git(commit*)", "allow")], Call("git", {"action": "add", "files": ["."]}), True),
     ],
 )
-def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, asked):
+def test_settings_and_earlier_answers_hold(talk, settings, rules, call, asked):
     person = Person("deny", rules=[Rule(*rule) for rule in rules])
 
-    async def scenario():
-        async with chatting(ScriptedModel([call, "Done."]), person, **settings) as chat:
-            await chat.turn("go")
-
-    asyncio.run(scenario())
+    talk(ScriptedModel([call, "Done."]), person, **settings, prompts=["go"])
     assert bool(person.asked) == asked
 
 
@@ -218,14 +208,10 @@ def test_settings_and_earlier_answers_hold(chatting, settings, rules, call, aske
         (Call("test"), "test"),
     ],
 )
-def test_the_pattern_of_an_answer_is_one_that_permissions_understand(chatting, call, pattern):
+def test_the_pattern_of_an_answer_is_one_that_permissions_understand(talk, call, pattern):
     person = Person("deny")
 
-    async def scenario():
-        async with chatting(ScriptedModel([call, "Done."]), person) as chat:
-            await chat.turn("go")
-
-    asyncio.run(scenario())
+    talk(ScriptedModel([call, "Done."]), person, prompts=["go"])
     assert [each for _, _, each in person.asked] == [pattern]
 
 
@@ -256,23 +242,20 @@ def test_undo_takes_back_turn_by_turn_and_the_model_is_told(place, chatting, job
     assert (job.state, job.output.files, job.output.diff) == ("completed", (), "")
 
 
-def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
+async def test_undo_leaves_what_somebody_else_changed_and_refuses_where_it_is_the_same_file(place, chatting):
     model = ScriptedModel([[EDIT, NEW], "One."])
 
-    async def scenario():
-        async with chatting(model, access="full") as chat:
-            await chat.turn("first")
-            (place / "own.py").write_text("mine\n")
-            changed = (place / "calc.py").read_text() + "# mine\n"
-            (place / "calc.py").write_text(changed)
-            with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
-                await chat.undo()
-            assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
-            (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
-            assert await chat.undo() == ("calc.py", "new.py")
-            assert (place / "own.py").read_text() == "mine\n"
-
-    asyncio.run(scenario())
+    async with chatting(model, access="full") as chat:
+        await chat.turn("first")
+        (place / "own.py").write_text("mine\n")
+        changed = (place / "calc.py").read_text() + "# mine\n"
+        (place / "calc.py").write_text(changed)
+        with pytest.raises(CallerError, match=r"changed since by somebody else: calc\.py"):
+            await chat.undo()
+        assert ((place / "calc.py").read_text(), (place / "new.py").exists()) == (changed, True)
+        (place / "calc.py").write_text(changed.removesuffix("# mine\n"))
+        assert await chat.undo() == ("calc.py", "new.py")
+        assert (place / "own.py").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("between", ["", "# mine\n"])
@@ -299,94 +282,73 @@ def test_a_whole_chat_is_taken_back(place, chatting, jobs, between):
     assert "took your" in jobs.conversation(job.id)[-1].text
 
 
-def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
+async def test_a_file_that_became_a_folder_becomes_a_file_again(place, chatting):
     calls = [
         Call("file", {"action": "delete", "path": "calc.py"}),
         Call("file", {"action": "write", "path": "calc.py/part.py", "content": "x\n"}),
     ]
 
-    async def scenario():
-        async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
-            await chat.turn("go")
-            assert (place / "calc.py" / "part.py").is_file()
-            await chat.undo()
-
-    asyncio.run(scenario())
+    async with chatting(ScriptedModel([calls, "Done."]), access="full") as chat:
+        await chat.turn("go")
+        assert (place / "calc.py" / "part.py").is_file()
+        await chat.undo()
     assert (place / "calc.py").read_text() == CODE
 
 
-def test_what_a_command_changed_is_taken_back_too(place, chatting):
+async def test_what_a_command_changed_is_taken_back_too(place, chatting):
     command = Call("bash", {"command": "echo more >> calc.py; touch made; mkdir sub; touch sub/x"})
 
-    async def scenario():
-        async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
-            await chat.turn("go")
-            assert await chat.undo() == ("calc.py", "made", "sub/x")
-
-    asyncio.run(scenario())
+    async with chatting(ScriptedModel([command, "Done."]), access="full") as chat:
+        await chat.turn("go")
+        assert await chat.undo() == ("calc.py", "made", "sub/x")
     assert (place / "calc.py").read_text() == CODE
 
 
-def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(place, chatting, monkeypatch, tmp_path):
+async def test_where_no_states_can_be_kept_the_user_is_told_and_the_chat_goes_on(
+    place, chatting, monkeypatch, tmp_path
+):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    async def scenario():
-        async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
-            await chat.turn("first")
-            await chat.turn("second")
-            told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
-            assert len(told) == 1
-            assert "cannot be taken back: git is not installed" in told[0]
-            with pytest.raises(CallerError, match="git is not installed"):
-                await chat.undo()
-
-    asyncio.run(scenario())
+    async with chatting(ScriptedModel([EDIT, "One.", BACK, "Two."])) as chat:
+        await chat.turn("first")
+        await chat.turn("second")
+        told = [each.text for each in chat.steps if type(each).__name__ == "Notice"]
+        assert len(told) == 1
+        assert "cannot be taken back: git is not installed" in told[0]
+        with pytest.raises(CallerError, match="git is not installed"):
+            await chat.undo()
     assert "a * b" in (place / "calc.py").read_text()
 
 
-def test_a_turn_that_only_looks_takes_no_snapshot(chatting, jobs):
-    async def scenario():
-        async with chatting(ScriptedModel([READ, "I see."])) as chat:
-            await chat.turn("look")
-        return chat.job
-
-    job = asyncio.run(scenario())
+def test_a_turn_that_only_looks_takes_no_snapshot(talk, jobs):
+    job = talk(ScriptedModel([READ, "I see."]), prompts=["look"]).job
     assert not (jobs.folder(job.id) / "snapshots.git").exists()
 
 
-def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chatting):
+async def test_a_cancelled_turn_ends_its_processes_and_the_chat_goes_on(place, chatting):
     pid = place / "pid"
     sleep = Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"})
     model = ScriptedModel([["I shall sleep.", sleep], "Awake."])
 
-    async def scenario():
-        async with chatting(model, access="full") as chat:
-            turn = asyncio.create_task(chat.turn("sleep"))
-            while not pid.exists():  # noqa: ASYNC110  # a file of another process
-                await asyncio.sleep(0.01)
-            turn.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await turn
-            with pytest.raises(ProcessLookupError):
-                os.kill(int(pid.read_text()), 0)
-            result = await chat.turn("awake?")
-            assert result.output == "Awake."
-            assert await chat.undo() == ("pid",)
-            return chat.job
-
-    asyncio.run(scenario())
+    async with chatting(model, access="full") as chat:
+        turn = asyncio.create_task(chat.turn("sleep"))
+        while not pid.exists():  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(0.01)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+        result = await chat.turn("awake?")
+        assert result.output == "Awake."
+        assert await chat.undo() == ("pid",)
     shown = model.requests[-1].canisters
     assert [type(each) for each in shown[-4:]] == [AssistantCanister, InvocationCanister, ResultCanister, UserCanister]
     assert shown[-2].error.category == "cancelled"
 
 
-def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, chatting, jobs):
-    async def scenario():
-        async with chatting(ScriptedModel([EDIT, "Done."]), access="full") as chat:
-            await chat.turn("mend add")
-        return chat.job
-
-    job = asyncio.run(scenario())
+def test_what_a_turn_changed_whose_process_died_can_be_taken_back(place, talk, jobs):
+    job = talk(ScriptedModel([EDIT, "Done."]), access="full", prompts=["mend add"]).job
     (turn,) = job.output.turns
     # As it is on disk from before the first change on.
     write_output(jobs.folder(job.id), JobOutput(turns=(Checkpoint(turn.before),)))
@@ -464,30 +426,20 @@ def test_a_conversation_is_forgotten_and_files_stay(place, chatting, jobs):
     ]
 
 
-def test_long_results_are_cut_and_read_on(place, chatting):
+def test_long_results_are_cut_and_read_on(place, talk):
     (place / "long.txt").write_text("".join(f"line {number}\n" for number in range(5000)))
     model = ScriptedModel([Call("file", {"action": "read", "path": "long.txt"}), "Long."])
 
-    async def scenario():
-        async with chatting(model, coding={"context": {"tool_result_limits": {"file": 1000}}}) as chat:
-            await chat.turn("read it")
-
-    asyncio.run(scenario())
+    talk(model, coding={"context": {"tool_result_limits": {"file": 1000}}}, prompts=["read it"])
     assert len(last_message_of(model)) < 1200
     assert "Read on with read_result(" in last_message_of(model)
 
 
-def test_usage_and_cost_are_sums(chatting):
+def test_usage_and_cost_are_sums(talk):
     replies = [["One.", Usage(input=10, output=2, cached=4)], ["Two.", Usage(input=20, output=3)]]
     model = ScriptedModel(replies, profile={"prices": {"input": 1_000_000.0, "output": 2_000_000.0}})
 
-    async def scenario():
-        async with chatting(model) as chat:
-            await chat.turn("one")
-            await chat.turn("two")
-            return chat
-
-    chat = asyncio.run(scenario())
+    chat = talk(model, prompts=["one", "two"])
     assert (chat.usage, chat.rounds, chat.cost) == (Usage(input=30, output=5, cached=4), 2, 40.0)
     assert chat.job.usage == {"input": 30, "output": 5, "cached": 4, "reasoning": 0}
 
@@ -510,16 +462,13 @@ def test_another_model_has_its_own_price(jobs, chatting):
     assert (chat.cost, chat.model) == (30.0, second)
 
 
-def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):
+async def test_small_models_get_single_actions_and_instructions_of_the_directory_hold(place, chatting):
     (place / "AGENTS.md").write_text("Write tests first.")
     model = ScriptedModel(["Hello."], profile={"coding": "short"})
 
-    async def scenario():
-        async with chatting(model, coding={"project": {"name": "Calc"}}) as chat:
-            await chat.turn("hello")
-            return [name for name, _, _ in chat.tools()]
-
-    names = asyncio.run(scenario())
+    async with chatting(model, coding={"project": {"name": "Calc"}}) as chat:
+        await chat.turn("hello")
+        names = [name for name, _, _ in chat.tools()]
     assert {"read_file", "replace_in_file", "bash"} <= {*names}
     assert "code_edit" not in names
     supervisor = model.requests[0].canisters[0].text

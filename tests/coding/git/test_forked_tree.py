@@ -35,35 +35,32 @@ def place(request, repo, tmp_path):
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_the_files_are_as_they_were_and_the_other_job_keeps_its_own(place, job, is_closed):
-    async def scenario():
-        tree, states = await work(place, job)
-        if is_closed:
-            await tree.close(keep=False)
-        names = []
-        for number, state in enumerate([states[0], states[1], states[0]]):
-            fork = job.with_name(f"fork-{number}")
-            fork.mkdir()
-            # Twice, as where the process died in between.
-            await fork_tree(job, state, place, fork, f"{BRANCH}-{number}")
-            forked = await fork_tree(job, state, place, fork, f"{BRANCH}-{number}")
-            read = {name: (forked.root / name) for name in ("a.py", "new/file.py")}
-            names.append({name: path.read_text() for name, path in read.items() if path.exists()})
-            assert (await forked.changes()).files == ("a.py", "new/file.py")
-            assert await forked.keep() == state
-            assert await forked.commit("All of it")
-            # A fork of the fork needs nothing of the first job.
-            again = job.with_name(f"again-{number}")
-            again.mkdir()
-            assert await (await fork_tree(fork, state, place, again, f"{BRANCH}-again")).keep() == state
-        assert names == [
-            {"a.py": "one\n", "new/file.py": "new\n"},
-            {"new/file.py": "newer\n"},
-            {"a.py": "one\n", "new/file.py": "new\n"},
-        ]
-        assert is_closed or (tree.root / "new" / "file.py").read_text() == "newer\n"
-
-    asyncio.run(scenario())
+async def test_the_files_are_as_they_were_and_the_other_job_keeps_its_own(place, job, is_closed):
+    tree, states = await work(place, job)
+    if is_closed:
+        await tree.close(keep=False)
+    names = []
+    for number, state in enumerate([states[0], states[1], states[0]]):
+        fork = job.with_name(f"fork-{number}")
+        fork.mkdir()
+        # Twice, as where the process died in between.
+        await fork_tree(job, state, place, fork, f"{BRANCH}-{number}")
+        forked = await fork_tree(job, state, place, fork, f"{BRANCH}-{number}")
+        read = {name: (forked.root / name) for name in ("a.py", "new/file.py")}
+        names.append({name: path.read_text() for name, path in read.items() if path.exists()})
+        assert (await forked.changes()).files == ("a.py", "new/file.py")
+        assert await forked.keep() == state
+        assert await forked.commit("All of it")
+        # A fork of the fork needs nothing of the first job.
+        again = job.with_name(f"again-{number}")
+        again.mkdir()
+        assert await (await fork_tree(fork, state, place, again, f"{BRANCH}-again")).keep() == state
+    assert names == [
+        {"a.py": "one\n", "new/file.py": "new\n"},
+        {"new/file.py": "newer\n"},
+        {"a.py": "one\n", "new/file.py": "new\n"},
+    ]
+    assert is_closed or (tree.root / "new" / "file.py").read_text() == "newer\n"
 
 
 @pytest.mark.usefixtures("home")

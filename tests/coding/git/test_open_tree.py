@@ -25,27 +25,24 @@ def test_a_job_that_has_no_tree_yet_gets_one(repo, job):
     assert reopen(repo, job).branch == BRANCH
 
 
-def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(repo, job, git):
-    async def scenario():
-        tree = await open_tree(repo, job, BRANCH)
-        (tree.root / "deep").mkdir()
-        (tree.root / "a.py").write_text("committed\n")
-        await tree.commit("Half")
-        (tree.root / "a.py").write_text("changed\n")
-        (tree.root / "new.py").write_text("new\n")
-        digest, _ = await tree.inspect()
-        for name in ("index.lock", f"refs/heads/{BRANCH}.lock", "branch.bundle.lock", "../branch.bundle.lock"):
-            (job / "tree.git" / name).touch()
-        for folder in (tree.root, tree.root / "deep"):  # a write that was cut
-            (folder / ".callboard-0123456789abcdef").write_text("half\n")
-        again = await reopen_tree(repo, job, BRANCH)
-        assert (again.base, again.branch, again.root) == (tree.base, tree.branch, tree.root)
-        assert await again.inspect() == (digest, ("a.py", "new.py"))
-        assert await again.commit("Whole")
-        assert len((await again.changes()).commits) == 2
-        await again.close(keep=False)
-
-    asyncio.run(scenario())
+async def test_what_was_not_committed_is_there_and_what_dead_processes_left_is_not(repo, job, git):
+    tree = await open_tree(repo, job, BRANCH)
+    (tree.root / "deep").mkdir()
+    (tree.root / "a.py").write_text("committed\n")
+    await tree.commit("Half")
+    (tree.root / "a.py").write_text("changed\n")
+    (tree.root / "new.py").write_text("new\n")
+    digest, _ = await tree.inspect()
+    for name in ("index.lock", f"refs/heads/{BRANCH}.lock", "branch.bundle.lock", "../branch.bundle.lock"):
+        (job / "tree.git" / name).touch()
+    for folder in (tree.root, tree.root / "deep"):  # a write that was cut
+        (folder / ".callboard-0123456789abcdef").write_text("half\n")
+    again = await reopen_tree(repo, job, BRANCH)
+    assert (again.base, again.branch, again.root) == (tree.base, tree.branch, tree.root)
+    assert await again.inspect() == (digest, ("a.py", "new.py"))
+    assert await again.commit("Whole")
+    assert len((await again.changes()).commits) == 2
+    await again.close(keep=False)
     assert git(repo, "show", f"{BRANCH}:new.py") == "new\n"
 
 
@@ -72,19 +69,16 @@ def test_a_tree_whose_making_was_cut_is_made(repo, job, monkeypatch, step, after
     assert tree.branch == BRANCH
 
 
-def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
-    async def scenario():
-        tree = await open_tree(repo, job, BRANCH)
-        (tree.root / "a.py").write_text("changed\n")
-        await tree.commit("Changed")
-        assert not is_closed(job)
-        await tree.close(keep=False)
-        assert is_closed(job)
-        again = await reopen_tree(repo, job, BRANCH)
-        assert (again.root / "a.py").read_text() == "changed\n"
-        assert not is_closed(job)
-
-    asyncio.run(scenario())
+async def test_a_tree_that_was_taken_away_is_checked_out_from_its_branch(repo, job):
+    tree = await open_tree(repo, job, BRANCH)
+    (tree.root / "a.py").write_text("changed\n")
+    await tree.commit("Changed")
+    assert not is_closed(job)
+    await tree.close(keep=False)
+    assert is_closed(job)
+    again = await reopen_tree(repo, job, BRANCH)
+    assert (again.root / "a.py").read_text() == "changed\n"
+    assert not is_closed(job)
 
 
 def test_a_repository_of_the_job_that_is_gone_is_said(repo, job):
@@ -115,29 +109,23 @@ def folder(tmp_path, home):
     return place
 
 
-def test_a_copy_goes_on_with_what_was_changed(folder, job):
-    async def scenario():
-        tree = await open_tree(folder, job, BRANCH)
-        (tree.root / "a.txt").write_text("two\n")
-        (job / "tree.git" / "index.lock").touch()
-        again = await reopen_tree(folder, job, BRANCH)
-        assert again.base == tree.base
-        assert (await again.inspect())[1] == ("a.txt",)
-        await again.commit("Two")
-        await again.close(keep=False)
-
-    asyncio.run(scenario())
+async def test_a_copy_goes_on_with_what_was_changed(folder, job):
+    tree = await open_tree(folder, job, BRANCH)
+    (tree.root / "a.txt").write_text("two\n")
+    (job / "tree.git" / "index.lock").touch()
+    again = await reopen_tree(folder, job, BRANCH)
+    assert again.base == tree.base
+    assert (await again.inspect())[1] == ("a.txt",)
+    await again.commit("Two")
+    await again.close(keep=False)
     assert "+two" in (job / "changes.patch").read_text()
     assert (reopen(folder, job).root / "a.txt").read_text() == "two\n"
 
 
-def test_a_copy_that_was_not_whole_is_made_anew(folder, job):
-    async def scenario():
-        tree = await open_tree(folder, job, BRANCH)
-        record = TreeRecord.load(job)
-        TreeRecord(kind="copy", job=record.job, directory=record.directory, branch=record.branch, base="").save()
-        shutil.rmtree(tree.root)
-        again = await reopen_tree(folder, job, BRANCH)
-        assert (again.root / "a.txt").read_text() == "one\n"
-
-    asyncio.run(scenario())
+async def test_a_copy_that_was_not_whole_is_made_anew(folder, job):
+    tree = await open_tree(folder, job, BRANCH)
+    record = TreeRecord.load(job)
+    TreeRecord(kind="copy", job=record.job, directory=record.directory, branch=record.branch, base="").save()
+    shutil.rmtree(tree.root)
+    again = await reopen_tree(folder, job, BRANCH)
+    assert (again.root / "a.txt").read_text() == "one\n"

@@ -237,7 +237,7 @@ def test_who_commits(repo, git, home):
     assert git(repo, "log", "-1", "--format=%an <%ae> %cn <%ce>") == "Ada <ada@example.org> Ada <ada@example.org>\n"
     (home / ".gitconfig").unlink()
     (repo / "a.py").write_text("y\n")
-    run(repository.commit("ours"))
+    run(open_repository(repo).commit("ours"))
     ours = "Callboard <callboard@localhost>"
     assert git(repo, "log", "-1", "--format=%an <%ae> %cn <%ce>") == f"{ours} {ours}\n"
 

@@ -30,6 +30,7 @@ def test_a_digest_is_of_the_content(repo, git, tmp_path):
     git(repo, "config", "core.excludesFile", str(tmp_path / "ignore"))
     (tmp_path / "ignore").write_text("*.log\n")
     (repo / "x.log").write_text("ignored\n")
+    repository = open_repository(repo)
     assert run(compute_digest(repository)) == changed
     assert sorted(Path(repo / ".git").rglob("*")) == held
     assert (repo / ".git" / "index").read_bytes() == index

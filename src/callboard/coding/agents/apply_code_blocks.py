@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from typing import Annotated, Final
@@ -85,49 +86,34 @@ MAX_BLOCKS: Final = 100
 """Code blocks of one reply that are applied."""
 
 
+@dataclass(eq=False)
 class CodeBlockApplier:
-    """Applies the code blocks of one phase's replies.
+    """Applies the code blocks of one phase's replies."""
 
-    Args:
-        workspace: The files.
-        policy: Which calls may run.
-        approve: Asked where the policy says so.
-        files: The files that a block without a path may be for.
-        new_files: Those that the task names and that are not there yet.
-        guarded_files: Those that may not be changed.
-        emit: Gets the events of the calls.
-        count: How many calls there were before.
-    """
+    workspace: Workspace
+    policy: Policy
+    approve: Approve
+    """Asked where the policy says so."""
+    _: KW_ONLY
+    files: Sequence[str]
+    """The files that a block without a path may be for."""
+    new_files: Sequence[str]
+    """Those that the task names and that are not there yet."""
+    guarded_files: Sequence[str]
+    """Those that may not be changed."""
+    emit: Callable[[Event], None]
+    count: int = 0
+    """How many calls there were before."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        policy: Policy,
-        approve: Approve,
-        *,
-        files: Sequence[str],
-        new_files: Sequence[str],
-        guarded_files: Sequence[str],
-        emit: Callable[[Event], None],
-        count: int = 0,
-    ) -> None:
-
+    def __post_init__(self) -> None:
         self.failures: list[str] = []
         """Why code of the last reply could not be applied."""
         self.calls = 0
         self.deferred: list[InvocationCanister] = []
         """The calls that somebody has to answer; then nothing of the last reply is applied."""
-        self._workspace = workspace
-        self._policy = policy
-        self._approve = approve
-        self._files = files
-        self._new_files = new_files
-        self._guarded_files = guarded_files
-        self._emit = emit
-        self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=workspace)])
+        self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=self.workspace)])
         self._executor = ParallelExecutor(self._registry, before_call=self._find_decision, limit=1)
         self._originals: dict[str, bytes | None] = {}
-        self._count = count
         self._last: list[InvocationCanister] = []
         self._decisions: dict[str, InvocationCanister | ResultCanister] = {}
 
@@ -162,8 +148,8 @@ class CodeBlockApplier:
     async def _run(self, calls: list[InvocationCanister]) -> None:
         self._last = calls
         for index, call in enumerate(calls):
-            self._emit(InvocationStarted(index, call.identifier, call.name))
-            self._emit(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
+            self.emit(InvocationStarted(index, call.identifier, call.name))
+            self.emit(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
         self.deferred = []
         self._decisions = {call.identifier: await self._permit(call) for call in calls}
         if self.deferred:
@@ -174,19 +160,19 @@ class CodeBlockApplier:
                     self.calls += 1
                     if event.canister.error is not None:
                         self.failures.append(event.canister.error.message)
-                self._emit(event)
+                self.emit(event)
 
     def _call_for(self, block: CodeBlock) -> InvocationCanister | None:
         """The call that applies a block, None if the block is for no file."""
-        texts = {name: text for name in self._files if (text := self._read_text(name)) is not None}
+        texts = {name: text for name in self.files if (text := self._read_text(name)) is not None}
         names = {name: _names(text, name) for name, text in texts.items()}
         suffix = next(iter(block.suffixes), ".py")
         own = _names(block.code, block.path or f"code{suffix}")
-        path = file_of_block(block, self._files, names, own, self._new_files)
+        path = file_of_block(block, self.files, names, own, self.new_files)
         if not path:
             self.failures.append("it is not said which file some of the code is for: write its path before the fence")
             return None
-        if path in self._guarded_files:
+        if path in self.guarded_files:
             self.failures.append(f"{path} stays as it is: its tests are the measure")
             return None
         code = cut_broken_end(block.code, path) if block.is_cut else block.code
@@ -196,22 +182,22 @@ class CodeBlockApplier:
 
     def _call(self, path: str, code: str) -> InvocationCanister:
         self._originals.setdefault(path, self._read(path))
-        self._count += 1
+        self.count += 1
         arguments = {"path": path, "code": code}
         raw = msgspec.json.encode(arguments).decode()
-        return InvocationCanister(identifier=f"code_block_{self._count}", name=PUT_CODE, arguments=arguments, raw=raw)
+        return InvocationCanister(identifier=f"code_block_{self.count}", name=PUT_CODE, arguments=arguments, raw=raw)
 
     async def _permit(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return await permit(self._registry[PUT_CODE], invocation, self._policy, self._ask)
+        return await permit(self._registry[PUT_CODE], invocation, self.policy, self._ask)
 
     async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
-        answer = self._approve(invocation, why)
+        answer = self.approve(invocation, why)
         answer = await answer if inspect.isawaitable(answer) else answer
         answered = read_answer(invocation, answer)
         if answered.verdict == "defer":
             self.deferred.append(invocation)
         else:
-            self._emit(replace(answered, timestamp=datetime.now(UTC)))
+            self.emit(replace(answered, timestamp=datetime.now(UTC)))
         return answer
 
     def _find_decision(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
@@ -220,14 +206,14 @@ class CodeBlockApplier:
     def _take_back(self) -> None:
         for path, data in self._originals.items():
             if data is not None:
-                self._workspace.files.write(path, data)
+                self.workspace.files.write(path, data)
             elif self._read(path) is not None:
-                self._workspace.files.delete(path)
+                self.workspace.files.delete(path)
         self._originals = {}
 
     def _read(self, path: str) -> bytes | None:
         try:
-            return self._workspace.files.read(path, MAX_BYTES)
+            return self.workspace.files.read(path, MAX_BYTES)
         except OSError:
             return None
 

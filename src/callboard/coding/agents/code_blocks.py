@@ -146,12 +146,8 @@ def file_of_block(
     """The file that a block is for, "" if none: the one that it names; else the one that defines most of the same names;
     else the only new file.
 
-    Args:
-        block: The block.
-        files: All files.
-        defined: The names that files define, as far as that is known.
-        names: The names that the block defines.
-        new_files: Files that the task names and that are not there yet.
+    `defined` has the names that files define, `names` those that the block defines. `new_files` are those that the task
+    names and that are not there yet.
     """
     if block.path:
         if block.path in files:

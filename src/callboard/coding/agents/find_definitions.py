@@ -166,11 +166,7 @@ class Project:
 def find_parts(task: str, report: TestReport | None, chosen: Sequence[str], project: Project) -> list[Part]:
     """The parts of files that a prompt needs, the most needed first.
 
-    Args:
-        task: The task; definitions of the `chosen` files that it names count.
-        report: A run of the tests, of which those that failed count.
-        chosen: The files that the task is about.
-        project: The files.
+    Counted are the failed tests of the report, and the definitions of the `chosen` files that the task names.
     """
     for path in chosen:
         project.load(path)

@@ -24,24 +24,9 @@ ACCESS_LEVELS: Final[tuple[Access, ...]] = get_args(Access)
 MAX_LOGS: Final = 20_000
 """Characters of a file of logs that are read: its end."""
 
-_BLOCK = 64 * 1024
-_BLOCKS = 1024
-_INPUT: Final = (
-    *("description", "logs_file", "issue", "pull_request", "branch", "base", "commit", "push", "open_pull_request"),
-    *(
-        "model",
-        "base_url",
-        "mode",
-        "dialect",
-        "access",
-        "workflow",
-        "rounds",
-        "budget",
-        "without_sandbox",
-        "allow_weaker_sandbox",
-    ),
-    "keep_tree",
-)
+_MAX_READ = 64 * 1024 * 1024
+_NOT_INPUT: Final = frozenset({"kind", "directory", "settings", "logs", "github_text"})
+"""Fields that are not in a job's record, or are elsewhere in it."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +109,9 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def input(self) -> dict[str, Any]:
         """What the job's record says of the request."""
-        return {name: value for name in _INPUT if (value := getattr(self, name))}
+        return {
+            name: value for name in self.__struct_fields__ if name not in _NOT_INPUT and (value := getattr(self, name))
+        }
 
 
 def request_of(kind: str, directory: str, job_input: Mapping[str, Any], settings: Settings) -> JobRequest:
@@ -132,7 +119,8 @@ def request_of(kind: str, directory: str, job_input: Mapping[str, Any], settings
 
     Raises CallerError.
     """
-    fields = {name: value for name, value in job_input.items() if name in _INPUT}
+    known = {*JobRequest.__struct_fields__} - _NOT_INPUT
+    fields = {name: value for name, value in job_input.items() if name in known}
     return JobRequest(
         kind=kind,  # type: ignore[arg-type]  # the kind of a job that was made of a request
         directory=Path(directory),
@@ -154,17 +142,12 @@ def read_logs(file: Path) -> str:
 
     Raises CallerError.
     """
-    end = b""
     try:
         with file.open("rb") as opened:
             # A shorter file, and a pipe, is read from its beginning.
             with suppress(OSError):
                 opened.seek(-4 * MAX_LOGS, os.SEEK_END)
-            for _ in range(_BLOCKS):
-                block = opened.read(_BLOCK)
-                end = (end + block)[-4 * MAX_LOGS :]
-                if not block:
-                    break
+            data = opened.read(_MAX_READ)
     except OSError as error:
         raise CallerError(error.strerror or str(error), path=str(file)) from None
-    return end.decode("utf-8", "replace")[-MAX_LOGS:]
+    return data[-4 * MAX_LOGS :].decode("utf-8", "replace")[-MAX_LOGS:]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -44,40 +45,28 @@ async def add_github_text(request: JobRequest) -> JobRequest:
     return request
 
 
+@dataclass(eq=False)
 class JobRunner:
-    """One job under way, until it has ended or waits.
+    """One job under way, until it has ended or waits."""
 
-    Args:
-        request: What is to be done.
-        model: Does it.
-        record: Where the job is recorded, with the steps that it made in earlier processes.
-        show: Gets each step as it happens.
-        approver: Asks the user; where it defers a call, the job waits.
-        clock: The time.
-    """
+    request: JobRequest
+    model: Model
+    record: JobRecord
+    """Where the job is recorded, with the steps that it made in earlier processes."""
+    _: KW_ONLY
+    show: Callable[[Step], None]
+    """Gets each step as it happens."""
+    approver: Approver
+    """Asks the user; where it defers a call, the job waits."""
+    clock: Callable[[], datetime]
 
-    def __init__(
-        self,
-        request: JobRequest,
-        model: Model,
-        record: JobRecord,
-        *,
-        show: Callable[[Step], None],
-        approver: Approver,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._request = request
-        self._model = model
-        self._record = record
-        self._show = show
-        self._approver = approver
-        self._clock = clock
-        self._memory = JobMemory.load(record.job.memory)
+    def __post_init__(self) -> None:
+        self._memory = JobMemory.load(self.record.job.memory)
         self._seconds = self._memory.seconds
         """That the job ran in earlier processes."""
-        self._began = clock()
+        self._began = self.clock()
         # The making of the tree counts, and the time in which no process ran the job does not.
-        minutes = request.settings.coding.limits.max_task_duration_minutes
+        minutes = self.request.settings.coding.limits.max_task_duration_minutes
         self._deadline = self._began + timedelta(minutes=minutes, seconds=-self._seconds)
         self._notified: set[str] = set()
         self.pending: tuple[InvocationCanister, ...] = ()
@@ -86,7 +75,7 @@ class JobRunner:
     @property
     def job(self) -> Job:
         """The job as it is recorded."""
-        return self._record.job
+        return self.record.job
 
     async def run_to_end(self) -> Job:
         """As `run`; where the job fails, that is recorded, unless another process goes on with it.
@@ -100,13 +89,13 @@ class JobRunner:
         except RunnerMissing:
             raise
         except Exception as error:
-            if self._record.is_left:
+            if self.record.is_left:
                 raise
             match error:
                 case CallboardError():
                     return self.end("failed", error.message, error=str(error))
                 case OSError():
-                    path, why = error.filename or self._record.folder, error.strerror or str(error)
+                    path, why = error.filename or self.record.folder, error.strerror or str(error)
                     return self.end("failed", why, error=f"{path}: {why}")
                 case _:
                     self.end("failed", "a mistake in Callboard itself", error=f"{type(error).__name__}: {error}")
@@ -114,24 +103,24 @@ class JobRunner:
 
     async def run(self) -> Job:
         """Runs the phases that are left, and delivers what they changed; the job has ended then, or waits."""
-        past = read_progress(self._record.steps())
+        past = read_progress(self.record.steps())
         if past.phase:
             self._emit(Resumed())
         memory = self._memory
-        memory.workflow = memory.workflow or self._request.workflow or get_plan(self._model).coding
-        phases = phases_of(self._request.kind, memory.workflow, self._request.access_level)
-        has_ended = memory.is_delivered and is_closed(self._record.folder)
+        memory.workflow = memory.workflow or self.request.workflow or get_plan(self.model).coding
+        phases = phases_of(self.request.kind, memory.workflow, self.request.access_level)
+        has_ended = memory.is_delivered and is_closed(self.record.folder)
         if has_ended and not past.missing and all(each.name in past.answers for each in phases):
             return self._finish((), "", "")
-        if has_ended or self._record.begins_fork:
+        if has_ended or self.record.begins_fork:
             # Somebody lets a job go on that had ended.
             memory.is_delivered = False
             if past.missing:
                 memory.phase = PhaseMemory()
                 past.repeat_phase()
         async with self._open_tree() as tree:
-            policy = JobPolicy(self._request, self._approver, str(tree.root))
-            async with JobWorkspace(self._request, tree, self._record.folder, policy, memory) as workspace:
+            policy = JobPolicy(self.request, self.approver, str(tree.root))
+            async with JobWorkspace(self.request, tree, self.record.folder, policy, memory) as workspace:
                 self._notify(workspace.notices)
                 runner = self._phase_runner(workspace, policy, past)
                 try:
@@ -142,7 +131,7 @@ class JobRunner:
                     if not self._stays_open:
                         await finish_despite_cancellation(self._deliver(tree, runner, workspace))
             if not (runner.missing or self._stays_open):
-                self._update(output=await publish(self._request, tree, self.job.output, self._emit))
+                self._update(output=await publish(self.request, tree, self.job.output, self._emit))
         if self._stays_open:
             return self.job
         return self._finish(runner.missing, runner.phase, runner.why)
@@ -160,14 +149,14 @@ class JobRunner:
     @property
     def _stays_open(self) -> bool:
         """Whether the job goes on later, or elsewhere, in the tree as it is."""
-        return self._record.is_left or bool(self.pending)
+        return self.record.is_left or bool(self.pending)
 
     @asynccontextmanager
     async def _open_tree(self) -> AsyncIterator[Tree]:
-        request, coding = self._request, self._request.settings.coding
+        request, coding = self.request, self.request.settings.coding
         branch = request.branch_of(self.job.id)
         commit = request.branch or request.commit or "HEAD"
-        tree = await reopen_tree(request.directory, self._record.folder, branch, commit, fetch=coding.git.fetch)
+        tree = await reopen_tree(request.directory, self.record.folder, branch, commit, fetch=coding.git.fetch)
         try:
             self._update(tree={**tree.record})
             self._notify(tree.notices)
@@ -188,32 +177,32 @@ class JobRunner:
             self._remember()
 
         return PhaseRunner(
-            self._request,
+            self.request,
             self.job.description,
-            self._model,
+            self.model,
             workspace,
-            record=self._record,
+            record=self.record,
             memory=self._memory,
             remember=remember,
             past=past,
             policy=policy,
-            approve=self._approver,
+            approve=self.approver,
             deadline=self._deadline,
-            clock=self._clock,
+            clock=self.clock,
             emit=emit,
         )
 
     async def _deliver(self, tree: Tree, phases: PhaseRunner, workspace: JobWorkspace) -> None:
-        output = await deliver(self._request, self.job, tree, phases, workspace.tests)
+        output = await deliver(self.request, self.job, tree, phases, workspace.tests)
         self._memory.is_delivered = True
         self._update(output=output, memory=self._memory.dump())
-        await self._record.save()
+        await self.record.save()
         self._notify(tree.notices)
 
     def _emit(self, step: Step) -> None:
-        self._record.add(step)
+        self.record.add(step)
         try:
-            self._show(step)
+            self.show(step)
         except OSError as error:
             raise CallerError(f"what it tells cannot be written: {error.strerror}") from None
         if isinstance(step, PhaseStarted):
@@ -227,8 +216,8 @@ class JobRunner:
                 self._emit(Notice(notice))
 
     def _remember(self) -> None:
-        self._memory.seconds = self._seconds + (self._clock() - self._began).total_seconds()
+        self._memory.seconds = self._seconds + (self.clock() - self._began).total_seconds()
         self._update(memory=self._memory.dump())
 
     def _update(self, **changes: Any) -> None:
-        self._record.update(**changes)
+        self.record.update(**changes)

@@ -5,6 +5,7 @@ Law: a report counts only for the content of the tree that the tests ran on.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from callboard.coding.agents.prompts import is_test_file
@@ -23,52 +24,39 @@ class RunnerMissing(CallerError):
     """What the project's tests are written for is not installed."""
 
 
+@dataclass(eq=False)
 class JobTests:
-    """Runs the tests where they have not run on the tree as it is.
+    """Runs the tests where they have not run on the tree as it is."""
 
-    Args:
-        workspace: Where they run.
-        tree: The job's tree, whose content names a run.
-        folder: The folder of the repository that the tests run in.
-        guards_tests: Files of tests that fail at the beginning may not be changed.
-        required: Raise RunnerMissing where what the tests need is not installed.
-        first: The first run, where the job goes on.
-        last: The last run, as well.
-    """
+    workspace: Workspace
+    tree: Tree
+    """The job's tree, whose content names a run."""
+    folder: str
+    """The folder of the repository that the tests run in."""
+    _: KW_ONLY
+    guards_tests: bool
+    """Files of tests that fail at the beginning may not be changed."""
+    required: bool
+    """Raise RunnerMissing where what the tests need is not installed."""
+    first: TestReport | None = None
+    """The first run, which the others are measured by."""
+    last: TestReport | None = None
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        tree: Tree,
-        folder: str,
-        *,
-        guards_tests: bool,
-        required: bool,
-        first: TestReport | None = None,
-        last: TestReport | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         self._untested = UNTESTED
         """The headline while no test ran."""
         self.is_testable = True
         self.guarded_files: list[str] = []
-        self._workspace = workspace
-        self._tree = tree
-        self._folder = folder
-        self._guards_tests = guards_tests
-        self._required = required
         self._reports: dict[str, TestReport] = {}
-        self.first: TestReport | None = None
-        """The first run, which the others are measured by."""
-        self.last = last
         self._digest = ""
         self._changed_files: tuple[str, ...] = ()
-        if first is not None:
-            self._begin_with(first)
+        if self.first is not None:
+            self._begin_with(self.first)
 
     @property
     def is_failing(self) -> bool:
         """Whether the last run, of all tests or of some, was not good."""
-        last = self._workspace.reports[-1] if self._workspace.reports else self.last
+        last = self.workspace.reports[-1] if self.workspace.reports else self.last
         return last is not None and not last.is_good
 
     @property
@@ -84,7 +72,7 @@ class JobTests:
     @property
     def tests_before(self) -> int:
         """How many tests ran at the beginning, where no fewer may run at the end; else 0."""
-        return self.first.total if self.first and self._guards_tests else 0
+        return self.first.total if self.first and self.guards_tests else 0
 
     @property
     def notice(self) -> str:
@@ -126,14 +114,14 @@ class JobTests:
         report = self._reports.get(digest) or self._run_of_model(digest)
         if report is None:
             try:
-                report = await run_tests(self._workspace, folder=self._folder, seconds=SECONDS, digest=self._look)
+                report = await run_tests(self.workspace, folder=self.folder, seconds=SECONDS, digest=self._look)
             except SandboxUnavailable:
                 raise
             except CallerError as error:
                 self._give_up(error.message)
                 return None
             if report.missing_runner and self.first is None:
-                if self._required:
+                if self.required:
                     hint = "install it there, or make a .venv in the project that has it"
                     raise RunnerMissing(report.missing_runner, hint=hint)
                 self._give_up(report.missing_runner)
@@ -146,12 +134,12 @@ class JobTests:
 
     def _begin_with(self, report: TestReport) -> None:
         self.first = report
-        if self._guards_tests and not report.is_good:
+        if self.guards_tests and not report.is_good:
             paths = {failure.location.rpartition(":")[0] for failure in report.failures}
             self.guarded_files = [path for path in sorted(paths) if is_test_file(path)]
 
     async def _look(self) -> str:
-        self._digest, self._changed_files = await self._tree.inspect()
+        self._digest, self._changed_files = await self.tree.inspect()
         return self._digest
 
     def _give_up(self, why: str) -> None:
@@ -163,5 +151,5 @@ class JobTests:
         if self.first is None:
             return None
         command = self.first.command
-        runs = self._workspace.reports
+        runs = self.workspace.reports
         return next((each for each in runs if each.digest == digest and each.command == command), None)

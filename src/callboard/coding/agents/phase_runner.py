@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final
@@ -60,42 +61,31 @@ FINDINGS: Final[Any] = Annotated[list[Finding], Field(max_length=MAX_FINDINGS)]
 """The output of a review."""
 
 
+@dataclass(eq=False)
 class PhaseRunner:
-    """Runs the phases of one job, once.
+    """Runs the phases of one job, once."""
 
-    Args:
-        request: What is to be done.
-        task: The task in full.
-        model: Does it.
-        workspace: Where it is done; it is entered already.
-        record: Where the job is recorded.
-        memory: The job's notes.
-        remember: Records the notes, which have changed.
-        past: How far the job came in earlier processes.
-        policy: Which calls may run.
-        approve: Asked where the policy says so.
-        deadline: When the job has to end.
-        clock: The time.
-        emit: Gets each step as it happens.
-    """
+    request: JobRequest
+    task: str
+    model: Model
+    workspace: JobWorkspace
+    _: KW_ONLY
+    record: JobRecord
+    memory: JobMemory
+    remember: Callable[[], None]
+    """Records the notes, which have changed."""
+    past: Progress
+    """How far the job came in earlier processes."""
+    policy: Policy
+    approve: Approve
+    """Asked where the policy says so."""
+    deadline: datetime
+    """When the job has to end."""
+    clock: Callable[[], datetime]
+    emit: Callable[[Step], None]
+    """Gets each step as it happens."""
 
-    def __init__(
-        self,
-        request: JobRequest,
-        task: str,
-        model: Model,
-        workspace: JobWorkspace,
-        *,
-        record: JobRecord,
-        memory: JobMemory,
-        remember: Callable[[], None],
-        past: Progress,
-        policy: Policy,
-        approve: Approve,
-        deadline: datetime,
-        clock: Callable[[], datetime],
-        emit: Callable[[Step], None],
-    ) -> None:
+    def __post_init__(self) -> None:
         self.phase = ""
         """The name of the phase that runs, or ran last."""
         self.missing: tuple[str, ...] = ()
@@ -108,53 +98,40 @@ class PhaseRunner:
         """The calls that somebody has to answer before the job goes on."""
         self.summaries: dict[str, str] = {}
         """The answers that phases pass on, by their names."""
-        self.rounds = past.rounds
-        self.calls = past.calls
-        self._spent = past.cost
-        self._request = request
-        self._task = task
-        self._settings = request.settings.coding
-        self._model = model
-        self._workspace = workspace
-        self._record = record
-        self._memory = memory
-        self._remember = remember
-        self._past = past
-        self._policy = policy
-        self._approve = approve
-        self._deadline = deadline
-        self._clock = clock
-        self._emit = emit
+        self.rounds = self.past.rounds
+        self.calls = self.past.calls
+        self._spent = self.past.cost
+        self._settings = self.request.settings.coding
         self._facts = Facts()
         self._rounds_before = 0
         self._new_files: list[str] = []
-        self._snapshot = past.snapshot
+        self._snapshot = self.past.snapshot
         self._has_changed = True
         """Whether the files may be others than those that were kept last."""
 
     @property
     def findings(self) -> tuple[Finding, ...] | None:
         """Of a review."""
-        return self._memory.findings
+        return self.memory.findings
 
     @property
     def dropped_tests(self) -> tuple[str, ...]:
         """Tests that the model wrote and that fail on the code as it is."""
-        return self._memory.dropped_tests
+        return self.memory.dropped_tests
 
     async def run(self, phases: tuple[Phase, ...]) -> None:
         """Runs the phases in their order, until one ends with something missing; those that ended before count too."""
         for phase in phases:
-            answer = self._past.answers.get(phase.name)
+            answer = self.past.answers.get(phase.name)
             if answer is None:
-                with open_phase_span(self._request.kind, phase.name):
+                with open_phase_span(self.request.kind, phase.name):
                     await self._run_phase(phase)
                 if self.pending:
                     return
                 answer = self._facts.answer
             else:
-                self.phase, self.why = phase.name, self._memory.phase.why
-                self.missing = self._past.missing if phase.name == self._past.phase else ()
+                self.phase, self.why = phase.name, self.memory.phase.why
+                self.missing = self.past.missing if phase.name == self.past.phase else ()
             if self.missing:
                 return
             if phase.passes_summary:
@@ -162,33 +139,33 @@ class PhaseRunner:
         self.is_finished = True
 
     async def _run_phase(self, phase: Phase) -> None:
-        past = self._past if self._past.phase == phase.name else Progress()
+        past = self.past if self.past.phase == phase.name else Progress()
         self.phase, self.why, self._facts = phase.name, "", Facts(has_tools=bool(phase.tools))
         self._rounds_before = past.rounds_before if past.phase else self.rounds
         if not past.phase:
-            self._emit(PhaseStarted(phase.name, phase.rounds))
-        if self._memory.phase.name != phase.name:
-            self._memory.phase = PhaseMemory(name=phase.name)
+            self.emit(PhaseStarted(phase.name, phase.rounds))
+        if self.memory.phase.name != phase.name:
+            self.memory.phase = PhaseMemory(name=phase.name)
         await (self._run_with_code_blocks(phase, past) if phase.code_blocks else self._run_with_tools(phase, past))
-        self._remember()
+        self.remember()
         await self._keep_state()
         if not self.pending:
-            self._emit(PhaseEnded(phase.name, self.missing))
-        await self._record.save()
+            self.emit(PhaseEnded(phase.name, self.missing))
+        await self.record.save()
 
     async def _run_with_tools(self, phase: Phase, past: Progress) -> None:
         """One conversation, in which the model calls tools and is told what is missing."""
         prompt, history = "", self._recall(phase, past) if past.prompts else ()
         if not history:
             prompt = (await self._prepare(phase))()
-        memory, window = self._memory.phase, self._context_window()
-        memory.digest = memory.digest or await self._workspace.tests.digest()
+        memory, window = self.memory.phase, self._context_window()
+        memory.digest = memory.digest or await self.workspace.tests.digest()
         checks, has_reply = max(past.prompts - 1, 0), past.run_ended
         while True:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
-                self._remember()
+                self.remember()
                 agent = partial(self._agent, phase, rounds, window, 0)
                 history = await self._converse(agent, f"{phase.name}-{checks + 1}", prompt, history)
                 if self.pending:
@@ -202,9 +179,9 @@ class PhaseRunner:
 
     async def _count_refusals(self, checks: int) -> int:
         """How many claims in a row were refused with nothing changed in between, `checks` being that of all claims."""
-        memory = self._memory.phase
+        memory = self.memory.phase
         if memory.checks < checks:
-            before, memory.digest = memory.digest, await self._workspace.tests.digest()
+            before, memory.digest = memory.digest, await self.workspace.tests.digest()
             memory.refusals = memory.refusals + 1 if memory.digest == before else 1
             memory.checks = checks
         return memory.refusals
@@ -213,8 +190,8 @@ class PhaseRunner:
         """The conversation of a phase that goes on."""
         facts = self._facts
         facts.answer = past.answer
-        facts.files_read = past.count_looks(self._workspace.only_looks)
-        facts.saw_failure = self._memory.phase.saw_failure
+        facts.files_read = past.count_looks(self.workspace.only_looks)
+        facts.saw_failure = self.memory.phase.saw_failure
         self._find_new_files()
         if past.run_ended and phase.output == "findings":
             with suppress(ArgumentsInvalid):
@@ -227,7 +204,7 @@ class PhaseRunner:
         Each attempt is a fresh one that is told only why the last one failed: a small model that sees what it wrote
         writes it again, and one that is told nothing gives the same answer to the same prompt.
         """
-        workspace = self._workspace
+        workspace = self.workspace
         # Of code that was half applied it cannot be seen how far: the reply is applied again, from the beginning.
         await workspace.take_back(past.code_calls.values())
         self.calls -= len(past.code_calls) - past.codes_before
@@ -235,12 +212,12 @@ class PhaseRunner:
         self._facts.answer = last_answer(past.attempt)
         applier = CodeBlockApplier(
             workspace.workspace,
-            self._policy,
-            self._approve,
+            self.policy,
+            self.approve,
             files=workspace.chosen_files or workspace.files[:MAX_FILES],
             new_files=self._new_files,
             guarded_files=workspace.tests.guarded_files,
-            emit=self._emit,
+            emit=self.emit,
             count=past.codes_before,
         )
         prompt, history = ("", tuple(past.attempt)) if past.prompts else (make_prompt(), ())
@@ -249,7 +226,7 @@ class PhaseRunner:
             if not has_reply:
                 if not (rounds := self._rounds_left(phase)):
                     return
-                self._remember()
+                self.remember()
                 agent = partial(self._agent, phase, rounds, self._context_window(), attempt)
                 await self._converse(agent, f"{phase.name}-{attempt + 1}", prompt, history)
             has_reply, history = False, ()
@@ -257,20 +234,20 @@ class PhaseRunner:
             if self.pending or self._is_over():
                 return
             attempt += 1
-            self._emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
+            self.emit(Notice(f"attempt {attempt}: {'; '.join([*applier.failures, *self.missing])}"))
             prompt = make_prompt(refused=applier.failures or self.missing)
 
     async def _prepare(self, phase: Phase) -> partial[str]:
         """Finds out what the phase's prompt is made of."""
         if "tests" in phase.prompt_context:
-            self._emit(Notice("running the tests"))
+            self.emit(Notice("running the tests"))
         self._find_new_files()
-        context = await self._workspace.prompt_context(phase.prompt_context, self._task)
-        self._facts.saw_failure = self._memory.phase.saw_failure = self._workspace.tests.is_failing
+        context = await self.workspace.prompt_context(phase.prompt_context, self.task)
+        self._facts.saw_failure = self.memory.phase.saw_failure = self.workspace.tests.is_failing
         return partial(
             phase_prompt,
-            self._request.kind,
-            self._task,
+            self.request.kind,
+            self.task,
             phase,
             context=context,
             summaries=self.summaries,
@@ -279,33 +256,33 @@ class PhaseRunner:
 
     def _find_new_files(self) -> None:
         # In other kinds of jobs a file that the task names, and that is not there, is not to be written.
-        self._new_files = self._workspace.new_files(self._task) if self._request.kind == "build" else []
+        self._new_files = self.workspace.new_files(self.task) if self.request.kind == "build" else []
         self._facts.wants_tests = any(map(is_test_file, self._new_files))
 
     def _rounds_left(self, phase: Phase) -> int:
         """How many replies the phase may still take; at 0 that is what is missing."""
         rounds = phase.rounds - (self.rounds - self._rounds_before)
-        if self._request.max_rounds is not None:
-            rounds = min(rounds, self._request.max_rounds - self.rounds)
+        if self.request.max_rounds is not None:
+            rounds = min(rounds, self.request.max_rounds - self.rounds)
         if rounds <= 0:
             self.missing = (*self.missing, "no rounds are left")
-        elif (budget := self._request.max_cost) is not None and self._spent >= budget:
+        elif (budget := self.request.max_cost) is not None and self._spent >= budget:
             self.why = describe_spent(self._spent, budget)
             self.missing = (*self.missing, self.why)
             return 0
         return max(rounds, 0)
 
     def _is_over(self) -> bool:
-        return not self.missing or self._clock() >= self._deadline
+        return not self.missing or self.clock() >= self.deadline
 
     async def _converse(
         self, make_agent: Callable[[RunProgress], Agent[Any]], name: str, prompt: str, history: tuple[Canister, ...]
     ) -> tuple[Canister, ...]:
         """One run, or the rest of the one of this name that was interrupted; gives the conversation behind it."""
         start = None if prompt else self._find_start(len(history))
-        journal = self._record.open_journal(name, start)
+        journal = self.record.open_journal(name, start)
         earlier = journal.progress
-        approvals, results = self._record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
+        approvals, results = self.record.find_answers(find_waiting_calls(history)) if earlier else ({}, {})
         run = make_agent(earlier or RunProgress()).stream(
             prompt, history=history, journal=journal, approvals=approvals, results=results
         )
@@ -313,42 +290,42 @@ class PhaseRunner:
         if earlier is None:
             return (*history, *run.result.canisters)
         # The run's result holds what it took before too.
-        self.calls -= self._past.calls_of_run
+        self.calls -= self.past.calls_of_run
         return (*history[: earlier.history_length], *run.result.canisters)
 
     def _find_start(self, history_length: int) -> RunProgress | None:
         """How far a run came whose journal is another job's, at the end of so many canisters; None where it has no reply."""
-        past = self._past
+        past = self.past
         if not past.rounds_of_run or past.run_ended:
             return None
         return RunProgress(
             history_length=history_length - len(past.attempt),
             rounds=past.rounds_of_run,
             calls=past.calls_of_run,
-            is_priced=get_plan(self._model).prices is not None,
+            is_priced=get_plan(self.model).prices is not None,
         )
 
     async def _keep_state(self) -> None:
         """Record the files and the notes as they are behind a round, for a fork that begins there."""
-        tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self._workspace.keep_files()
+        tree = self._snapshot.tree if self._snapshot and not self._has_changed else await self.workspace.keep_files()
         self._has_changed = False
-        self._snapshot = TreeSnapshot(tree, self._memory.dump_for_fork())
-        self._record.add(self._snapshot)
-        await self._record.save()
+        self._snapshot = TreeSnapshot(tree, self.memory.dump_for_fork())
+        self.record.add(self._snapshot)
+        await self.record.save()
 
     async def _follow(self, run: Run[str | list[Finding]], prompt: str) -> None:
         """Emits the prompt, if there is a new one, and the events of a run, and adds up what it took."""
         if prompt:
-            self._emit(PromptSent(prompt))
+            self.emit(PromptSent(prompt))
         async with run:
             async for event in run:
                 if isinstance(event, RoundStarted):
                     await self._keep_state()
-                    if self._record.should_leave():
+                    if self.record.should_leave():
                         raise JobLeft
                     self.rounds += 1
-                self._emit(event)
-                if run.failure is not None and self._record.should_wait(run.failure):
+                self.emit(event)
+                if run.failure is not None and self.record.should_wait(run.failure):
                     raise JobLeft
         result = run.result
         self._spent += result.cost or 0.0
@@ -356,20 +333,20 @@ class PhaseRunner:
             raise run.failure
         self.calls += sum(isinstance(each, InvocationCanister) for each in result.canisters)
         self.pending = result.pending
-        self.why = self._memory.phase.why = result.why if result.state == "incomplete" else ""
+        self.why = self.memory.phase.why = result.why if result.state == "incomplete" else ""
         self._facts.answer = last_answer(result.canisters) or self._facts.answer
         with suppress(NoOutput):
             if not isinstance(result.output, str):
                 self._take_findings(result.output)
 
     def _take_findings(self, findings: list[Finding]) -> None:
-        self._facts.findings = self._memory.findings = tuple(findings)
+        self._facts.findings = self.memory.findings = tuple(findings)
         self._facts.answer = format_findings(findings)
 
     async def _check_evidence(self, phase: Phase) -> None:
-        if "tests" in phase.evidence and await self._workspace.tests.must_run():
-            self._emit(Notice("running the tests"))
-        await self._workspace.collect_facts(self._facts, phase.evidence)
+        if "tests" in phase.evidence and await self.workspace.tests.must_run():
+            self.emit(Notice("running the tests"))
+        await self.workspace.collect_facts(self._facts, phase.evidence)
         self.missing = missing_evidence(phase.evidence, self._facts)
 
     async def _apply(self, phase: Phase, applier: CodeBlockApplier) -> None:
@@ -378,7 +355,7 @@ class PhaseRunner:
         If the answer holds only tests, and some pass, those that fail are dropped: the code did not change, so the
         tests must be wrong.
         """
-        tests = self._workspace.tests
+        tests = self.workspace.tests
         await applier.apply(self._facts.answer)
         self.pending = tuple(applier.deferred)
         if self.pending:
@@ -393,13 +370,13 @@ class PhaseRunner:
             return
         await self._check_applied(phase, applier)
         if not self.missing:
-            self._memory.dropped_tests = failures
-            self._emit(Notice(f"left out, since they fail on the code as it is: {', '.join(failures)}"))
+            self.memory.dropped_tests = failures
+            self.emit(Notice(f"left out, since they fail on the code as it is: {', '.join(failures)}"))
 
     async def _check_applied(self, phase: Phase, applier: CodeBlockApplier) -> None:
         self.calls, applier.calls = self.calls + applier.calls, 0
         self._has_changed = True
-        self._workspace.tests.mark_changed()
+        self.workspace.tests.mark_changed()
         await self._check_evidence(phase)
 
     def _refusal(self) -> str:
@@ -409,7 +386,7 @@ class PhaseRunner:
         """What the model sees of a long conversation; what its evidence lacks stays in view."""
         context = self._settings.context
         return ContextWindow(
-            limit=get_plan(self._model).context_tokens,
+            limit=get_plan(self.model).context_tokens,
             threshold=context.compact_at,
             keep=context.keep_rounds,
             every=context.compact_every_n_rounds or 0,
@@ -425,11 +402,11 @@ class PhaseRunner:
         earlier: RunProgress,
     ) -> Agent[str | list[Finding]]:
         """The agent of a run; `earlier` is what the run took in earlier processes, which its limits count."""
-        seconds = max((self._deadline - self._clock()).total_seconds(), 1.0) + earlier.seconds
-        repository, budget = self._workspace.repository_instructions, self._request.max_cost
+        seconds = max((self.deadline - self.clock()).total_seconds(), 1.0) + earlier.seconds
+        repository, budget = self.workspace.repository_instructions, self.request.max_cost
         return Agent(
-            self._model,
-            ensembles=self._workspace.ensembles(phase),
+            self.model,
+            ensembles=self.workspace.ensembles(phase),
             instructions=instructions(self._settings.project, repository, has_tools=bool(phase.tools)),
             output=FINDINGS if phase.output == "findings" else str,
             controls=Controls(temperature=TEMPERATURE, seed=attempt) if attempt else None,
@@ -439,10 +416,10 @@ class PhaseRunner:
                 errors=None,
                 cost=None if budget is None else budget - self._spent,
             ),
-            policy=self._policy,
-            approve=self._approve,
+            policy=self.policy,
+            approve=self.approve,
             after_call=self._after_call,
-            clock=self._clock,
+            clock=self.clock,
             answer_after="model",
             on_repeated_call="warn",
             context_window=context_window,
@@ -452,16 +429,16 @@ class PhaseRunner:
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
         """Notes what the call shows, and truncates its result for the model."""
-        looks = self._workspace.only_looks(invocation)
+        looks = self.workspace.only_looks(invocation)
         if not looks:
             # A run of tests may write files too.
             self._has_changed = True
-            self._workspace.tests.mark_changed()
+            self.workspace.tests.mark_changed()
         if result.error is None:
             self._facts.files_read += looks
-        self._facts.saw_failure |= self._workspace.tests.is_failing or bool(result.exit_code)
-        if self._facts.saw_failure and not self._memory.phase.saw_failure:
-            self._memory.phase.saw_failure = True
-            self._remember()
+        self._facts.saw_failure |= self.workspace.tests.is_failing or bool(result.exit_code)
+        if self._facts.saw_failure and not self.memory.phase.saw_failure:
+            self.memory.phase.saw_failure = True
+            self.remember()
         limit = self._settings.context.result_limit(invocation.name)
-        return self._workspace.results.truncate(invocation.name, result, limit)
+        return self.workspace.results.truncate(invocation.name, result, limit)

@@ -260,14 +260,8 @@ def phase_prompt(
 ) -> str:
     """The prompt that a phase begins with.
 
-    Args:
-        kind: The kind of job.
-        task: The task in full.
-        phase: Its own prompt comes last.
-        context: What Callboard found out for it, by title.
-        summaries: What the phases before it answered, by their names.
-        new_files: The files that the task names and that are not there yet.
-        refused: Why the answer before was refused, where the phase begins anew.
+    `context` has what Callboard found out for it, by title, `summaries` what the phases before it answered, by name.
+    `new_files` are those that the task names and that are not there yet. `refused` says why the answer before was refused.
     """
     if not phase.tools:
         # Without headings, which small models recite, and with what is to be done last, which is what they do.
@@ -284,11 +278,9 @@ def phase_prompt(
 
 
 def describe_traces(change: str, output: str | None) -> str:
-    """What can be seen of a call whose outcome is unknown.
+    """What can be seen of a call whose outcome is unknown: the job's change so far, as a diff, and the end of the output.
 
-    Args:
-        change: The job's change since it began, as a diff.
-        output: The end of what a command had printed; None where no command was under way.
+    `output` is None if no command was under way.
     """
     diff = f"The change so far, as a diff:\n{change}" if change else "No file has changed so far."
     if output is None:

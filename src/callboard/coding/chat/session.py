@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -36,51 +37,48 @@ PICTURES_ALONE: Final = "(pictures)"
 """The description of a chat that began with no words."""
 
 
+@dataclass(eq=False)
 class ChatSession:
     """A chat under way; made by `open_session`."""
 
-    def __init__(
-        self,
-        request: JobRequest,
-        model: Model,
-        find_record: Callable[[], JobRecord],
-        *,
-        workspace: Workspace,
-        show: Callable[[Step], None],
-        approver: ChatApprover,
-        history: Iterable[Canister] = (),
-        results: KeptResults,
-        ensembles: Iterable[Ensemble] = (),
+    request: JobRequest
+    model: Model
+    find_record: Callable[[], JobRecord]
+    _: KW_ONLY
+    workspace: Workspace
+    show: Callable[[Step], None]
+    approver: InitVar[ChatApprover]
+    history: InitVar[Iterable[Canister]] = ()
+    results: InitVar[KeptResults]
+    ensembles: InitVar[Iterable[Ensemble]] = ()
+
+    def __post_init__(
+        self, approver: ChatApprover, history: Iterable[Canister], results: KeptResults, ensembles: Iterable[Ensemble]
     ) -> None:
-        self.access: Access = request.access_level
-        self.workspace = workspace
-        self.model = model
-        self._request = request
-        self._find_record = find_record
-        self._show = show
+        self.access: Access = self.request.access_level
         self._history = [*history]
         self._notes: list[str] = []
         """What the model reads before the next prompt."""
         if self._history and isinstance(self._history[-1], UserCanister):
             self._notes.append(self._history.pop().text)
         self._turn_agent = TurnAgent(
-            request,
-            model,
-            workspace,
+            self.request,
+            self.model,
+            self.workspace,
             results,
             approver,
             ensembles=ensembles,
             on_answer=self._emit,
             before_change=self._begin_checkpoint,
         )
-        self._checkpoints = Checkpoints(request.directory, self._record.folder, self.job.output.turns)
+        self._checkpoints = Checkpoints(self.request.directory, self._record.folder, self.job.output.turns)
         self._label = ""
         self._no_checkpoints = ""
         """Why changes cannot be taken back, once the user has been told."""
 
     @property
     def _record(self) -> JobRecord:
-        return self._find_record()
+        return self.find_record()
 
     @property
     def job(self) -> Job:
@@ -206,7 +204,7 @@ class ChatSession:
 
     def _remaining_budget(self) -> float | None:
         """What the next turn may cost, None for anything. Raises CallerError where nothing is left."""
-        budget = self._request.max_cost
+        budget = self.request.max_cost
         if budget is None:
             return None
         if not self._is_priced:
@@ -223,7 +221,7 @@ class ChatSession:
 
     def _emit(self, step: Step) -> None:
         self._record.add(step)
-        self._show(step)
+        self.show(step)
 
 
 @asynccontextmanager

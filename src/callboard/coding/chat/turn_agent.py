@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -204,45 +205,33 @@ _FEW: Final = (
 _CHANGES_NO_FILE: Final = frozenset((*FREE, *actions_of_groups(("commit",))))
 
 
+@dataclass(eq=False)
 class TurnAgent:
-    """Makes the agents of a chat's turns.
+    """Makes the agents of a chat's turns."""
 
-    Args:
-        request: The chat's.
-        model: Answers.
-        workspace: The user's own tree.
-        results: Holds what was truncated for the model.
-        approver: Asks the user.
-        ensembles: Tools of others, which the model gets unless it may only look. Who made them connects them.
-        on_answer: Gets the answers that the run does not know.
-        before_change: Called before a call that may change files.
-    """
+    request: JobRequest
+    model: InitVar[Model]
+    workspace: Workspace
+    """The user's own tree."""
+    results: KeptResults
+    """Holds what was truncated for the model."""
+    approver: ChatApprover
+    _: KW_ONLY
+    ensembles: InitVar[Iterable[Ensemble]] = ()
+    """Tools of others, which the model gets unless it may only look. Who made them connects them."""
+    on_answer: Callable[[ApprovalAnswered], None]
+    """Gets the answers that the run does not know."""
+    before_change: Callable[[], Awaitable[None]]
+    """Called before a call that may change files."""
 
-    def __init__(
-        self,
-        request: JobRequest,
-        model: Model,
-        workspace: Workspace,
-        results: KeptResults,
-        approver: ChatApprover,
-        *,
-        ensembles: Iterable[Ensemble] = (),
-        on_answer: Callable[[ApprovalAnswered], None],
-        before_change: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._request = request
-        self._workspace = workspace
-        self._results = results
-        self._approver = approver
+    def __post_init__(self, model: Model, ensembles: Iterable[Ensemble]) -> None:
         self._further = ensembles
-        self._on_answer = on_answer
-        self._before_change = before_change
         self._last_policy: ApprovalPolicy | None = None
         self.use_model(model)
 
     def use_model(self, model: Model) -> None:
         """From the next turn on, another model answers."""
-        context, plan = self._request.settings.coding.context, get_plan(model)
+        context, plan = self.request.settings.coding.context, get_plan(model)
         self._model = model
         self._single = plan.coding == "short"
         self._context_window = ContextWindow(
@@ -256,21 +245,21 @@ class TurnAgent:
         """The agent of one turn, which may cost so many US dollars."""
         text = ""
         with suppress(OSError):
-            text = self._workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
+            text = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
         ensembles = self._ensembles(access)
         policy = self._last_policy = self._policy(ensembles, access)
 
         async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
             result = await policy.before_call(invocation)
             if result is None and policy.action_of(invocation.name, invocation.arguments) not in _CHANGES_NO_FILE:
-                await self._before_change()
+                await self.before_change()
             return result
 
         return Agent(
             self._model,
             ensembles=ensembles,
-            instructions=instructions(self._request.settings.coding.project, text),
-            limits=Limits(rounds=(self._request.max_rounds or CHAT_ROUNDS) - 1, errors=None, cost=budget),
+            instructions=instructions(self.request.settings.coding.project, text),
+            limits=Limits(rounds=(self.request.max_rounds or CHAT_ROUNDS) - 1, errors=None, cost=budget),
             policy=policy,
             approve=policy.approve,
             before_call=before_call,
@@ -301,18 +290,18 @@ class TurnAgent:
         offered = [name for name in names if may_change or name in FREE]
         # What a tool of others does is known from its own words alone.
         further = [without_names_of_ours(each) for each in self._further] if may_change else []
-        return [make_ensemble(self._workspace, offered, single=self._single), self._results.ensemble(), *further]
+        return [make_ensemble(self.workspace, offered, single=self._single), self.results.ensemble(), *further]
 
     def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:
         return ApprovalPolicy(
-            self._request,
-            self._approver,
+            self.request,
+            self.approver,
             access=access,
-            workspace=self._workspace,
+            workspace=self.workspace,
             ensembles=ensembles,
-            on_answer=self._on_answer,
+            on_answer=self.on_answer,
         )
 
     async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
-        limit = self._request.settings.coding.context.result_limit(invocation.name)
-        return self._results.truncate(invocation.name, result, limit)
+        limit = self.request.settings.coding.context.result_limit(invocation.name)
+        return self.results.truncate(invocation.name, result, limit)

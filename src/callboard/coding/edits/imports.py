@@ -18,13 +18,9 @@ from callboard.coding.outlines.languages import Statement
 
 
 def drop_self_imports(code: str, path: str, statements: Sequence[Statement], existing: Iterable[Statement]) -> str:
-    """The code without imports of its own file. Raises EditRefused if one imports a name that the file does not define.
+    """The code without imports of its own file, `path`. `statements` are those of the code, `existing` those of the file.
 
-    Args:
-        code: The code.
-        path: Its file.
-        statements: The statements of the code.
-        existing: The statements of the file.
+    Raises EditRefused if an import takes a name that the file does not define.
     """
     place = PurePosixPath(path)
     parts = [*place.parent.parts, place.stem]

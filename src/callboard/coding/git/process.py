@@ -290,20 +290,12 @@ def _read_outcome(process: subprocess.Popen[bytes], error: BinaryIO, limit: int)
         while len(output) <= limit and (chunk := os.read(process.stdout.fileno(), _CHUNK)):
             output += chunk
         if cut := len(output) > limit:
-            _end(process)
+            # It only reads: what writes prints little.
+            _signal(process, signal.SIGKILL)
         code = process.wait()
         error.seek(0)
         text = error.read(_MAX_ERROR).decode("utf-8", "replace").strip()
     return GitOutcome(0 if cut else code, bytes(output[:limit]), text, cut)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, first by SIGTERM so that it removes its locks."""
-    _signal(process, signal.SIGTERM)
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        _signal(process, signal.SIGKILL)
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -135,8 +135,6 @@ class Repository:
         self.only_branch = only_branch
         self.lfs = lfs or self.common / "lfs"
         self._settings: tuple[Setting, ...] | None = None
-        self._fingerprints: tuple[object, ...] = ()
-        """Of the files that `_settings` were read from."""
 
     async def git(
         self,
@@ -173,37 +171,21 @@ class Repository:
         return outcome
 
     async def settings(self) -> tuple[Setting, ...]:
-        """The whole configuration: the system's, the user's and the repository's.
+        """The whole configuration, read once: the system's, the user's and the repository's.
 
-        A change of a file that another one includes is seen by the next Repository. That is safe: git works with what
-        is allowed of this list, and never reads the files themselves.
+        The next Repository sees a change. That is safe: git works with what is allowed of this list, and never reads
+        the files themselves.
 
         Raises:
             GitFailed: The configuration cannot be read.
         """
-        fingerprints = self._configuration_fingerprints()
-        if self._settings is None or fingerprints != self._fingerprints:
-            self._fingerprints = fingerprints
+        if self._settings is None:
             settings = parse_settings((await self._run_configured("config", "--list", "--show-scope", "-z")).items)
             if all(setting.is_of_user for setting in settings):
                 # For a repository in a format that it does not know, git lists nothing and exits with 0.
                 await self._run_configured("rev-parse", "--git-dir")
             self._settings = settings
         return self._settings
-
-    def _configuration_fingerprints(self) -> tuple[object, ...]:
-        """Change when a file of configuration changes. HEAD is one: an include may depend on the branch."""
-        home = Path(os.environ.get("HOME", "/"))
-        users = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        places = (
-            self.common / "config",
-            self.git_directory / "config.worktree",
-            self.git_directory / "HEAD",
-            home / ".gitconfig",
-            users / "git" / "config",
-            Path("/etc/gitconfig"),
-        )
-        return tuple([_fingerprint(place) for place in places])
 
     async def _run_configured(self, *arguments: str) -> GitOutcome:
         """Run a command that starts no program, with the configuration as it is. Raises GitFailed."""
@@ -297,15 +279,7 @@ class Repository:
     ) -> GitOutcome:
         """The difference as a patch: of the working tree to HEAD or `base`, or of `branch` since it left `base`.
 
-        Args:
-            base: A commit.
-            branch: A branch.
-            files: Files and folders, by default all.
-            limit: Bytes of the patch.
-            leave_out: Files that are not in it.
-
-        Raises:
-            GitFailed: A name is no commit.
+        Without the files `leave_out`. Raises GitFailed for a name that is no commit.
         """
         commits = await self._diff_range(base, branch)
         excluded = [f":(top,literal,exclude){each}" for each in leave_out]
@@ -560,14 +534,6 @@ def _filter_programs(settings: Iterable[Setting]) -> list[Path]:
         return []
     programs = (find_program("git-lfs"), find_program("sh"), "/bin/sh")
     return [Path(each) for each in programs if each]
-
-
-def _fingerprint(path: Path) -> object:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -263,9 +263,8 @@ def check_location(directory: Path, root: Path, git_directory: Path, common: Pat
         git_directory: Its folder for this working tree.
         common: The folder that all of its working trees share.
 
-    Raises:
-        CallerError: It is a bare repository that lies in the folder as files do, its working tree is elsewhere, or its
-            parts are links that lead out of it.
+    Raises CallerError for a bare repository that lies in the folder as files do, a working tree elsewhere, or parts
+    that are links which lead out of it.
     """
     if not _leads_to(root / ".git", git_directory) or not directory.resolve().is_relative_to(root.resolve()):
         raise CallerError(

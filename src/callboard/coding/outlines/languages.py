@@ -30,13 +30,6 @@ class Symbol(msgspec.Struct, frozen=True):
         return f"{self.scope}.{self.name}" if self.scope else self.name
 
 
-class Outline(msgspec.Struct, frozen=True):
-    """The definitions of a text, and the numbers of its import lines."""
-
-    symbols: list[Symbol]
-    imports: list[int]
-
-
 class Gap(NamedTuple):
     """A comment or an ellipsis, on a line from 1, that stands for code which is left out."""
 
@@ -75,7 +68,9 @@ class ParsedText(msgspec.Struct, frozen=True):
     """What a grammar found in a text; `broken` is the line, from 1, of the first syntax error."""
 
     symbols: list[Symbol]
+    """The definitions."""
     imports: list[int]
+    """The numbers of the import lines."""
     statements: list[Statement]
     gaps: list[Gap] = []
     broken: int | None = None

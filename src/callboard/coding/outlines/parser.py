@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from callboard.coding.outlines import worker
-from callboard.coding.outlines.languages import Language, Outline, ParsedText, find_language
+from callboard.coding.outlines.languages import Language, ParsedText, find_language
 from callboard.coding.outlines.tree_walk import MAX_BYTES
 
 START: Final = 10.0
@@ -131,15 +131,13 @@ atexit.register(_PARSER.close)
 parse: Final = _PARSER.parse
 
 
-def make_outline(text: str, path: str) -> Outline | None:
-    """The outline of a text, None if it cannot be parsed; the path says which language it is in."""
+def make_outline(text: str, path: str) -> ParsedText | None:
+    """Parse a text; None if it cannot be parsed. The path says which language it is in."""
     language = find_language(path)
-    parsed = parse(text, language) if language is not None else None
-    return Outline(parsed.symbols, parsed.imports) if parsed is not None else None
+    return parse(text, language) if language is not None else None
 
 
 def find_syntax_error(text: str, path: str) -> int | None:
     """The line, from 1, of the first syntax error; None if there is none, or the text cannot be parsed."""
-    language = find_language(path)
-    parsed = parse(text, language) if language is not None else None
+    parsed = make_outline(text, path)
     return parsed.broken if parsed is not None else None

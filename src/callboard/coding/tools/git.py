@@ -1,7 +1,6 @@
 """The tool `git`: look into the repository's history, and commit.
 
-Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine unless the
-user allowed it; files that the rules deny to a call are not in a diff, not staged and not restored.
+Law: every path is beneath the root of the workspace; a job stays on its branch; nothing leaves the machine; files that the rules deny to a call are not in a diff, not staged and not restored.
 """
 
 from __future__ import annotations
@@ -30,10 +29,8 @@ SUBJECTS: Final[dict[str, Subject]] = {"files": "further_path"}
 
 
 async def find_workspace_repository(workspace: Workspace) -> Repository | None:
-    """The repository of a workspace; it is searched for once. Raises CallerError."""
-    if workspace.repository is None:
-        workspace.repository = await find_repository(workspace.root)
-    return workspace.repository
+    """The repository of a workspace; a job's is that of its tree. Raises CallerError."""
+    return workspace.tree.repository if workspace.tree else await find_repository(workspace.root)
 
 
 @action(timeout=SECONDS)
@@ -110,18 +107,11 @@ async def git_commit(context: Context, message: Annotated[str, "What was changed
 
 @action(timeout=SECONDS, approval=True, cli={"-u": "remote"})
 async def git_push(
-    context: Context,
-    branch: Annotated[str, "The branch, by default the current one"] = "",
-    remote: Annotated[str, "Where to"] = "origin",
+    branch: Annotated[str, "The branch, by default the current one"] = "",  # noqa: ARG001  # models know it
+    remote: Annotated[str, "Where to"] = "origin",  # noqa: ARG001
 ) -> str:
     """Pushes a branch to a remote."""
-    workspace, repository = get_workspace(context), await _repository(context)
-    if not workspace.may_push:
-        raise PermissionError("nothing is pushed from here: the user pushes with --push")
-    branch = branch or await repository.branch()
-    if repository.only_branch and branch != repository.only_branch:
-        raise PermissionError(f"only {repository.only_branch} may be pushed")
-    return await repository.push(branch, remote) or f"{branch} -> {remote}/{branch}"
+    raise PermissionError("nothing is pushed from here: the user pushes with --push")
 
 
 @action(timeout=SECONDS, approval=True, subjects={"branch": "further_path"})

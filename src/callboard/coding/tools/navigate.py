@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Final
 
-from callboard.coding.outlines import Outline, make_outline
+from callboard.coding.outlines import ParsedText, make_outline
 from callboard.coding.outlines.languages import NAMES, find_language
 from callboard.coding.tools.action_tool import ActionTool, action
 from callboard.coding.workspace.directory_walk import is_skipped, path_sort_key, walk_directory
@@ -97,7 +97,7 @@ def _entry_filter(context: Context, files: ConfinedDirectory, directory: str) ->
     return lambda path: context.permits(f"{start}/{path}" if start else path)
 
 
-def _read_outline(workspace: Workspace, path: str) -> tuple[Outline, list[str]]:
+def _read_outline(workspace: Workspace, path: str) -> tuple[ParsedText, list[str]]:
     opened = open_text(workspace, path)
     parsed = make_outline(opened.file.text, opened.canonical_path)
     if parsed is None and find_language(path) is not None:

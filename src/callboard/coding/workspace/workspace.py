@@ -21,7 +21,6 @@ from callboard.tools import Context
 from callboard.tools.context import Permits, everything
 
 if TYPE_CHECKING:
-    from callboard.coding.git.repository import Repository
     from callboard.coding.git.tree import Tree
     from callboard.coding.test_runners.report import TestReport
     from callboard.sandbox import Confinement, Sandbox
@@ -97,10 +96,8 @@ class Workspace:
         self.sandbox = sandbox
         self.sandbox_error = ""
         """Why there is no sandbox."""
-        self._tree: Tree | None = None
-        self.repository: Repository | None = None
-        """The one that the tool `git` works in; found at its first use."""
-        self.may_push = False
+        self.tree: Tree | None = None
+        """The tree of the job that works here, None for a chat."""
         self.reports: list[TestReport] = []
         """Of the test runs, in their order."""
         self.permits: Permits = everything
@@ -120,16 +117,6 @@ class Workspace:
     def aliases(self, path: str) -> list[str]:
         """Every name of a file, for the permission rules; see ConfinedDirectory.aliases."""
         return self.files.aliases(path)
-
-    @property
-    def tree(self) -> Tree | None:
-        """The tree of the job that works here, None for a chat."""
-        return self._tree
-
-    @tree.setter
-    def tree(self, tree: Tree) -> None:
-        self._tree = tree
-        self.repository = tree.repository
 
     @property
     def notice(self) -> str:
