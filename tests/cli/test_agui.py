@@ -20,9 +20,9 @@ from tests.tables import table
 from callboard.cli.agui import check_agents, extend_board_by_agui, extend_gateway_by_agui
 from callboard.cli.serve import make_group
 from callboard.errors import CallerError
+from callboard.jobs import VARIABLE
 from callboard.jobs.database import Database
-from callboard.jobs.database_url import VARIABLE
-from callboard.jobs.references import normalize_reference
+from callboard.jobs.job import normalize_reference
 from callboard.jobs.store import DurableStore
 from callboard.servers.agui.endpoint import OwnJobs
 from callboard.servers.agui.runs import agui_queue

@@ -10,7 +10,7 @@ from callboard.coding.job_folders import JobFolders
 from callboard.errors import CallerError
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.direct import make_queue
-from callboard.jobs.references import agent_queue
+from callboard.jobs.job import agent_queue
 from callboard.jobs.store import DurableStore
 
 
@@ -85,13 +85,13 @@ def test_a_retry_is_a_new_job_with_the_same_input(invoke):
 )
 @pytest.mark.parametrize("command", ["retry JOB", "fork JOB@1"])
 def test_a_new_job_says_who_runs_it(invoke, monkeypatch, command, queue, said):
-    monkeypatch.setattr("callboard.jobs.local_worker.start_worker", lambda *_, **__: None)
+    monkeypatch.setattr("callboard.jobs.direct.start_worker", lambda *_, **__: None)
     job = make(make_ended, queue=queue)
     assert invoke("jobs", *command.replace("JOB", job.id).split()).stderr.startswith(said)
 
 
 def test_what_goes_on_of_a_direct_job_goes_to_a_worker_of_its_host(invoke, monkeypatch):
-    monkeypatch.setattr("callboard.jobs.local_worker.start_worker", lambda *_, **__: None)
+    monkeypatch.setattr("callboard.jobs.direct.start_worker", lambda *_, **__: None)
     job = make(make_ended, "failed", queue=make_queue())
     for command in (["retry", job.id], ["fork", f"{job.id}@1"]):
         assert json.loads(invoke("jobs", *command, "--json").stdout)["queue"] == host_queue()

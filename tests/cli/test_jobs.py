@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from callboard.cli import app
 from callboard.errors import CallboardError
-from callboard.jobs.database_url import database_url
+from callboard.jobs import database_url
 from callboard.testing import FakeBackend
 
 command, repository, faulty, calling = coding.command, coding.repository, coding.faulty, coding.calling

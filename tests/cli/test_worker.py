@@ -14,7 +14,7 @@ from callboard.jobs.agent_kind import KIND, AgentInput
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
-from callboard.jobs.references import agent_queue
+from callboard.jobs.job import agent_queue
 from callboard.jobs.store import DurableStore
 
 AGENTS = """

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from callboard.jobs.database_url import VARIABLE
+from callboard.jobs import VARIABLE
 
 HERE = Path(__file__).parent
 CREW = HERE.parent / "servers/agui/crew.py"

@@ -7,10 +7,9 @@ import msgspec
 
 from callboard.cli.durable_store import read_output
 from callboard.coding.job_folders import JobFolders
-from callboard.jobs.abandoned import end_abandoned
+from callboard.jobs import database_url
 from callboard.jobs.coding_kind import CodingKind
 from callboard.jobs.database import Database
-from callboard.jobs.database_url import database_url
 from callboard.jobs.direct import submit_direct
 from callboard.jobs.entries import read_conversation
 from callboard.jobs.segment import SegmentRunner
@@ -37,7 +36,7 @@ class StoredJobs(JobFolders):
         """All jobs, the newest first. For a process that died this waits until its lease has passed."""
 
         async def read(store):
-            return [as_record(await end_abandoned(store, each.id)) for each in await store.list()]
+            return [as_record(await store.end_abandoned(each.id)) for each in await store.list()]
 
         return self.ask(read)
 

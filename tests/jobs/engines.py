@@ -1,7 +1,7 @@
 """The engine that processes of tests run jobs with."""
 
 from callboard.configuration.jobs import JobSettings, TemporalSettings
-from callboard.jobs.user_settings import make_engine
+from callboard.jobs.services import make_engine
 
 
 def open_engine(database, address):

@@ -6,7 +6,7 @@ import signal
 import pytest
 from tests.jobs.fleet import open_fleet
 
-from callboard.jobs.abandoned import REASON, end_abandoned, mark_abandoned
+from callboard.jobs.store import DEAD
 
 
 @pytest.fixture
@@ -16,12 +16,12 @@ def fleet(url, tmp_path):
 
 
 def see(fleet):
-    return {each.id: (each.state, each.reason) for each in mark_abandoned(fleet.database, fleet.list())}
+    return {each.id: (each.state, each.reason) for each in fleet.store.mark_abandoned(fleet.list())}
 
 
 def wait_until_dead(fleet, jobs):
     """PostgreSQL ends a session some time after its client has."""
-    fleet.wait_for(lambda: all(see(fleet)[each.id] == ("interrupted", REASON) for each in jobs))
+    fleet.wait_for(lambda: all(see(fleet)[each.id] == ("interrupted", DEAD) for each in jobs))
 
 
 @pytest.mark.parametrize("state", ["interrupted", "cancelled"])
@@ -29,12 +29,12 @@ def test_a_job_of_a_killed_worker_is_ended_and_resumed(fleet, state):
     [victim] = fleet.start()
     jobs = fleet.create(2, rounds=60)
     fleet.wait_for(lambda: len(fleet.read_lines()) > 2)
-    alive = [asyncio.run(end_abandoned(fleet.store, each.id, state)) for each in jobs]
+    alive = [asyncio.run(fleet.store.end_abandoned(each.id, state)) for each in jobs]
     assert {each.state for each in alive} == {"running"}
     victim.end(signal.SIGKILL)
     wait_until_dead(fleet, jobs)
     assert {each.state for each in fleet.list()} == {"running"}
-    ended = [asyncio.run(end_abandoned(fleet.store, each.id, state, "why")) for each in jobs]
+    ended = [asyncio.run(fleet.store.end_abandoned(each.id, state, "why")) for each in jobs]
     assert {(each.state, each.reason) for each in ended} == {(state, "why")}
     asyncio.run(fleet.store.resume(jobs[0].id))
     # The next worker finds both segments of the dead one, and leaves them as they are.
@@ -51,5 +51,5 @@ def test_a_job_that_another_worker_took_over_is_left_to_it(fleet):
     fleet.wait_for(lambda: fleet.owners()[victim.executor])
     victim.end(signal.SIGKILL)
     fleet.wait_for(lambda: all(each.executor != victim.executor for each in fleet.list() if not each.has_ended))
-    assert "interrupted" not in {asyncio.run(end_abandoned(fleet.store, each.id)).state for each in jobs}
+    assert "interrupted" not in {asyncio.run(fleet.store.end_abandoned(each.id)).state for each in jobs}
     fleet.wait_for_jobs()

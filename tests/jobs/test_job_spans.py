@@ -5,9 +5,9 @@ import logging
 
 from callboard import Agent, jobs, tool
 from callboard.core import ResultCanister
-from callboard.jobs.database import Database
-from callboard.jobs.database_url import VARIABLE
-from callboard.jobs.job_spans import TRACE
+from callboard.jobs import VARIABLE
+from callboard.jobs.database import Database, DatabaseUnavailable
+from callboard.jobs.job import TRACE
 from callboard.jobs.metrics import WorkerMetrics
 from callboard.jobs.queries import count_open_jobs
 from callboard.telemetry import open_span
@@ -102,6 +102,4 @@ def test_figures_without_a_database():
 
 
 def jobs_unavailable():
-    from callboard.jobs.database_errors import DatabaseUnavailable
-
     return DatabaseUnavailable("away")

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from callboard.jobs.database import Database
+from callboard.jobs.direct import start_worker
 from callboard.jobs.engine import enqueue
-from callboard.jobs.local_worker import start_worker
 from callboard.jobs.store import DurableStore
 
 

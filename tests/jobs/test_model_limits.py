@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from callboard.jobs.job import JobSummary
-from callboard.jobs.kinds import Completed
+from callboard.jobs.job import Completed, JobSummary
 from callboard.jobs.limits import JobLimits
 from callboard.jobs.segment import SegmentControl, SegmentRunner
 

@@ -6,7 +6,8 @@ import pytest
 
 from callboard import Agent
 from callboard.errors import CallerError
-from callboard.jobs.references import load_agent, normalize_reference
+from callboard.jobs.agent_kind import load_agent
+from callboard.jobs.job import normalize_reference
 
 CREW = """
 from callboard import Agent

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from callboard.coding.job_folders import JobFolders
-from callboard.jobs import retention
+from callboard.jobs import services as retention
 from callboard.jobs.database import DatabaseUnavailable
-from callboard.jobs.retention import open_retention, remove_old_jobs
+from callboard.jobs.services import open_retention, remove_old_jobs
 from callboard.jobs.store import DurableStore
 
 KEEP = timedelta(days=30)

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from callboard.core import ApprovalAnswered, AssistantCanister, InvocationCanister, ResultCanister, UserCanister
 from callboard.errors import CallerError
@@ -250,11 +251,18 @@ async def test_a_job_that_does_not_run_is_cancelled_at_once_a_running_one_by_its
     assert (await store.request_cancel(running.id)).reason == "not needed"
 
 
-async def test_a_segment_that_is_given_up_interrupts_its_job_alone(store, queue):
+async def test_a_segment_that_is_given_up_interrupts_its_job_alone(store, queue, monkeypatch):
     job = await store.create("agent")
     claim = await store.claim(job.id, 1, "one")
-    assert (await store.interrupt(job.id, 2, "too many attempts")).state == "running"
-    assert (await store.interrupt(job.id, 1, "too many attempts")).state == "interrupted"
+    get = store.get
+
+    async def get_outdated(identifier):
+        monkeypatch.setattr(store, "get", get)
+        return replace(await get(identifier), segment=2)
+
+    monkeypatch.setattr(store, "get", get_outdated)
+    assert (await store.end_abandoned(job.id)).state == "running"
+    assert (await store.end_abandoned(job.id)).state == "interrupted"
     with pytest.raises(Superseded):
         await claim.append([AssistantCanister("late")])
     resumed = await store.resume(job.id)
@@ -329,7 +337,7 @@ async def test_only_a_job_that_has_ended_is_removed_and_with_all_of_its_rows(sto
     job, other = await a_job_of_three_rounds(store), await a_waiting_job(store)
     with pytest.raises(CallerError, match="the job is running"):
         await store.remove(job.id)
-    await store.interrupt(job.id, 1, "")
+    await store.end_abandoned(job.id)
     await store.request_cancel(other.id)
     for each in (job, other):
         await store.remove(each.id)

@@ -8,7 +8,7 @@ from callboard import Agent, jobs, tool
 from callboard.core import InvocationEnded, ResultCanister, ResultReady, RoundStarted, Usage
 from callboard.jobs.database import VARIABLE
 from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
-from callboard.jobs.trace import TraceBuilder
+from callboard.jobs.steps import TraceBuilder
 from callboard.testing import Call, ScriptedModel
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from callboard.cli.models import open_model
 from callboard.cli.settings import import_from, settings_here
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.references import load_agent, normalize_reference
+from callboard.jobs.job import normalize_reference
 from callboard.servers.gateway.auth import LOOPBACK, Authenticator, digest
 from callboard.servers.gateway.settings import GatewaySettings
 
@@ -46,6 +46,8 @@ def check_agents(references: Sequence[str]) -> None:
         if each == HERE:
             _check_model()
         else:
+            from callboard.jobs.agent_kind import load_agent  # noqa: PLC0415  # half a second
+
             import_from(Path.cwd())
             load_agent(each)
 
@@ -105,6 +107,8 @@ def extend_board_by_agui(
 @asynccontextmanager
 async def open_agents(references: Sequence[str]) -> AsyncIterator[Mapping[str, Agent[Any]]]:
     """The agents by what they are called in jobs. Raises CallerError."""
+    from callboard.jobs.agent_kind import load_agent  # noqa: PLC0415  # as above
+
     agents: dict[str, Agent[Any]] = {}
     async with AsyncExitStack() as resources:
         for each, reference in zip(references, _references(references).values(), strict=True):

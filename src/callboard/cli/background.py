@@ -27,7 +27,7 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
     """Start a worker for a job that needs this host, where none runs on an SQLite file; the file it writes to."""
     from callboard.cli.run_kind import run_queue, worker_name  # noqa: PLC0415  # half a second
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
-    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
+    from callboard.jobs.direct import start_worker  # noqa: PLC0415
 
     if job.queue == host_queue():
         return start_worker(database, job.queue)
@@ -39,8 +39,8 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
 def runs_here(job: DurableJob) -> bool:
     """Return whether `ensure_worker` provides a worker for the job."""
     from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # half a second
+    from callboard.jobs import database_url  # noqa: PLC0415
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
-    from callboard.jobs.database_url import database_url  # noqa: PLC0415
 
     return database_url().startswith("sqlite") and job.queue in {host_queue(), run_queue(job.directory)}
 

@@ -16,7 +16,7 @@ import msgspec
 from callboard.coding.job_folders import OLD_RECORD, list_old_records
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.database_url import may_have_jobs
+from callboard.jobs import may_have_jobs
 
 if TYPE_CHECKING:
     from callboard.coding.job import JobOutput
@@ -74,17 +74,15 @@ def find_job(name: str) -> DurableJob:
 
 
 async def _find(store: DurableStore, name: str) -> list[DurableJob]:
-    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
 
-    return mark_abandoned(store.database, [await store.get(each) for each in await store.find(name)])
+    return store.mark_abandoned([await store.get(each) for each in await store.find(name)])
 
 
 def resume_job_in_worker(job: DurableJob) -> DurableJob:
     """Resume a job that has ended, or whose worker died. Raises CallerError."""
-    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
 
     async def resume(store: DurableStore) -> DurableJob:
-        await end_abandoned(store, job.id)
+        await store.end_abandoned(job.id)
         return await store.resume(job.id)
 
     return change_jobs(resume)
@@ -92,17 +90,14 @@ def resume_job_in_worker(job: DurableJob) -> DurableJob:
 
 def settle_job(job: DurableJob) -> DurableJob:
     """Return the job, after the lease of a worker that died has passed: a few seconds at most."""
-    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
-
-    return read_jobs(lambda store: end_abandoned(store, job.id))
+    return read_jobs(lambda store: store.end_abandoned(job.id))
 
 
 def remove_job(identifier: str) -> None:
     """Delete a job that has ended, or whose worker died. Raises CallerError."""
-    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
 
     async def remove(store: DurableStore) -> None:
-        await end_abandoned(store, identifier)
+        await store.end_abandoned(identifier)
         await store.remove(identifier)
 
     read_jobs(remove)
@@ -110,13 +105,12 @@ def remove_job(identifier: str) -> None:
 
 def cancel_job(job: DurableJob) -> DurableJob:
     """Cancel a job, and wait for up to `PATIENCE` seconds until its worker has ended it, unless its worker died."""
-    from callboard.jobs.abandoned import end_abandoned  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import settle_cancelled  # noqa: PLC0415  # not for --help
 
     async def cancel(store: DurableStore) -> DurableJob:
         cancelled = await store.request_cancel(job.id)
         for _ in range(int(PATIENCE / POLL_SECONDS)):
-            cancelled = await end_abandoned(store, job.id, "cancelled", "cancelled")
+            cancelled = await store.end_abandoned(job.id, "cancelled", "cancelled")
             if cancelled.has_ended:
                 break
             await asyncio.sleep(POLL_SECONDS)
@@ -131,10 +125,9 @@ def list_jobs() -> Sequence[JobSummary]:
     """All jobs, the newest first."""
     if not may_have_jobs():
         return []
-    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
 
     async def read(store: DurableStore) -> Sequence[JobSummary]:
-        return mark_abandoned(store.database, await store.list(limit=sys.maxsize))
+        return store.mark_abandoned(await store.list(limit=sys.maxsize))
 
     return read_jobs(read)
 

@@ -27,7 +27,7 @@ from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
 from callboard.coding.job_folders import JobFolders, list_old_records
 from callboard.configuration.ownership import find_user_name
 from callboard.errors import CallerError
-from callboard.jobs.database_url import may_have_jobs
+from callboard.jobs import may_have_jobs
 from callboard.text.display import collapse, escape, make_visible
 from callboard.text.duration import parse_duration
 
@@ -293,7 +293,7 @@ def remove(
 
 
 def _remove_old(age: timedelta, text: str, *, yes: bool) -> None:
-    from callboard.jobs.retention import remove_old_jobs  # noqa: PLC0415  # not for --help
+    from callboard.jobs.services import remove_old_jobs  # noqa: PLC0415  # not for --help
 
     _confirm(f"delete all jobs and chats that ended more than {text} ago?", yes=yes)
     count = read_jobs(lambda store: remove_old_jobs(store, age)) if may_have_jobs() else 0
@@ -331,8 +331,7 @@ def export(
 
 
 def _write_folder(job: DurableJob, folder: Path) -> None:
-    from callboard.jobs.export import JobExport  # noqa: PLC0415  # not for --help
-    from callboard.jobs.steps import read_steps  # noqa: PLC0415
+    from callboard.jobs.steps import JobExport, read_steps  # noqa: PLC0415  # not for --help
 
     entries = read_jobs(lambda store: store.read_entries(job.id))
     (folder / "job.json").write_text(json.dumps(job.as_json(), indent=2) + "\n", "utf-8")

@@ -56,7 +56,7 @@ async def open_served_agents(repository: Path | None, tell: Callable[[str], None
         yield []
         return
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
-    from callboard.jobs.local_worker import start_worker  # noqa: PLC0415
+    from callboard.jobs.direct import start_worker  # noqa: PLC0415
     from callboard.servers.mcp.agent_job_tools import job_ensemble  # noqa: PLC0415
     from callboard.servers.mcp.agent_jobs import open_agents  # noqa: PLC0415
 

@@ -21,8 +21,7 @@ from callboard.core import UserCanister, contents
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.coding_kind import host_queue
 from callboard.jobs.database import Database
-from callboard.jobs.job import CallIntent, DurableJob
-from callboard.jobs.kinds import Outcome
+from callboard.jobs.job import DurableJob, JobKind, Outcome
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.shared_database import check_directory, check_options
 from callboard.jobs.store import DurableStore
@@ -73,7 +72,7 @@ async def submit_run(store: DurableStore, prompt: str, flags: RunFlags, model: s
     )
 
 
-class RunKind:
+class RunKind(JobKind):
     """Runs them in the current directory; `tell` is told what a person may want to know."""
 
     name = KIND
@@ -88,10 +87,6 @@ class RunKind:
             return ""
         return f"the worker that took it works in another directory; start callboard worker in {job.directory}"
 
-    def find_model(self, _job: DurableJob) -> str:
-        """None: a row of the kind says so."""
-        return ""
-
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
         flags = msgspec.convert(segment.job.input.get(_OPTIONS, {}), RunFlags)
@@ -102,7 +97,3 @@ class RunKind:
         settings = await asyncio.to_thread(lambda: settings_here(**fields))
         async with open_settings_agent(settings, self._tell, files) as agent:
             return await AgentKind({"": agent}).run(segment)
-
-    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Nothing can be seen of what a function did."""
-        return ""

@@ -23,9 +23,8 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.core import UserCanister, contents
 from callboard.errors import CallerError
 from callboard.extras import require_extra
-from callboard.jobs.database_url import may_have_jobs
-from callboard.jobs.job import JobTemplate
-from callboard.jobs.references import agent_queue, normalize_reference
+from callboard.jobs import may_have_jobs
+from callboard.jobs.job import JobTemplate, agent_queue, make_title, normalize_reference
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:
@@ -198,4 +197,4 @@ def _describe(schedule: Schedule) -> str:
     due = "paused" if schedule.is_paused else _show_next(schedule)
     last = f"  last job {schedule.last_job}: {schedule.last_state or 'deleted'}" if schedule.last_job else ""
     line = collapse(f"{schedule.cron} {schedule.zone}")
-    return f"{schedule.name}  {line}  {due}  {collapse(template.kind)}  {collapse(template.title, 60)}{last}"
+    return f"{schedule.name}  {line}  {due}  {collapse(template.kind)}  {collapse(make_title(template.description), 60)}{last}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from callboard.jobs.job import DurableJob
-    from callboard.jobs.trace import CallSpan, RoundSpan
+    from callboard.jobs.steps import CallSpan, RoundSpan
 
 _BAR: Final = 30
 """Characters of the waterfall."""
@@ -34,7 +34,7 @@ def trace(
     Each bar stands where in the job's time its reply or call was under way; the time between rounds in which the job
     waited for somebody is left out.
     """
-    from callboard.jobs.trace import TraceBuilder, describe_trace  # noqa: PLC0415  # not for --help
+    from callboard.jobs.steps import TraceBuilder, describe_trace  # noqa: PLC0415  # not for --help
 
     job = find_job(name)
     builder = TraceBuilder()

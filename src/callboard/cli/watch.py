@@ -81,14 +81,12 @@ async def follow(
     as interrupted, if no other worker claims it for `TAKEOVER_POLLS` polls. With a PostgreSQL other workers may be busy,
     so the job is followed further.
     """
-    from callboard.jobs.abandoned import mark_abandoned  # noqa: PLC0415  # not for --help
-
     after = polls = 0
     before: DurableJob | None = None
     while True:
         stored = await store.get(identifier)
         entries = await store.read_entries(identifier, after, MOST)
-        (job,) = await asyncio.to_thread(mark_abandoned, store.database, [stored])
+        (job,) = await asyncio.to_thread(store.mark_abandoned, [stored])
         polls = 0 if job is stored else polls + 1
         if polls < TAKEOVER_POLLS:
             job = stored
@@ -171,8 +169,7 @@ def describe_runner(job: DurableJob) -> str:
 def _describe_worker(job: DurableJob) -> str:
     """The command that starts a process which runs the job."""
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
-    from callboard.jobs.job import QUEUE  # noqa: PLC0415
-    from callboard.jobs.references import agent_queue  # noqa: PLC0415
+    from callboard.jobs.job import QUEUE, agent_queue  # noqa: PLC0415
 
     queue, prefix = escape(job.queue), agent_queue("")
     if queue.startswith(prefix):

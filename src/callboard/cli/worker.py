@@ -19,7 +19,7 @@ from callboard.cli.options import takes_options
 
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
-    from callboard.jobs.job_spans import OnSegment
+    from callboard.jobs.segment import OnSegment
     from callboard.jobs.worker import Worker
 
 
@@ -104,18 +104,18 @@ async def _work(
     from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
     from callboard.cli.settings import import_from  # noqa: PLC0415
-    from callboard.jobs.agent_kind import AgentKind  # noqa: PLC0415
+    from callboard.jobs.agent_kind import AgentKind, load_agent  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
-    from callboard.jobs.references import agent_queue, load_agent, normalize_reference  # noqa: PLC0415
+    from callboard.jobs.job import agent_queue, normalize_reference  # noqa: PLC0415
     from callboard.jobs.segment import SegmentRunner  # noqa: PLC0415
-    from callboard.jobs.store import DurableStore  # noqa: PLC0415
-    from callboard.jobs.user_settings import (  # noqa: PLC0415
+    from callboard.jobs.services import (  # noqa: PLC0415
         job_limits,
         load_job_settings,
         make_engine,
         open_services,
         queue_settings,
     )
+    from callboard.jobs.store import DurableStore  # noqa: PLC0415
     from callboard.jobs.worker import Worker  # noqa: PLC0415
 
     settings = load_job_settings()

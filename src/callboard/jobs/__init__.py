@@ -1,7 +1,8 @@
 """Durable jobs: runs that survive whatever happens to their process, on one machine or on many.
 
 The conversation is the checkpoint: a job is a row, its canisters are rows (`store`), and a worker drives it segment by
-segment from what is written there. The extra `jobs` brings what this needs, and it is imported on first use.
+segment from what is written there. The extra `jobs` brings what this needs, and it is imported on first use: a command
+that only asks whether there are jobs does not import SQLAlchemy.
 
     job = await jobs.submit("crew:clerk", "Reconcile the invoices.")
     async for event in job.events():
@@ -9,31 +10,60 @@ segment from what is written there. The extra `jobs` brings what this needs, and
     result = await job.result()
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from callboard.errors import CallboardError
+from callboard.extras import require_extra
+from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
     from callboard.jobs.client import JobClient, answer, get, submit
     from callboard.jobs.handle import JobEvent, JobHandle, JobResult
 
 _LAZY = {
-    "JobClient": "callboard.jobs.client",
-    "JobEvent": "callboard.jobs.handle",
-    "JobHandle": "callboard.jobs.handle",
-    "JobResult": "callboard.jobs.handle",
-    "answer": "callboard.jobs.client",
-    "get": "callboard.jobs.client",
-    "submit": "callboard.jobs.client",
+    "JobClient": "client",
+    "JobEvent": "handle",
+    "JobHandle": "handle",
+    "JobResult": "handle",
+    "answer": "client",
+    "get": "client",
+    "submit": "client",
 }
 
-__all__ = ["JobClient", "JobEvent", "JobHandle", "JobResult", "answer", "get", "submit"]
+__all__ = ["DatabaseUnavailable", "JobClient", "JobEvent", "JobHandle", "JobResult", "answer", "get", "submit"]
+
+VARIABLE: Final = "CALLBOARD_DATABASE_URL"
+"""The environment variable that names another database than the user's file."""
+HINT: Final = f"set {VARIABLE} to sqlite:////PATH/jobs.db or postgresql://USER:PASSWORD@HOST/NAME"
+
+
+class DatabaseUnavailable(CallboardError):
+    """The database cannot be reached, read or written."""
+
+    party = "database"
+
+
+def database_url() -> str:
+    """Return the URL that the environment names, else that of the file of this user and machine."""
+    return os.environ.get(VARIABLE, "") or f"sqlite:///{_default_file()}"
+
+
+def may_have_jobs() -> bool:
+    """Return whether the environment names a database, or the user's file exists."""
+    return bool(os.environ.get(VARIABLE)) or _default_file().is_file()
+
+
+def _default_file() -> Path:
+    return state_directory() / "jobs" / "jobs.db"
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415  # where one is used
-
-    from callboard.extras import require_extra  # noqa: PLC0415  # as above
-
     require_extra("jobs")
-    return getattr(import_module(_LAZY[name]), name)
+    return getattr(import_module(f"callboard.jobs.{_LAZY[name]}"), name)

@@ -9,7 +9,12 @@ call whose result comes from outside.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 from collections.abc import Container, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import msgspec
@@ -26,13 +31,13 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
-from callboard.jobs.job import CallIntent, DurableJob, WaitsFor
+from callboard.jobs.job import Completed, DurableJob, Failed, GoesOn, JobKind, Outcome, Waits, WaitsFor
 from callboard.jobs.journal import JobJournal
-from callboard.jobs.kinds import Completed, Failed, GoesOn, Outcome, Waits
 from callboard.jobs.segment import JobSegment, may_pass
 from callboard.loop import GO_ON, Limits, ends_with_model
 
 KIND: Final = "agent"
+_HINT: Final = "write module:attribute or path.py:attribute, such as my_app.agents:reviewer"
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,7 +61,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return values
 
 
-class AgentKind:
+class AgentKind(JobKind):
     """Runs jobs of the agents that it is given, by their references."""
 
     name = KIND
@@ -108,10 +113,6 @@ class AgentKind:
         )
         return await _drive(run, segment, journal, approvals)
 
-    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Nothing can be seen of what a function did."""
-        return ""
-
 
 async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, recorded: Container[str]) -> Outcome:
     """Drive the run. The answers to the `recorded` calls are entries already; those of the agent's callback become some."""
@@ -146,3 +147,44 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, record
     failure = run.failure
     error = "" if failure is None else str(failure)
     return Failed("" if error else result.why, error, {"text": result.text})
+
+
+def load_agent(reference: str) -> Agent[Any]:
+    """Import the agent of a reference.
+
+    Raises:
+        CallerError: The module or attribute does not exist, the import fails, or the attribute is not an Agent.
+    """
+    place, _, attribute = reference.rpartition(":")
+    if not place or not attribute:
+        raise CallerError("no reference to an agent", path=reference, hint=_HINT)
+    try:
+        module = _import_path(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except Exception as error:
+        raise CallerError(f"its module cannot be imported: {type(error).__name__}: {error}", path=reference) from error
+    agent = getattr(module, attribute, None)
+    if not isinstance(agent, Agent):
+        is_there = hasattr(module, attribute)
+        problem = f"a {type(agent).__name__} is no Agent" if is_there else f"its module has no {attribute}"
+        raise CallerError(problem, path=reference, hint=_HINT)
+    return agent
+
+
+def _import_path(path: Path) -> ModuleType:
+    """Import the module of a file. A file that runs as a script is not imported again."""
+    resolved = path.resolve()
+    main = sys.modules.get("__main__")
+    if main is not None and getattr(main, "__file__", None) and Path(str(main.__file__)).resolve() == resolved:
+        return main
+    name = f"callboard_agents_{resolved.stem}"
+    spec = importlib.util.spec_from_file_location(name, resolved)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

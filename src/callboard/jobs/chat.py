@@ -25,12 +25,10 @@ from callboard.coding.job_folders import JobFolders
 from callboard.configuration import DescribedServer
 from callboard.core import Canister, Model, UserCanister, error_result
 from callboard.errors import CallboardError, CallerError
-from callboard.jobs.abandoned import end_abandoned
 from callboard.jobs.coding_record import CodingRecord, encode_output, read_job, write_output
 from callboard.jobs.direct import make_queue, serve_direct
 from callboard.jobs.handle import JobHandle
-from callboard.jobs.job import CHAT, CallIntent, DurableJob
-from callboard.jobs.kinds import Completed, Failed, Outcome
+from callboard.jobs.job import CHAT, Completed, DurableJob, Failed, JobKind, Outcome
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.store import DurableStore
 from callboard.programs import exclude_repository
@@ -39,7 +37,7 @@ from callboard.text.display import escape
 _CUT: Final = "the run was cancelled"
 
 
-class ChatKind:
+class ChatKind(JobKind):
     """The kind of one chat, which its owner leads: `record` is where the chat is recorded now.
 
     A process that stood still loses its claim, and then takes the chat over from itself.
@@ -58,14 +56,6 @@ class ChatKind:
         self._folder = folder
         self._owner = asyncio.current_task()
 
-    def find_obstacle(self, _job: DurableJob) -> str:
-        """None: no other process serves the queue."""
-        return ""
-
-    def find_model(self, _job: DurableJob) -> str:
-        """None: the row says so."""
-        return ""
-
     async def run(self, segment: JobSegment) -> Outcome:
         """Wait until the chat has ended. If the job is cancelled, the owner is."""
         self.record = CodingRecord(segment, self._folder, (), is_direct=True)
@@ -83,10 +73,6 @@ class ChatKind:
     async def _end_cancelled(self, segment: JobSegment) -> None:
         await self.is_closed.wait()
         await segment.end_cancelled(encode_output(self.record.job.output))
-
-    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Return "": a chat has no traces of a call."""
-        return ""
 
 
 @asynccontextmanager
@@ -121,7 +107,7 @@ async def open_chat(
     exclude_repository(request.directory)
     folders = folders or JobFolders()
     if resume:
-        await end_abandoned(store, resume)
+        await store.end_abandoned(resume)
         job = await store.resume(resume, is_direct=True)
     else:
         job = await store.create(

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 from msgspec.structs import replace
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete
 
 from callboard.core import AssistantCanister, InvocationCanister, ResultCanister
 from callboard.core.ports import Clock
@@ -26,7 +26,7 @@ from callboard.jobs.database import Database
 from callboard.jobs.entries import Item, MeasuredReply, encode_entry
 from callboard.jobs.job import END_STATES, Approval, CallIntent, Changes, DurableJob, DurableState, WaitsFor
 from callboard.jobs.queries import StoredJob
-from callboard.jobs.rows import to_row
+from callboard.jobs.tables import entries, open_calls, to_row
 
 Enqueue = Callable[[Connection, DurableJob, float], None]
 """Queues the job's present segment in the transaction of the connection, not to begin before so many seconds passed.
@@ -61,8 +61,8 @@ class _Write(NamedTuple):
     job: DurableJob
     comes_further: bool
     """Whether a reply or a result is among its entries."""
-    lines: tuple[dict[str, Any], ...]
-    begins: tuple[dict[str, Any], ...]
+    lines: list[dict[str, Any]]
+    begins: list[dict[str, Any]]
     ends: str
     asks: tuple[Approval, ...]
     delay: float | None
@@ -179,6 +179,7 @@ class Claim:
         items = tuple(items)
         lines = [encode_entry(item) for item in items]
         before, key, now = self._next, self._stored.key, self._clock()
+        begin = {"job": key, "begun_at": now, "segment": before.segment, "entries": before.entries}
         self._next = replace(
             before,
             entries=before.entries + len(lines),
@@ -191,23 +192,8 @@ class Claim:
             _Write(
                 self._next,
                 any(isinstance(item, _PROGRESS) for item in items),
-                tuple(
-                    {"job": key, "number": number, "round": self._next.rounds, "line": line}
-                    for number, line in enumerate(lines, before.entries + 1)
-                ),
-                tuple(
-                    to_row(
-                        {
-                            "job": key,
-                            "call_id": call.identifier,
-                            "name": call.name,
-                            "begun_at": now,
-                            "segment": before.segment,
-                            "entries": before.entries,
-                        }
-                    )
-                    for call in begins
-                ),
+                queries.entry_rows(key, before.entries, self._next.rounds, lines),
+                [to_row({**begin, "call_id": call.identifier, "name": call.name}) for call in begins],
                 ends,
                 tuple(asks),
                 delay,
@@ -239,9 +225,10 @@ class Claim:
         key, last = self._stored.key, batch[-1].job
         if not queries.change_job(connection, self._stored, last, self._stored.fence):
             raise Superseded("another runner has the job, or it was ended", path=last.id)
-        queries.add_entries(connection, [row for write in batch for row in write.lines])
-        queries.begin_calls(connection, [row for write in batch for row in write.begins])
-        queries.end_calls(connection, key, [write.ends for write in batch if write.ends])
+        queries.add_rows(connection, entries, [row for write in batch for row in write.lines])
+        queries.add_rows(connection, open_calls, [row for write in batch for row in write.begins])
+        if ends := [write.ends for write in batch if write.ends]:
+            connection.execute(delete(open_calls).where(open_calls.c.job == key, open_calls.c.call_id.in_(ends)))
         queries.ask(connection, key, batch[-1].asks, last.updated_at)
         if self._stored.failures and any(write.comes_further for write in batch):
             queries.set_failures(connection, key, 0)

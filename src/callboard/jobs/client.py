@@ -18,10 +18,10 @@ from callboard.agent import Agent
 from callboard.agent.arguments import read_history
 from callboard.core import Canister, ContentLike, UserCanister, contents
 from callboard.errors import CallerError
-from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind
+from callboard.jobs.agent_kind import KIND, AgentInput, AgentKind, load_agent
 from callboard.jobs.database import Database
 from callboard.jobs.handle import JobHandle
-from callboard.jobs.references import agent_queue, load_agent, normalize_reference
+from callboard.jobs.job import agent_queue, normalize_reference
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.jobs.worker import open_worker

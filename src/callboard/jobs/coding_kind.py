@@ -36,8 +36,18 @@ from callboard.core import Answer, InvocationCanister, ResultCanister, ResultRea
 from callboard.errors import CallerError
 from callboard.jobs.coding_record import FORK, CodingRecord, encode_output, read_job
 from callboard.jobs.entries import Item
-from callboard.jobs.job import QUEUE, CallIntent, DurableJob, JobTemplate
-from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
+from callboard.jobs.job import (
+    QUEUE,
+    CallIntent,
+    Completed,
+    DurableJob,
+    Failed,
+    GoesOn,
+    JobKind,
+    JobTemplate,
+    Outcome,
+    Waits,
+)
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.shared_database import check_directory, check_request
 from callboard.jobs.store import DurableStore
@@ -125,7 +135,7 @@ async def undo_job(identifier: str, tree: Mapping[str, Any], folders: JobFolders
         return await undo_tree(tree, folders.folder(identifier))
 
 
-class CodingKind:
+class CodingKind(JobKind):
     """One of the four kinds; see `coding_kinds`.
 
     Args:
@@ -158,14 +168,6 @@ class CodingKind:
         self._request = request
         self._approver = approver
         self._show = show
-
-    def find_obstacle(self, _job: DurableJob) -> str:
-        """None: what it needs is there, for its queue is served by no other process."""
-        return ""
-
-    def find_model(self, _job: DurableJob) -> str:
-        """None: a row of the kind says so."""
-        return ""
 
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the job until it ends, waits, or gives way to the next segment."""

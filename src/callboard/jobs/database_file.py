@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from callboard.errors import CallerError
-from callboard.jobs.database_errors import DatabaseUnavailable
-from callboard.jobs.database_url import HINT, VARIABLE
+from callboard.jobs import HINT, VARIABLE, DatabaseUnavailable
 
 NETWORK: Final = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs", "lustre"}

@@ -14,24 +14,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from sqlalchemy import Column, Connection, Double, MetaData, Table, Text, select, update
+from sqlalchemy import Connection, select, update
 
 from callboard.core.ports import Clock
 from callboard.jobs.database import Database
 from callboard.jobs.job import JobSummary
-from callboard.jobs.rows import to_microseconds
-from callboard.jobs.tables import PREFIX, insert_once, lock_tables, model_starts
+from callboard.jobs.tables import day_costs, insert_once, model_starts, to_microseconds
 from callboard.profiles import describe_day_spent, seconds_to_next_day
 
 _MINUTE: Final = 60_000_000
 """In microseconds."""
-_day_costs = Table(
-    f"{PREFIX}day_costs",
-    MetaData(),
-    Column("day", Text, primary_key=True),
-    Column("cost", Double, nullable=False),
-)
-"""Made if there is a budget."""
 
 
 class JobLimits:
@@ -58,8 +50,6 @@ class JobLimits:
         self._database = database
         self._starts = starts
         self._clock = clock
-        self._is_made = False
-        """Whether the table of sums is known to be there."""
         self._day = ""
         self._sum = 0.0
         """The sum of that day, as it was read last."""
@@ -74,16 +64,12 @@ class JobLimits:
         day = self._today()
 
         def add(connection: Connection) -> float:
-            if not self._is_made:
-                lock_tables(connection)
-                _day_costs.create(connection, checkfirst=True)
-            connection.execute(insert_once(_day_costs, connection), {"day": day, "cost": 0.0})
-            row = _day_costs.c.day == day
-            connection.execute(update(_day_costs).where(row).values(cost=_day_costs.c.cost + dollars))
-            return connection.scalar(select(_day_costs.c.cost).where(row)) or 0.0
+            connection.execute(insert_once(day_costs, connection), {"day": day, "cost": 0.0})
+            row = day_costs.c.day == day
+            connection.execute(update(day_costs).where(row).values(cost=day_costs.c.cost + dollars))
+            return connection.scalar(select(day_costs.c.cost).where(row)) or 0.0
 
         self._sum, self._day = await self._database.run(add), day
-        self._is_made = True
 
     async def reserve(self, job: JobSummary, model: str) -> tuple[float, str]:
         """How many seconds the job's present segment has to wait, which is about to start and asks a model, and why."""

@@ -33,8 +33,7 @@ from callboard.core.ports import Clock
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.job import END_STATES, Approval, DurableJob, JobSummary
-from callboard.jobs.rows import from_rows, to_microseconds, to_moment
-from callboard.jobs.tables import approvals, insert_once, jobs, notifications
+from callboard.jobs.tables import approvals, from_rows, insert_once, jobs, notifications, to_microseconds, to_moment
 from callboard.programs import absolute_search_path
 from callboard.text.surrogates import encode_json
 

@@ -1,61 +1,226 @@
-"""What the store and a claim say to the database, each within a transaction of theirs."""
+"""Read the jobs of a database, and the statements that the store and a claim share, each within a transaction of theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
-from sqlalchemy import Connection, Update, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Table, Update, bindparam, delete, func, insert, literal, select, update
 
 from callboard.core import ApprovalAnswered
 from callboard.errors import CallerError
 from callboard.execution.approval import mention_earlier
+from callboard.jobs.database import Database
 from callboard.jobs.entries import JobEntry
-from callboard.jobs.job import END_STATES, Approval, CallIntent, DurableJob, DurableState, JobSummary
+from callboard.jobs.job import Approval, DurableJob, DurableState, JobSummary
 from callboard.jobs.notifications import add_notification
-from callboard.jobs.rows import from_rows, to_row
-from callboard.jobs.tables import PARTS, approvals, documents, entries, insert_once, jobs, open_calls
+from callboard.jobs.tables import approvals, documents, entries, from_rows, insert_once, jobs, open_calls, to_row
 
 SUMMARY: Final = JobSummary.__struct_fields__
 DOCUMENT: Final = ("description", "input", "memory", "output")
-HINT: Final = "callboard jobs list shows them"
 
-_LIST = select(*[jobs.c[name] for name in SUMMARY]).order_by(jobs.c.id.desc())
-_WHOLE = select(
+_SUMMARIES: Final = select(*[jobs.c[name] for name in SUMMARY])
+_WHOLE: Final = select(
     jobs.c.key,
     jobs.c.fence,
     jobs.c.failures,
     *[jobs.c[name] for name in SUMMARY],
     *[documents.c[name] for name in DOCUMENT],
 ).join(documents, documents.c.job == jobs.c.key)
-_BY_NAME = _WHOLE.where(jobs.c.id == bindparam("id"))
-_LOCKED = _BY_NAME.with_for_update(of=jobs)
-_KEY = select(jobs.c.key).where(jobs.c.id == bindparam("id"))
-_ENTRIES = (
-    select(entries.c.number, entries.c.round, entries.c.line)
-    .where(entries.c.job == bindparam("job"), entries.c.number > bindparam("after"))
-    .order_by(entries.c.number)
-    .limit(bindparam("most"))
+_ONE: Final = _SUMMARIES.where(jobs.c.id == bindparam("id"))
+_BY_NAME: Final = _WHOLE.where(jobs.c.id == bindparam("id"))
+_LOCKED: Final = _BY_NAME.with_for_update(of=jobs)
+_KEY: Final = select(jobs.c.key).where(jobs.c.id == bindparam("id"))
+_LINES: Final = select(entries.c.number, entries.c.round, entries.c.line).where(entries.c.job == bindparam("job"))
+_ENTRIES: Final = (
+    _LINES.where(entries.c.number > bindparam("after")).order_by(entries.c.number).limit(bindparam("limit"))
 )
-_ANSWERS = (
-    select(entries.c.number, entries.c.round, entries.c.line)
-    .where(entries.c.job == bindparam("job"), entries.c.line.startswith('{"type":"approval_answered"'))
-    .order_by(entries.c.number)
+_ANSWERS: Final = _LINES.where(entries.c.line.startswith('{"type":"approval_answered"')).order_by(entries.c.number)
+_ROUNDS: Final = (
+    select(entries.c.round, func.min(entries.c.number), func.count())
+    .where(entries.c.job == bindparam("job"))
+    .group_by(entries.c.round)
+    .order_by(entries.c.round)
 )
-_OPEN_CALLS = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
-_APPROVALS = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
-
+_APPROVALS: Final = select(approvals).where(approvals.c.job == bindparam("job")).order_by(approvals.c.position)
+_QUESTIONS: Final = (
+    select(
+        *[approvals.c[name] for name in Approval.__struct_fields__],
+        jobs.c.id.label("job_id"),
+        jobs.c.title.label("job_title"),
+    )
+    .join(jobs, jobs.c.key == approvals.c.job)
+    .where(jobs.c.state == "waiting", approvals.c.verdict == "")
+    .order_by(approvals.c.asked_at, approvals.c.job, approvals.c.position)
+    .limit(bindparam("limit"))
+)
+_STATES: Final = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+_LAST_CHANGE: Final = select(func.count(), func.max(jobs.c.updated_at))
 _OPEN_STATES: Final = ("pending", "running", "waiting")
-_COUNT_OPEN = select(jobs.c.state, func.count()).where(jobs.c.state.in_(_OPEN_STATES)).group_by(jobs.c.state)
+
+
+class StoredJob(NamedTuple):
+    """A job as it is stored: its key in all tables, and the fence that guards its writes."""
+
+    key: int
+    fence: int
+    job: DurableJob
+    failures: int = 0
+    """How many runners of the segment, one after another, died or failed and came no further."""
+
+
+class OpenQuestion(Approval, frozen=True, kw_only=True):
+    """An approval or a question that waits, with its job."""
+
+    job_id: str
+    job_title: str
+
+
+class JobRound(NamedTuple):
+    """A round of a job, its first entry and its number of entries. Round 0 is what the job was created with."""
+
+    number: int
+    first: int
+    entries: int
+
+
+class JobReader:
+    """The jobs of a database, to be read. Methods that take one job raise CallerError if it does not exist."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def get(self, identifier: str) -> DurableJob:
+        """Return the job of this name, or the only one whose name begins so."""
+
+        def find(connection: Connection) -> DurableJob:
+            for job in from_rows(connection.execute(_BY_NAME, {"id": identifier}), DurableJob):
+                return job
+            begins = _WHOLE.where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
+            some = list(from_rows(connection.execute(begins), DurableJob)) if identifier else []
+            if len(some) != 1:
+                raise no_such_job(identifier, "several jobs begin so" if some else "no such job")
+            return some[0]
+
+        return await self.database.read(find)
+
+    async def find(self, identifier: str) -> Sequence[str]:
+        """Return the job of this name, or up to two of the jobs whose names begin so."""
+
+        def find(connection: Connection) -> list[str]:
+            if connection.scalar(_KEY, {"id": identifier}) is not None:
+                return [identifier]
+            begins = select(jobs.c.id).where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
+            return list(connection.scalars(begins)) if identifier else []
+
+        return await self.database.read(find)
+
+    async def list(
+        self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
+    ) -> Sequence[JobSummary]:
+        """Return the newest jobs first, of these states or of any, older than the job `before`."""
+        query = _SUMMARIES.order_by(jobs.c.id.desc()).limit(limit)
+        if states:
+            query = query.where(jobs.c.state.in_(sorted(states)))
+        if before:
+            query = query.where(jobs.c.id < before)
+        return await self.database.read(lambda connection: [*from_rows(connection.execute(query), JobSummary)])
+
+    async def read_entries(self, identifier: str, after: int = 0, limit: int = sys.maxsize) -> Sequence[JobEntry]:
+        """Return the entries after number `after`, in order."""
+
+        def read(connection: Connection) -> list[JobEntry]:
+            its = {"job": key_of(connection, identifier), "after": after, "limit": limit}
+            return [JobEntry(*row) for row in connection.execute(_ENTRIES, its)]
+
+        return await self.database.read(read)
+
+    async def read_answers(self, identifier: str) -> Sequence[ApprovalAnswered]:
+        """Return the answers that people gave to a job, in order."""
+        return await self.database.read(lambda connection: read_answers(connection, key_of(connection, identifier)))
+
+    async def read_approvals(self, identifier: str) -> Sequence[Approval]:
+        """Return what a job asked, in order; without a verdict it is open."""
+        return await self.database.read(lambda connection: read_approvals(connection, key_of(connection, identifier)))
+
+    async def find_cancelled(self, identifiers: Collection[str]) -> set[str]:
+        """Return those of these running jobs that are to be cancelled."""
+        query = select(jobs.c.id).where(jobs.c.id.in_(sorted(identifiers)), jobs.c.cancel_requested)
+        return set(await self.database.read(lambda connection: connection.scalars(query).all()))
+
+    async def read_summary(self, identifier: str) -> JobSummary:
+        """Return a job without its long fields."""
+        for job in await self.database.read(
+            lambda connection: [*from_rows(connection.execute(_ONE, {"id": identifier}), JobSummary)]
+        ):
+            return job
+        raise no_such_job(identifier)
+
+    async def count_states(self) -> Mapping[DurableState, int]:
+        """Return how many jobs are in each state that at least one is in."""
+        return await self.database.read(lambda connection: {row[0]: row[1] for row in connection.execute(_STATES)})
+
+    async def last_change(self) -> tuple[int, int | None]:
+        """Return how many jobs there are, and when the last of them changed: another pair means another list."""
+        row = await self.database.read(lambda connection: connection.execute(_LAST_CHANGE).one())
+        return row[0], row[1]
+
+    async def open_questions(self, limit: int = 100) -> Sequence[OpenQuestion]:
+        """Return what waits for a person, the longest first."""
+        return await self.database.read(
+            lambda connection: [*from_rows(connection.execute(_QUESTIONS, {"limit": limit}), OpenQuestion)]
+        )
+
+    async def rounds(self, identifier: str) -> Sequence[JobRound]:
+        """Return the rounds of a job, in order."""
+        return await self.database.read(
+            lambda connection: [
+                JobRound(*row) for row in connection.execute(_ROUNDS, {"job": key_of(connection, identifier)})
+            ]
+        )
 
 
 def count_open_jobs(connection: Connection) -> dict[str, int]:
-    """How many jobs are in each state that is no end; an index of states bounds the work by their number."""
-    counts = {str(state): int(count) for state, count in connection.execute(_COUNT_OPEN)}
+    """Return how many jobs are in each state that is not an end; an index of states bounds the work by their number."""
+    counts = {row[0]: row[1] for row in connection.execute(_STATES.where(jobs.c.state.in_(_OPEN_STATES)))}
     return {state: counts.get(state, 0) for state in _OPEN_STATES}
+
+
+def no_such_job(identifier: str, problem: str = "no such job") -> CallerError:
+    """Return the error for a name that is not the name of one job."""
+    return CallerError(problem, path=identifier, hint="callboard jobs list shows them")
+
+
+def key_of(connection: Connection, identifier: str) -> int:
+    """Return the key of a job. Raises CallerError if it does not exist."""
+    key: int | None = connection.scalar(_KEY, {"id": identifier})
+    if key is None:
+        raise no_such_job(identifier)
+    return key
+
+
+def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
+    """Return the job of this name, None if it does not exist. Nobody else changes it until the transaction ends."""
+    result = connection.execute(_LOCKED, {"id": identifier}).freeze()
+    row = result().one_or_none()
+    return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)), row.failures)
+
+
+def add_job(connection: Connection, job: DurableJob) -> int:
+    """Add a job and return its key."""
+    fields = {name: getattr(job, name) for name in SUMMARY}
+    added = insert(jobs).returning(jobs.c.key)
+    key: int = connection.execute(added, to_row({**fields, "fence": 0})).scalar_one()
+    connection.execute(insert(documents), to_row({"job": key, **{name: getattr(job, name) for name in DOCUMENT}}))
+    return key
+
+
+def set_failures(connection: Connection, key: int, failures: int) -> None:
+    connection.execute(update(jobs).where(jobs.c.key == key).values(failures=failures))
 
 
 # To make a statement costs more than to execute it, and the runs of a job change the same few columns again and again.
@@ -71,67 +236,8 @@ def _update_document(names: tuple[str, ...]) -> Update:
     return its.values({name: bindparam(name) for name in names})
 
 
-class StoredJob(NamedTuple):
-    """A job as it is stored: its key in all tables, and the fence that guards its writes."""
-
-    key: int
-    fence: int
-    job: DurableJob
-    failures: int = 0
-    """How many runners of the segment, one after another, died or failed and came no further."""
-
-
-def find_job(connection: Connection, identifier: str) -> DurableJob:
-    """The job of this name, or the only one whose name begins so. Raises CallerError."""
-    for job in from_rows(connection.execute(_BY_NAME, {"id": identifier}), DurableJob):
-        return job
-    begins = _WHOLE.where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
-    some = list(from_rows(connection.execute(begins), DurableJob)) if identifier else []
-    if len(some) != 1:
-        raise CallerError("several jobs begin so" if some else "no such job", path=identifier, hint=HINT)
-    return some[0]
-
-
-def find_names(connection: Connection, identifier: str) -> list[str]:
-    """The job of this name, else two at most of those whose names begin so."""
-    if connection.scalar(_KEY, {"id": identifier}) is not None:
-        return [identifier]
-    begins = select(jobs.c.id).where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
-    return list(connection.scalars(begins)) if identifier else []
-
-
-def lock_job(connection: Connection, identifier: str) -> StoredJob | None:
-    """The job of this name, None where there is none; nobody else changes it until the transaction ends."""
-    result = connection.execute(_LOCKED, {"id": identifier}).freeze()
-    row = result().one_or_none()
-    return None if row is None else StoredJob(row.key, row.fence, next(from_rows(result(), DurableJob)), row.failures)
-
-
-def list_jobs(connection: Connection, states: Collection[DurableState], before: str, limit: int) -> list[JobSummary]:
-    """The newest first."""
-    query = _LIST.limit(limit)
-    if states:
-        query = query.where(jobs.c.state.in_(sorted(states)))
-    if before:
-        query = query.where(jobs.c.id < before)
-    return list(from_rows(connection.execute(query), JobSummary))
-
-
-def add_job(connection: Connection, job: DurableJob) -> int:
-    """The key of a new job."""
-    fields = {name: getattr(job, name) for name in SUMMARY}
-    added = insert(jobs).returning(jobs.c.key)
-    key: int = connection.execute(added, to_row({**fields, "fence": 0})).scalar_one()
-    connection.execute(insert(documents), to_row({"job": key, **{name: getattr(job, name) for name in DOCUMENT}}))
-    return key
-
-
-def set_failures(connection: Connection, key: int, failures: int) -> None:
-    connection.execute(update(jobs).where(jobs.c.key == key).values(failures=failures))
-
-
 def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence: int) -> bool:
-    """Write what differs from a stored job, and its fence, if the fence is the stored one. Whether it was."""
+    """Write what differs from a stored job, and its fence, if the fence is the stored one. Return whether it was."""
     changed = {name: getattr(job, name) for name in SUMMARY if getattr(job, name) != getattr(stored.job, name)}
     row = {**to_row(changed), "fence": fence, "its_key": stored.key, "its_fence": stored.fence}
     if connection.execute(_update_job(tuple(changed)), row).rowcount != 1:
@@ -143,14 +249,20 @@ def change_job(connection: Connection, stored: StoredJob, job: DurableJob, fence
     return True
 
 
-def add_entries(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows of `entries`; those of a number that is there already are left out."""
+def entry_rows(key: int, after: int, round_number: int, lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the rows of entries after number `after`."""
+    numbered = enumerate(lines, after + 1)
+    return [{"job": key, "number": number, "round": round_number, "line": line} for number, line in numbered]
+
+
+def add_rows(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows; rows that are there stay as they are, because a commit may have gone unnoticed."""
     if rows:
-        connection.execute(insert_once(entries, connection), rows)
+        connection.execute(insert_once(table, connection), rows)
 
 
 def copy_entries(connection: Connection, source: int, target: int, rounds: int) -> int:
-    """Copy the entries of the first rounds to another job, with the calls that are open among them. How many entries."""
+    """Copy the entries of the first rounds to another job, with the calls that are open. Return their number."""
     copied = select(literal(target), entries.c.number, entries.c.round, entries.c.line).where(
         entries.c.job == source, entries.c.round <= rounds
     )
@@ -162,37 +274,14 @@ def copy_entries(connection: Connection, source: int, target: int, rounds: int) 
     return count
 
 
-def read_entries(connection: Connection, identifier: str, after: int, limit: int) -> list[JobEntry]:
-    """Raises CallerError for a job that is not there."""
-    rows = connection.execute(_ENTRIES, {"job": key_of(connection, identifier), "after": after, "most": limit})
-    return [JobEntry(*row) for row in rows]
-
-
-def key_of(connection: Connection, identifier: str) -> int:
-    """Raises CallerError for a job that is not there."""
-    key: int | None = connection.scalar(_KEY, {"id": identifier})
-    if key is None:
-        raise CallerError("no such job", path=identifier, hint=HINT)
-    return key
-
-
-def read_open_calls(connection: Connection, key: int) -> list[CallIntent]:
-    return list(from_rows(connection.execute(_OPEN_CALLS, {"job": key}), CallIntent))
-
-
 def read_approvals(connection: Connection, key: int) -> list[Approval]:
     return list(from_rows(connection.execute(_APPROVALS, {"job": key}), Approval))
 
 
-def read_answers(connection: Connection, key: int, call_id: str | None = None) -> list[ApprovalAnswered]:
-    """The answers that people gave to a job, or to its calls of this identifier, in order."""
-    lines = connection.execute(_ANSWERS, {"job": key}).all()
-    answers = [JobEntry(*line).item for line in lines]
-    return [
-        each
-        for each in answers
-        if isinstance(each, ApprovalAnswered) and (call_id is None or each.invocation.identifier == call_id)
-    ]
+def read_answers(connection: Connection, key: int) -> list[ApprovalAnswered]:
+    """Return the answers that people gave to a job, in order."""
+    answers = [JobEntry(*line).item for line in connection.execute(_ANSWERS, {"job": key}).all()]
+    return [each for each in answers if isinstance(each, ApprovalAnswered)]
 
 
 def ask(connection: Connection, key: int, questions: Sequence[Approval], now: datetime) -> None:
@@ -216,39 +305,3 @@ def ask(connection: Connection, key: int, questions: Sequence[Approval], now: da
         for position, each in enumerate(questions)
     ]
     connection.execute(insert(approvals), [to_row(row) for row in rows])
-
-
-def forget_open_approvals(connection: Connection, key: int) -> None:
-    connection.execute(delete(approvals).where(approvals.c.job == key, approvals.c.verdict == ""))
-
-
-def begin_calls(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows of `open_calls`; those that are there already are left out."""
-    if rows:
-        connection.execute(insert_once(open_calls, connection), rows)
-
-
-def end_calls(connection: Connection, key: int, call_ids: Sequence[str]) -> None:
-    if call_ids:
-        connection.execute(delete(open_calls).where(open_calls.c.job == key, open_calls.c.call_id.in_(call_ids)))
-
-
-def set_entries(connection: Connection, key: int, job: DurableJob, count: int) -> DurableJob:
-    """The job with this many entries."""
-    connection.execute(update(jobs).where(jobs.c.key == key), {"entries": count})
-    return structs.replace(job, entries=count)
-
-
-def delete_jobs(connection: Connection, keys: Sequence[int]) -> None:
-    """Delete jobs with all that belongs to them."""
-    for table in PARTS:
-        connection.execute(delete(table).where(table.c.job.in_(keys)))
-    connection.execute(delete(jobs).where(jobs.c.key.in_(keys)))
-
-
-def find_old(connection: Connection, oldest: int, queues: Collection[str] | None, limit: int) -> list[str]:
-    """The ids of jobs of these queues, or of all, that ended before, the oldest first."""
-    ended = jobs.c.state.in_(sorted(END_STATES))
-    query = select(jobs.c.id).where(ended, jobs.c.completed_at < oldest)
-    query = query if queues is None else query.where(jobs.c.queue.in_(sorted(queues)))
-    return list(connection.scalars(query.order_by(jobs.c.completed_at, jobs.c.id).limit(limit)))

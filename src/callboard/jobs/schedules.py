@@ -31,8 +31,7 @@ from callboard.jobs.claim import Enqueue
 from callboard.jobs.database import Database
 from callboard.jobs.engine import enqueue
 from callboard.jobs.job import END_STATES, DurableJob, JobTemplate, new_identifier
-from callboard.jobs.rows import from_rows, to_microseconds, to_row
-from callboard.jobs.tables import insert_once, jobs, schedules
+from callboard.jobs.tables import from_rows, insert_once, jobs, schedules, to_microseconds, to_row
 from callboard.text.surrogates import encode_json
 
 _FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")

@@ -4,16 +4,22 @@ Laws:
 - A call that was begun and has no result is answered, never run again: what it did, it may have done.
 - A segment that lost its claim stops at once, with all that runs in it, and writes nothing more.
 - A segment whose process ends writes nothing: another process begins the same one from what is written.
+
+A job is one trace, whoever runs its segments and wherever: its input keeps the `traceparent` of whoever submitted it, or
+that of a span of its own, and each segment's span is below that one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from time import perf_counter
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -23,15 +29,19 @@ from callboard.errors import CallboardError, CallerError, ProviderError
 from callboard.jobs.claim import Claim, Superseded
 from callboard.jobs.database import DatabaseUnavailable
 from callboard.jobs.entries import JobEntry, order_results, read_conversation
-from callboard.jobs.job import CallIntent, DurableJob
-from callboard.jobs.job_spans import OnSegment, observe_segment
-from callboard.jobs.kinds import Completed, Failed, GoesOn, JobKind, Outcome, Waits
+from callboard.jobs.job import TRACE, CallIntent, Completed, DurableJob, Failed, GoesOn, JobKind, Outcome, Waits
 from callboard.jobs.limits import JobLimits
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.modes import get_plan
 from callboard.profiles.prices import require_price
+from callboard.telemetry import names, open_span
+from callboard.telemetry.logs import set_log_subject
 
+_log = logging.getLogger("callboard.jobs")
+
+OnSegment: TypeAlias = Callable[[DurableJob, DurableJob, float], None]
+"""Called with the job as a segment found it, as the segment left it, and the seconds in between."""
 ROUNDS: Final = 50
 """Replies after which a segment gives way to the next one."""
 INTERRUPTED: Final = (
@@ -233,7 +243,7 @@ class SegmentRunner:
             if pause and not claim.job.cancel_requested:
                 await claim.wait(waits_for="rate_limit", reason=reason, delay=pause)
             else:
-                with observe_segment(claim, self._on_segment):
+                with _observe_segment(claim, self._on_segment):
                     await self._run(claim, watch)
             self._streams.announce(identifier, claim.job.entries)
         except Superseded:
@@ -325,3 +335,33 @@ def _resume_task() -> None:
 
 def _is_call(canister: Canister, identifier: str) -> bool:
     return isinstance(canister, InvocationCanister) and canister.identifier == identifier
+
+
+@contextmanager
+def _observe_segment(claim: Claim, on_segment: OnSegment | None) -> Generator[None]:
+    """Report the segment that runs within: in a span, in the log, and to `on_segment`."""
+    job = claim.job
+    set_log_subject(job=job.id)
+    began = perf_counter()
+    attributes: dict[str, str | int] = {
+        names.OPERATION: names.INVOKE_WORKFLOW,
+        names.WORKFLOW_NAME: job.kind,
+        names.JOB_ID: job.id,
+        names.JOB_SEGMENT: job.segment,
+        names.CONVERSATION_ID: job.id,
+    }
+    trace = job.input.get(TRACE)
+    parent = {TRACE: trace} if isinstance(trace, str) else None
+    with open_span(f"{names.INVOKE_WORKFLOW} {job.kind}", "consumer", attributes, parent=parent) as span:
+        model = f" by {job.model}" if job.model else ""
+        _log.info("job %s, segment %d: %s%s begins", job.id, job.segment, job.kind, model)
+        try:
+            yield
+        finally:
+            seconds, after = perf_counter() - began, claim.job
+            span.set({names.JOB_STATE: after.state})
+            if after.state == "failed":
+                span.fail(after.reason or "failed")
+            _log.info("job %s, segment %d: %s in %.3f s", job.id, job.segment, after.state, seconds)
+            if on_segment is not None:
+                on_segment(job, after, seconds)

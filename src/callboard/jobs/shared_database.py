@@ -17,7 +17,7 @@ from typing import Any, Final
 from callboard.coding.agents.job_request import ACCESS_LEVELS, JobRequest
 from callboard.errors import CallerError
 from callboard.jobs.database import Database
-from callboard.jobs.user_settings import load_job_settings
+from callboard.jobs.services import load_job_settings
 from callboard.profiles import model_names, providers, split_provider
 from callboard.sandbox.readable_paths import holds_keys
 

@@ -3,33 +3,267 @@
 An entry that is a step stays as it is; a canister becomes the events that it was made of.
 
 Law: each entry is shown once, also where a prompt was recorded as a step and stands in the conversation as well.
+
+Write the steps of a job into a folder that a person can read.
+
+`JobExport` writes `events.jsonl` and numbered files: `001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
+`004-tool-results.json`, ...
+
+Where a job's time, tokens and money went: its rounds, and the calls of each.
+
+`TraceBuilder` makes the rounds of a job's entries. Jobs that were recorded before rounds were measured have no times.
+
+Law: each round and each call is there once, in the order in which they began, whatever the job came to.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from callboard.coding.job import PromptSent, Step
+import msgspec
+
+from callboard.coding.job import PhaseStarted, PromptSent, Step, encode_step
 from callboard.core import (
     AssistantCanister,
     Content,
     DocumentCanister,
     InvocationCanister,
     InvocationEnded,
+    InvocationIncomplete,
     ReasoningContent,
     ReasoningPiece,
     RefusalContent,
     RefusalPiece,
     ReplyEnded,
+    ReplyFailed,
     ResultCanister,
     ResultReady,
     RoundStarted,
+    RunEnded,
     SupervisorCanister,
     TextPiece,
     TextualContent,
     UserCanister,
 )
-from callboard.jobs.entries import JobEntry
+from callboard.core.canisters import ToolError
+from callboard.jobs.entries import JobEntry, ReplyTook
+from callboard.text.surrogates import escape_surrogates
+
+CallState: TypeAlias = Literal["done", "failed", "open"]
+"""Of a call: whether it has a result, and which; an open one has none."""
+MAX_FAILURE: Final = 300
+"""Characters of why a call failed."""
+
+
+class CallSpan(msgspec.Struct, kw_only=True):
+    """One call. It begins when the reply that made it has ended: calls of one reply may wait for each other."""
+
+    identifier: str
+    name: str
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    state: CallState = "open"
+    failure: str = ""
+    """Its category and the beginning of its message."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, None where that is not known."""
+        return _seconds(self.began_at, self.ended_at)
+
+
+class RoundSpan(msgspec.Struct, kw_only=True):
+    """One round: the reply, and what it called."""
+
+    number: int
+    phase: str = ""
+    began_at: datetime | None = None
+    replied_at: datetime | None = None
+    usage: dict[str, int] = {}
+    cost: float | None = None
+    calls: list[CallSpan] = []
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the model took, None where that is not known."""
+        return _seconds(self.began_at, self.replied_at)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When the reply and its calls had ended."""
+        return max([each for each in (self.replied_at, *[call.ended_at for call in self.calls]) if each], default=None)
+
+
+class TraceBuilder:
+    """A stage: feed it the steps of a job; `rounds` grows by what they say."""
+
+    def __init__(self) -> None:
+        self.rounds: list[RoundSpan] = []
+        self._stage = EntrySteps()
+        self._phase = ""
+        self._calls: dict[str, CallSpan] = {}
+        """By identifiers: those that have no result yet."""
+
+    def feed(self, step: Step) -> None:
+        """Take the next step."""
+        match step:
+            case PhaseStarted(name=name):
+                self._phase = name
+            case RoundStarted():
+                # Of a round that was interrupted the next process says that it begins, too.
+                if (
+                    not self.rounds
+                    or self.rounds[-1].calls
+                    or self.rounds[-1].began_at is not None
+                    or self.rounds[-1].phase != self._phase
+                ):
+                    self._begin_round()
+            case (
+                InvocationEnded(identifier=identifier, name=name)
+                | InvocationIncomplete(identifier=identifier, name=name)
+            ):
+                call = CallSpan(identifier=identifier, name=name)
+                (self.rounds or self._begin_round())[-1].calls.append(call)
+                self._calls[identifier] = call
+            case ResultReady(canister=result):
+                self._end_call(result.invocation_id, result.timestamp, result.error)
+            case _:
+                pass
+
+    def feed_entry(self, entry: JobEntry) -> None:
+        """Take the next entry of a durable job."""
+        for step in self._stage.feed(entry):
+            self.feed(step)
+        if (took := entry.took) is not None:
+            replied_at = getattr(entry.item, "timestamp", None) or took.began_at
+            self._measure(took, replied_at)
+
+    def _begin_round(self) -> list[RoundSpan]:
+        self.rounds.append(RoundSpan(number=len(self.rounds) + 1, phase=self._phase))
+        return self.rounds
+
+    def _end_call(self, identifier: str, at: datetime | None, error: ToolError | None) -> None:
+        call = self._calls.pop(identifier, None)
+        if call is not None:
+            call.state, call.ended_at = "done" if error is None else "failed", at
+            call.failure = "" if error is None else f"{error.category}: {error.message}"[:MAX_FAILURE]
+
+    def _measure(self, took: ReplyTook, replied_at: datetime) -> None:
+        span = (self.rounds or self._begin_round())[-1]
+        span.began_at, span.replied_at = took.began_at, replied_at
+        span.usage, span.cost = took.usage, took.cost
+        for call in span.calls:
+            call.began_at = replied_at
+
+
+def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:
+    """The rounds as JSON has them."""
+    return [
+        {
+            **msgspec.to_builtins(each),
+            "seconds": each.seconds,
+            "calls": [{**msgspec.to_builtins(call), "seconds": call.seconds} for call in each.calls],
+        }
+        for each in rounds
+    ]
+
+
+def _seconds(began_at: datetime | None, ended_at: datetime | None) -> float | None:
+    return None if began_at is None or ended_at is None else (ended_at - began_at).total_seconds()
+
+
+EVENTS: Final = "events.jsonl"
+
+
+class JobExport:
+    """The files of a job in an empty folder, as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+        self._events = (folder / EVENTS).open("wb")
+        self._prompt: list[str] = []
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._results: list[dict[str, Any]] = []
+        self._names: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end_reply()
+        self._end_round()
+        self._events.close()
+
+    def add(self, step: Step) -> None:
+        """Write a step."""
+        self._events.write(encode_step(step) + b"\n")
+        match step:
+            case PromptSent(text=text):
+                self._end_round()
+                self._prompt.append(text)
+            case RoundStarted():
+                self._end_round()
+                self._write("prompt.txt", "\n\n".join(self._prompt))
+                self._prompt = []
+            case TextPiece(text=text):
+                self._text.append(text)
+            case ReasoningPiece(text=text):
+                self._reasoning.append(text)
+            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                self._names[identifier] = name
+                self._calls.append({"id": identifier, "tool": name, "args": raw if arguments is None else arguments})
+            case InvocationIncomplete(identifier=identifier, name=name, raw=raw, why=why):
+                self._names[identifier] = name
+                self._calls.append({"id": identifier, "tool": name, "args": raw, "incomplete": why})
+            case ReplyEnded() | ReplyFailed():
+                self._end_reply()
+            case ResultReady(canister=canister):
+                self._end_calls()
+                self._add_result(canister)
+            case RunEnded():
+                self._end_round()
+            case _:
+                pass
+
+    def _add_result(self, canister: ResultCanister) -> None:
+        name = self._names.pop(canister.invocation_id, "")
+        error = canister.error
+        result = {"id": canister.invocation_id, "tool": name, "success": error is None, "output": canister.text}
+        self._results.append(result if error is None else {**result, "error": error.category})
+        number = len(self._results)
+        if error is None:
+            self._prompt.append(f"Tool {number} ({name}) output:\n{canister.text}")
+        else:
+            self._prompt.append(f"Tool {number} ({name}) failed: {error.message}")
+
+    def _end_reply(self) -> None:
+        if self._text or self._reasoning or self._calls:
+            reasoning = f"<think>\n{''.join(self._reasoning)}\n</think>\n" if self._reasoning else ""
+            self._write("response.txt", reasoning + "".join(self._text))
+        self._text, self._reasoning = [], []
+        self._end_calls()
+
+    def _end_calls(self) -> None:
+        if self._calls:
+            self._write("tool-calls.json", json.dumps(self._calls, indent=2, ensure_ascii=False))
+            self._calls = []
+
+    def _end_round(self) -> None:
+        if self._results:
+            self._write("tool-results.json", json.dumps(self._results, indent=2, ensure_ascii=False))
+            self._results = []
+
+    def _write(self, kind: str, text: str) -> None:
+        self._count += 1
+        (self.folder / f"{self._count:03}-{kind}").write_text(escape_surrogates(text), encoding="utf-8")
 
 
 class EntrySteps:

@@ -9,13 +9,14 @@ failure leaves everything as it was; each method may be tried again after a comm
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from callboard.core import ApprovalAnswered, InvocationCanister
 from callboard.core.ports import Clock
@@ -27,24 +28,41 @@ from callboard.jobs.engine import enqueue
 from callboard.jobs.entries import Item, encode_entry
 from callboard.jobs.job import (
     CHAT,
-    QUEUE,
+    END_STATES,
+    TRACE,
     Approval,
+    CallIntent,
     DurableJob,
     DurableState,
+    JobSummary,
     JobTemplate,
     find_worker_queue,
     new_identifier,
 )
-from callboard.jobs.job_spans import trace_of_new_job
-from callboard.jobs.queries import StoredJob
-from callboard.jobs.reader import JobReader
-from callboard.jobs.rows import to_microseconds, to_row
-from callboard.jobs.tables import approvals
+from callboard.jobs.queries import JobReader, StoredJob
+from callboard.jobs.tables import (
+    PARTS,
+    approvals,
+    entries,
+    from_rows,
+    has_lease,
+    jobs,
+    lock_claims,
+    open_calls,
+    segments,
+    to_microseconds,
+    to_row,
+)
+from callboard.telemetry import current_headers, names, open_span, switch
 
-_FORKED = ("kind", "title", "description", "directory", "model", "input", "partition", "priority")
-MAX_FAILURES = 5
+SomeJob = TypeVar("SomeJob", bound=JobSummary)
+
+MAX_FAILURES: Final = 5
 """How often a segment whose runner died, or that raised, is begun again without coming further."""
-GIVEN_UP = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
+GIVEN_UP: Final = f"its worker died or failed {MAX_FAILURES + 1} times at the same place"
+DEAD: Final = "its worker died"
+_LOOK_SECONDS: Final = 0.2
+_OPEN_CALLS: Final = select(open_calls).where(open_calls.c.job == bindparam("job")).order_by(open_calls.c.begun_at)
 
 
 class DurableStore(JobReader):
@@ -67,40 +85,23 @@ class DurableStore(JobReader):
         self._enqueue = enqueue
         self._clock = clock
 
-    async def create(
-        self,
-        kind: str,
-        *,
-        description: str = "",
-        directory: str = "",
-        model: str = "",
-        input: dict[str, Any] | None = None,  # noqa: A002  # the name of the field
-        memory: dict[str, Any] | None = None,
-        items: Iterable[Item] = (),
-        queue: str = QUEUE,
-        partition: str = "",
-        priority: int = 0,
-    ) -> DurableJob:
-        """A pending job with its first entries, of round 0, whose first segment is queued."""
+    async def create(self, kind: str, *, items: Iterable[Item] = (), **fields: Any) -> DurableJob:
+        """Add a pending job and queue its first segment.
+
+        Args:
+            kind: The kind of the job.
+            items: The first entries, of round 0.
+            fields: Other fields of a `JobTemplate`.
+        """
         now = self._clock()
         lines = [encode_entry(item) for item in items]
-        template = JobTemplate(
-            kind=kind,
-            description=description,
-            directory=directory,
-            model=model,
-            input={**(input or {}), **trace_of_new_job(kind)},
-            memory=memory or {},
-            queue=queue,
-            partition=partition,
-            priority=priority,
-        )
+        template = JobTemplate(kind=kind, **fields)
+        template = replace(template, input={**template.input, **_trace_of_new_job(kind)})
         job = template.make_job(new_identifier(now), now, entries=len(lines))
 
         def make(connection: Connection, job: DurableJob) -> DurableJob:
             key = queries.add_job(connection, job)
-            rows = [{"job": key, "number": at, "round": 0, "line": line} for at, line in enumerate(lines, 1)]
-            queries.add_entries(connection, rows)
+            queries.add_rows(connection, entries, queries.entry_rows(key, 0, 0, lines))
             return job
 
         return await self._add(job, make)
@@ -163,7 +164,7 @@ class DurableStore(JobReader):
                 self.database,
                 self._enqueue,
                 StoredJob(stored.key, stored.fence + 1, claimed, failures),
-                open_calls=queries.read_open_calls(connection, stored.key),
+                open_calls=list(from_rows(connection.execute(_OPEN_CALLS, {"job": stored.key}), CallIntent)),
                 answers=[each for each in queries.read_approvals(connection, stored.key) if each.verdict],
                 clock=self._clock,
             )
@@ -217,7 +218,8 @@ class DurableStore(JobReader):
             known = queries.read_approvals(connection, stored.key)
             pending = next((each for each in known if each.call_id == call_id), None)
             if pending is not None and pending.verdict:
-                earlier = queries.read_answers(connection, stored.key, call_id)
+                answers = queries.read_answers(connection, stored.key)
+                earlier = [each for each in answers if each.invocation.identifier == call_id]
                 raise CallerError(_describe_earlier(stored.job, pending, earlier), path=f"{identifier}:{call_id}")
             pending = _check_answer(stored.job, pending, call_id, digest)
             now, number = self._clock(), stored.job.entries + 1
@@ -232,8 +234,7 @@ class DurableStore(JobReader):
                 via=via,
                 timestamp=now,
             )
-            line = {"job": stored.key, "number": number, "round": stored.job.rounds, "line": encode_entry(entry)}
-            queries.add_entries(connection, [line])
+            self._add_entries(connection, stored, [entry])
             if any(not each.verdict and each.call_id != call_id for each in known):
                 return self._change(connection, stored, entries=number)
             return self._go_on(connection, stored, entries=number)
@@ -258,37 +259,6 @@ class DurableStore(JobReader):
 
         return await self.database.run(cancel)
 
-    async def interrupt(
-        self,
-        identifier: str,
-        segment: int,
-        reason: str,
-        *,
-        state: Literal["interrupted", "cancelled"] = "interrupted",
-        executor: str = "",
-    ) -> DurableJob:
-        """Give up a job whose segment nobody will run any more, if that segment is still its present one.
-
-        Args:
-            identifier: The job.
-            segment: The number of the segment.
-            reason: Why the job ends.
-            state: The state in which the job ends.
-            executor: The executor that claimed the segment; by default any.
-
-        Raises:
-            CallerError: The job does not exist.
-        """
-
-        def give_up(connection: Connection) -> DurableJob:
-            stored = _lock(connection, identifier)
-            is_another = executor and stored.job.executor != executor
-            if stored.job.segment != segment or stored.job.has_ended or is_another:
-                return stored.job
-            return self._end(connection, stored, state, reason)
-
-        return await self.database.run(give_up)
-
     async def resume(self, identifier: str, *, is_direct: bool = False) -> DurableJob:
         """Let a job go on that was interrupted, cancelled or failed, from its last entry.
 
@@ -312,15 +282,14 @@ class DurableStore(JobReader):
             if (stored.job.state == "completed" and not is_chat) or not stored.job.has_ended:
                 raise CallerError(f"the job is {stored.job.state}, so it cannot be resumed", path=identifier)
             target[:] = [stored.job.segment + 1]
-            queries.forget_open_approvals(connection, stored.key)
+            connection.execute(delete(approvals).where(approvals.c.job == stored.key, approvals.c.verdict == ""))
             queue = stored.job.queue if is_direct else find_worker_queue(stored.job.queue)
             return self._go_on(connection, stored, queue=queue)
 
         return await self.database.run(go_on)
 
-    async def amend(self, identifier: str, items: Iterable[Item], output: dict[str, Any]) -> DurableJob:
-        """Add entries to a job that has ended, and change its output. Raises CallerError for another."""
-        lines = [encode_entry(item) for item in items]
+    async def amend(self, identifier: str, items: Sequence[Item], output: dict[str, Any]) -> DurableJob:
+        """Add entries to a job that has ended, and change its output. Raises CallerError for another job."""
 
         def add(connection: Connection) -> DurableJob:
             stored = _lock(connection, identifier)
@@ -328,13 +297,8 @@ class DurableStore(JobReader):
                 raise CallerError(f"the job is {stored.job.state}", path=identifier)
             if stored.job.output == output:  # the commit went unnoticed
                 return stored.job
-            numbers = range(stored.job.entries + 1, stored.job.entries + len(lines) + 1)
-            rows = [
-                {"job": stored.key, "number": number, "round": stored.job.rounds, "line": line}
-                for number, line in zip(numbers, lines, strict=True)
-            ]
-            queries.add_entries(connection, rows)
-            return self._change(connection, stored, entries=stored.job.entries + len(lines), output=output)
+            self._add_entries(connection, stored, items)
+            return self._change(connection, stored, entries=stored.job.entries + len(items), output=output)
 
         return await self.database.run(add)
 
@@ -362,43 +326,100 @@ class DurableStore(JobReader):
         if not 0 <= at_round <= source.rounds:
             raise CallerError(f"the job has {source.rounds} rounds", path=f"{source.id}@{at_round}")
         now = self._clock()
-        job = DurableJob(
-            **{name: getattr(source, name) for name in _FORKED},
-            queue=find_worker_queue(source.queue),
-            id=new_identifier(now),
-            parent=f"{source.id}@{at_round}",
-            rounds=at_round,
-            memory=source.memory if memory is None else memory,
-            created_at=now,
-            updated_at=now,
-        )
+        fields = {name: getattr(source, name) for name in JobTemplate.__struct_fields__}
+        fields |= {"queue": find_worker_queue(source.queue), "memory": source.memory if memory is None else memory}
+        parent = f"{source.id}@{at_round}"
+        job = JobTemplate(**fields).make_job(new_identifier(now), now, parent=parent, rounds=at_round)
 
         def make(connection: Connection, job: DurableJob) -> DurableJob:
             key = queries.add_job(connection, job)
             count = queries.copy_entries(connection, queries.key_of(connection, source.id), key, at_round)
-            return queries.set_entries(connection, key, job, count)
+            connection.execute(update(jobs).where(jobs.c.key == key), {"entries": count})
+            return replace(job, entries=count)
 
         return await self._add(job, make)
 
     async def remove(self, identifier: str) -> None:
-        """Delete a job that has ended, and all of its rows. Raises CallerError for another."""
+        """Delete a job that has ended, and all of its rows. Raises CallerError for another job."""
         job = await self.get(identifier)
 
-        def delete(connection: Connection) -> None:
+        def remove(connection: Connection) -> None:
             stored = queries.lock_job(connection, job.id)
             if stored is None:
                 return
             if not stored.job.has_ended:
                 hint = f"callboard jobs cancel {job.id} ends it"
                 raise CallerError(f"the job is {stored.job.state}", path=job.id, hint=hint)
-            queries.delete_jobs(connection, [stored.key])
+            for table in PARTS:
+                connection.execute(delete(table).where(table.c.job == stored.key))
+            connection.execute(delete(jobs).where(jobs.c.key == stored.key))
 
-        await self.database.run(delete)
+        await self.database.run(remove)
 
     async def find_old(self, age: timedelta, queues: Collection[str] | None, limit: int) -> list[str]:
-        """Some jobs of these queues, or of all, that ended longer ago, the oldest first."""
-        oldest = to_microseconds(self._clock() - age)
-        return await self.database.read(lambda connection: queries.find_old(connection, oldest, queues, limit))
+        """Return some jobs of these queues, or of all, that ended longer ago, the oldest first."""
+        has_ended = jobs.c.state.in_(sorted(END_STATES))
+        query = select(jobs.c.id).where(has_ended, jobs.c.completed_at < to_microseconds(self._clock() - age))
+        query = query if queues is None else query.where(jobs.c.queue.in_(sorted(queues)))
+        query = query.order_by(jobs.c.completed_at, jobs.c.id).limit(limit)
+        return await self.database.read(lambda connection: [*connection.scalars(query)])
+
+    def mark_abandoned(self, some: Sequence[SomeJob]) -> list[SomeJob]:
+        """Return the jobs as they are: a running job without a lease is interrupted. The rows stay as they are.
+
+        If no worker lives, the row of a job whose worker died says "running" forever.
+        """
+        if not any(each.state == "running" for each in some):
+            return list(some)
+        query = select(segments.c.job).where(has_lease(self.database.engine.dialect.name))
+        alive = self.database.read_blocking(lambda connection: set(connection.scalars(query)))
+        return [
+            replace(each, state="interrupted", reason=DEAD)
+            if each.state == "running" and each.id not in alive
+            else each
+            for each in some
+        ]
+
+    async def end_abandoned(
+        self,
+        identifier: str,
+        state: Literal["interrupted", "cancelled"] = "interrupted",
+        reason: str = DEAD,
+    ) -> DurableJob:
+        """End a running job whose worker is dead; every other job stays as it is. Return the job.
+
+        A worker that was just killed still has its lease. So this waits until the lease has passed, or was renewed: a few
+        seconds at most.
+
+        Raises:
+            CallerError: The job does not exist.
+        """
+        first = 0
+        while (job := await self.get(identifier)).state == "running":
+            number, executor = job.segment, job.executor
+
+            def take(connection: Connection, number: int = number, executor: str = executor) -> DurableJob | int:
+                """End the job if nobody has its lease; else return the end of the lease."""
+                lock_claims(connection)
+                its = (segments.c.job == identifier, segments.c.segment == number)
+                end = connection.scalar(select(segments.c.lease_until).where(*its, has_lease(connection.dialect.name)))
+                if end is not None:
+                    return int(end)
+                connection.execute(delete(segments).where(*its))
+                stored = _lock(connection, identifier)
+                is_same = stored.job.segment == number and stored.job.executor == executor
+                return (
+                    self._end(connection, stored, state, reason) if is_same and not stored.job.has_ended else stored.job
+                )
+
+            end = await self.database.run(take)
+            if isinstance(end, DurableJob):
+                return end
+            if first and end != first:
+                return job
+            first = end
+            await asyncio.sleep(_LOOK_SECONDS)
+        return job
 
     async def _add(self, job: DurableJob, make: Callable[[Connection, DurableJob], DurableJob]) -> DurableJob:
         """Add a job and queue its first segment, in one transaction."""
@@ -414,6 +435,10 @@ class DurableStore(JobReader):
 
         added = await self.database.run(add)
         return added or await self._add(replace(job, id=new_identifier(job.created_at)), make)
+
+    def _add_entries(self, connection: Connection, stored: StoredJob, items: Iterable[Item]) -> None:
+        rows = queries.entry_rows(stored.key, stored.job.entries, stored.job.rounds, map(encode_entry, items))
+        queries.add_rows(connection, entries, rows)
 
     def _go_on(self, connection: Connection, stored: StoredJob, **changes: Any) -> DurableJob:
         job = self._change(
@@ -444,8 +469,19 @@ class DurableStore(JobReader):
 def _lock(connection: Connection, identifier: str) -> StoredJob:
     stored = queries.lock_job(connection, identifier)
     if stored is None:
-        raise CallerError("no such job", path=identifier, hint=queries.HINT)
+        raise queries.no_such_job(identifier)
     return stored
+
+
+def _trace_of_new_job(kind: str) -> Mapping[str, str]:
+    """Return what the input of a new job keeps of the trace that it is in; nothing while telemetry is off."""
+    if switch.recorder is None:
+        return {}
+    headers = current_headers()
+    if not headers:
+        with open_span(f"submit {kind}", "producer", {names.WORKFLOW_NAME: kind}) as span:
+            headers = span.headers
+    return {TRACE: headers[TRACE]} if TRACE in headers else {}
 
 
 def _refuse_chat(identifier: str) -> CallerError:

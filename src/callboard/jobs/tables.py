@@ -1,17 +1,22 @@
-"""The tables of durable jobs, the same for SQLite and PostgreSQL, and their version.
+"""The tables of durable jobs, the same for SQLite and PostgreSQL, their version, and their rows as values.
 
 What a list shows stands in `callboard_jobs`, whose rows stay small because each write of a run changes one; what may be
 long stands beside it. Times are whole microseconds since 1970 in UTC, and JSON is text, so that both databases give
 back exactly what they were given. Entries are only ever added, and removed with their job.
+
+Law: a text that a database cannot hold is written with its odd characters spelled out, so that no job fails for what a
+file is called.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -23,6 +28,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Result,
     Table,
     Text,
     UniqueConstraint,
@@ -36,9 +42,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callboard.errors import CallerError
-from callboard.jobs.database_url import HINT
+from callboard.jobs import HINT
+from callboard.text.surrogates import encode_json, escape_surrogates
 
-VERSION: Final = 2
+T = TypeVar("T", bound=msgspec.Struct)
+
+VERSION: Final = 3
 """Increases when the tables change."""
 PREFIX: Final = "callboard_"
 _LOCK: Final = 0x63616C6C
@@ -181,6 +190,13 @@ model_starts = Table(
     Column("next_at", BigInteger, nullable=False),
 )
 
+day_costs = Table(
+    f"{PREFIX}day_costs",
+    _tables,
+    Column("day", Text, primary_key=True),
+    Column("cost", Double, nullable=False),
+)
+
 segments = Table(
     f"{PREFIX}segments",
     _tables,
@@ -238,22 +254,16 @@ def create_tables(connection: Connection, place: str) -> None:
     Raises:
         CallerError: As `has_tables`.
     """
-    lock_tables(connection)
+    lock_claims(connection, _LOCK)
     if not has_tables(connection, place):
         _tables.create_all(connection)
         connection.execute(insert(_schema), {"version": VERSION})
 
 
-def lock_tables(connection: Connection) -> None:
-    """Hold off whoever else makes tables, until the transaction ends."""
-    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one by itself
-        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-
-
-def lock_claims(connection: Connection) -> None:
+def lock_claims(connection: Connection, lock: int = _CLAIMS_LOCK) -> None:
     """Hold off whoever else claims segments, until the transaction ends."""
-    if connection.dialect.name == "postgresql":  # as above
-        connection.execute(select(func.pg_advisory_xact_lock(_CLAIMS_LOCK)))
+    if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one
+        connection.execute(select(func.pg_advisory_xact_lock(lock)))
 
 
 def _check_version(connection: Connection, place: str) -> None:
@@ -276,6 +286,11 @@ def clock(dialect: str) -> ColumnElement[int]:
     return literal_column(_CLOCKS[dialect], BigInteger)
 
 
+def has_lease(dialect: str) -> ColumnElement[bool]:
+    """Return the condition that an executor has the lease of a segment."""
+    return segments.c.executor.is_not(None) & (segments.c.lease_until >= clock(dialect))
+
+
 def lease_renewal(dialect: Dialect, executor: str, seconds: float) -> str:
     """The statement that lets the leases of an executor end so many seconds from now."""
     statement = update(segments).where(segments.c.executor == executor)
@@ -295,3 +310,61 @@ def _insert_once(table: Table, dialect: str) -> Any:
 
 INSERTIONS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 """By the names of dialects: insertions that can say what to do where the row is there."""
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Return the microseconds since 1970, exactly."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_moment(microseconds: int) -> datetime:
+    """Return the time in UTC."""
+    return _EPOCH + timedelta(0, 0, microseconds)
+
+
+def to_row(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job or an approval as a database takes them."""
+    return {name: _to_column(value) for name, value in fields.items()}
+
+
+def _to_column(value: Any) -> Any:
+    match value:
+        case str():
+            return escape_surrogates(value).replace("\0", "\\x00")
+        case datetime():
+            return to_microseconds(value)
+        case dict():
+            return encode_json(value).decode()
+        case _:
+            return value
+
+
+def from_rows(rows: Result[Any], kind: type[T]) -> Iterator[T]:
+    """Yield the values of rows, whose columns are named as the fields; columns of other names are passed over.
+
+    Raises:
+        CallerError: A row is in another format.
+    """
+    names = tuple(map(str, rows.keys()))  # SQLAlchemy's are of a kind of their own
+    conversions = [(name, _FROM_COLUMN[name]) for name in names if name in _FROM_COLUMN]
+    for row in rows.all():
+        fields = dict(zip(names, row, strict=True))
+        try:
+            for name, convert in conversions:
+                if (value := fields[name]) is not None:
+                    fields[name] = convert(value)
+            yield msgspec.convert(fields, kind)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CallerError(f"not a row of a job: {error}", path=str(fields.get("id", ""))) from None
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES: Final = (
+    *("created_at", "started_at", "completed_at", "updated_at", "asked_at", "answered_at"),
+    *("begun_at", "next_at", "last_at"),
+)
+_JSON: Final = ("usage", "input", "memory", "output", "arguments", "edited", "template")
+_FROM_COLUMN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_TIMES, to_moment),
+    **dict.fromkeys(_JSON, msgspec.json.Decoder(dict[str, Any]).decode),
+}

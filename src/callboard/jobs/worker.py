@@ -25,13 +25,12 @@ from typing import Any, Final, Self
 from callboard.configuration.jobs import QueueSettings
 from callboard.errors import CallboardError
 from callboard.jobs.engine import Engine
-from callboard.jobs.job import QUEUE
-from callboard.jobs.kinds import JobKind
+from callboard.jobs.job import QUEUE, JobKind
 from callboard.jobs.schedules import ScheduleStore
 from callboard.jobs.segment import SegmentControl, SegmentRunner
+from callboard.jobs.services import job_limits, load_job_settings, make_engine, open_services, queue_settings
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
-from callboard.jobs.user_settings import job_limits, load_job_settings, make_engine, open_services, queue_settings
 
 RESTART_SECONDS: Final = 1.0
 """Before another worker begins; while the database is away, each of them fails."""

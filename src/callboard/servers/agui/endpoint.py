@@ -32,8 +32,7 @@ from callboard.agent import Agent
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.database import Database
 from callboard.jobs.handle import follow_events
-from callboard.jobs.job import DurableJob, JobSummary
-from callboard.jobs.kinds import JobKind
+from callboard.jobs.job import DurableJob, JobKind, JobSummary
 from callboard.jobs.store import DurableStore
 from callboard.jobs.streams import JobStreams
 from callboard.jobs.worker import open_worker

@@ -32,8 +32,7 @@ from callboard.core import Canister, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
 from callboard.jobs.agent_kind import AgentInput, AgentKind
 from callboard.jobs.entries import read_conversation
-from callboard.jobs.job import QUEUE, Approval, CallIntent, DurableJob
-from callboard.jobs.kinds import Failed, Outcome
+from callboard.jobs.job import QUEUE, Approval, DurableJob, Failed, JobKind, Outcome
 from callboard.jobs.segment import JobSegment
 from callboard.jobs.store import DurableStore
 from callboard.servers.agui.encoder import AguiEncoder, InterruptAnswer, interrupt_id, job_of_interrupt, read_answer
@@ -142,7 +141,7 @@ def job_input(agent: str, owner: str, run_input: RunInput, prompt: UserCanister,
     return {**fields.to_json(), _OPTIONS: msgspec.to_builtins(options)}
 
 
-class AguiKind:
+class AguiKind(JobKind):
     """Runs jobs of the agents that it is given, by what the server calls them; `spending` bounds what they cost."""
 
     name = KIND
@@ -155,10 +154,6 @@ class AguiKind:
         """That its agent is none of those that are served here."""
         agent = job.input.get("agent", "")
         return "" if agent in self._agents else f"the server that took it does not serve {agent!r} as --agui"
-
-    def find_model(self, _job: DurableJob) -> str:
-        """None: a row of the kind says so."""
-        return ""
 
     async def run(self, segment: JobSegment) -> Outcome:
         """Go on with the run until it ends, waits, or gives way to the next segment."""
@@ -174,10 +169,6 @@ class AguiKind:
         if options.tools:
             agent = agent.add_ensemble(client_ensemble(options.tools))
         return await AgentKind({name: agent}).run(segment)
-
-    async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """Nothing can be seen of what a function did."""
-        return ""
 
 
 log = logging.getLogger("callboard.agui")

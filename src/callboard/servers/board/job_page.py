@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from callboard import __version__
 from callboard.core import Event
 from callboard.jobs.job import JobSummary
-from callboard.jobs.reader import JobRound
+from callboard.jobs.queries import JobRound
 from callboard.jobs.streams import Subscription
 from callboard.servers.board.browser import (
     POLL_SECONDS,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.jobs.rows import to_microseconds, to_moment, to_row
+from callboard.jobs.tables import to_microseconds, to_moment, to_row
 
 MOMENTS = st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC))  # noqa: DTZ001  # they get UTC
 
