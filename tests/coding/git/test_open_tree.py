@@ -119,7 +119,7 @@ async def test_a_copy_goes_on_with_what_was_changed(folder, job):
     await again.commit("Two")
     await again.close(keep=False)
     assert "+two" in (job / "changes.patch").read_text()
-    assert (reopen(folder, job).root / "a.txt").read_text() == "two\n"
+    assert ((await reopen_tree(folder, job, BRANCH)).root / "a.txt").read_text() == "two\n"
 
 
 async def test_a_copy_that_was_not_whole_is_made_anew(folder, job):
