@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from tests.agent.runs import multiply
 from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, RunResult, Tool, tool
@@ -46,12 +47,6 @@ def get_weather(location: str) -> str:
     """
     assert location
     return '{"temperature": 62, "conditions": "Partly cloudy"}'
-
-
-@tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two whole numbers."""
-    return a * b
 
 
 # Seed 000, "Complete Conversation Example". Its assistant canister without content is no canister of ours.
@@ -293,15 +288,12 @@ IDS = ["native", "native, leaked into the text", "structured", "validated", "par
 
 @table("chunk_size", [None, 1, 7])
 @table(("mode", "calling", "answer"), MODES, ids=IDS)
-def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
-    async def scenario():
-        async with FakeBackend([calling, answer], chunk_size=chunk_size) as backend:
-            run = Agent("fake-model", [multiply], base_url=backend.url, mode=mode).stream("48213 times 9177?")
-            events = [event async for event in run]
-            backend.assert_complete()
-        return events, run.result, backend.requests
-
-    events, result, requests = asyncio.run(scenario())
+async def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
+    async with FakeBackend([calling, answer], chunk_size=chunk_size) as backend:
+        run = Agent("fake-model", [multiply], base_url=backend.url, mode=mode).stream("48213 times 9177?")
+        events = [event async for event in run]
+        backend.assert_complete()
+    result, requests = run.result, backend.requests
     assert (result.output, result.state, result.rounds) == ("It is 442450701.", "completed", 2)
     invocation, given = [each for each in result.canisters if isinstance(each, (InvocationCanister, ResultCanister))]
     assert (invocation.name, invocation.arguments) == ("multiply", {"a": 48213, "b": 9177})
@@ -309,14 +301,8 @@ def test_every_mode_calls_and_answers(mode, calling, answer, chunk_size):
     said = "".join([event.text for event in events if isinstance(event, TextPiece)])
     # Neither a call nor what frames it is shown as text.
     assert said.replace("\n", "") == f"{'' if mode == 'structured' else 'I shall multiply.'}It is 442450701."
-    assert {asked.body["stream"] for asked in requests} == {True}
-
-
-@table(("mode", "calling", "answer"), MODES, ids=IDS)
-async def test_where_each_mode_declares_its_tools(mode, calling, answer):
-    async with FakeBackend([calling, answer]) as backend:
-        await Agent("fake-model", [multiply], base_url=backend.url, mode=mode).run("48213 times 9177?")
-    first, second = [asked.body for asked in backend.requests]
+    first, second = [asked.body for asked in requests]
+    assert (first["stream"], second["stream"]) == (True, True)
     assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
     prompted = first["messages"][0]
     assert (prompted["role"] == "system" and "Multiply two whole numbers." in prompted["content"]) == (mode != "native")
@@ -399,14 +385,11 @@ async def test_what_a_backend_refuses(reply, code):
     assert caught.value.code == code
 
 
-def test_runs_at_once_share_an_agent():
-    async def scenario():
-        async with FakeBackend(lambda body: body["messages"][-1]["content"].upper()) as backend:
-            agent = Agent("fake-model", base_url=backend.url)
-            results = await asyncio.gather(*(agent.run(f"hello {number}") for number in range(10)))
-            return [result.output for result in results]
-
-    assert asyncio.run(scenario()) == [f"HELLO {number}" for number in range(10)]
+async def test_runs_at_once_share_an_agent():
+    async with FakeBackend(lambda body: body["messages"][-1]["content"].upper()) as backend:
+        agent = Agent("fake-model", base_url=backend.url)
+        results = await asyncio.gather(*(agent.run(f"hello {number}") for number in range(10)))
+        assert [result.output for result in results] == [f"HELLO {number}" for number in range(10)]
 
 
 @contextmanager

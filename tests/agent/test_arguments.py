@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.agent.runs import add
 from tests.tables import table
 
 from callboard import Agent, Context, Ensemble, execute_invoker, tool
@@ -16,15 +17,10 @@ from callboard.core import (
     UserCanister,
 )
 from callboard.errors import CallerError
+from callboard.loop import ContextWindow
 from callboard.testing import Call, ScriptedModel
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 @tool
@@ -66,6 +62,15 @@ def subtract(a: int, b: int) -> int:
         ({"model": ScriptedModel}, "model: a type cannot be it; give a Model or the name of one, such as"),
         ({"mode": "native"}, "model: a Model has its own URL, mode and profile; give its name instead"),
         ({"base_url": "http://127.0.0.1:1/v1"}, "model: a Model has its own URL, mode and profile"),
+        ({"instructions": 3}, "instructions: "),
+        ({"tool_choice": "requird"}, "tool_choice: "),
+        ({"context_window": 3}, "context_window: "),
+        ({"context_window": ContextWindow}, "context_window: "),
+        ({"event_filter": "HallucinatedResultFilter"}, "event_filter: "),
+        ({"clock": 3}, "clock: "),
+        ({"base_url": 3}, "base_url: "),
+        ({"mode": 3}, "mode: "),
+        ({"profile": ["native"]}, "profile: "),
     ],
 )
 def test_what_an_agent_cannot_be_made_of_is_refused_at_once(arguments, message):

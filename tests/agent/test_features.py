@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from tests.agent.runs import follow, multiply, result_texts
 from tests.tables import table
 
 from callboard import Agent, Conversation, Limits, access_model, tool
@@ -30,22 +31,9 @@ from callboard.tools import Ensemble, Invoker, Policy
 
 
 @tool
-def multiply(a: int, b: int) -> int:
-    """Multiply."""
-    return a * b
-
-
-@tool
 def broken() -> str:
     """Fail."""
     raise RuntimeError("no luck")
-
-
-def follow(run):
-    async def scenario():
-        return [event async for event in run]
-
-    return asyncio.run(scenario())
 
 
 # Hooks.
@@ -171,7 +159,7 @@ def test_an_agent_is_a_tool_of_another():
         [inner.as_tool("ask_mathematician", "Knows numbers.")],
     )
     result = outer.run_sync("What is 6 times 7?")
-    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["42"]
+    assert result_texts(result) == ["42"]
     assert outer.registry.declarations[0].description == "Knows numbers."
 
 
@@ -339,7 +327,7 @@ def test_a_limit_of_results_is_the_callers():
         ("look", {"size": 9000}, False, len("Error: OSError: too much")),
         ("look", {"size": "many"}, False, len("Error: ArgValidationError: size\n  Input should be a valid integer")),
     ]
-    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["xxxxx", "Error", "Error"]
+    assert result_texts(result) == ["xxxxx", "Error", "Error"]
 
 
 # Fallback and converse.
@@ -386,4 +374,4 @@ def test_hooks_may_be_plain_functions():
 
     script = [[Call("multiply", {"a": 2, "b": 3}), Call("multiply", {"a": 1, "b": 1})], "Done."]
     result = Agent(ScriptedModel(script), [multiply], before_call=before, after_call=after).run_sync("?")
-    assert [each.text for each in result.canisters if isinstance(each, ResultCanister)] == ["20!", "1!"]
+    assert result_texts(result) == ["20!", "1!"]

@@ -1,15 +1,12 @@
 """A conversation is handed to another agent."""
 
-import asyncio
-
 import pytest
+from tests.agent.runs import follow, instructions_of, result_texts
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import (
     HandedOver,
     NamedTool,
-    ResultCanister,
-    SupervisorCanister,
     Usage,
     UserCanister,
     decode_event,
@@ -41,21 +38,6 @@ def billing(replies, **options):
 def triage(replies, other, **options):
     tools = [look, other.as_handoff("billing", "Answers questions about invoices.")]
     return Agent(ScriptedModel(replies), tools, **{"instructions": "You sort.", **options})
-
-
-def follow(run):
-    async def scenario():
-        return [event async for event in run]
-
-    return asyncio.run(scenario())
-
-
-def instructions_of(request):
-    return [each.text for each in request.canisters if isinstance(each, SupervisorCanister)]
-
-
-def result_texts(result):
-    return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
 
 def test_the_other_agent_goes_on_in_the_same_conversation():

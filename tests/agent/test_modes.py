@@ -3,6 +3,7 @@
 import asyncio
 
 import msgspec
+from tests.agent.runs import result_texts, results
 from tests.tables import table
 
 from callboard import Agent, tool
@@ -12,7 +13,6 @@ from callboard.core import (
     InvocationStarted,
     ReasoningPiece,
     ReplyEnded,
-    ResultCanister,
 )
 from callboard.testing import FakeBackend
 from callboard.wires import WIRES
@@ -49,20 +49,21 @@ def search(query: str) -> str:
 
 
 @table("streams", [True, False], ids=["streamed", "whole"])
-@table("name", MODELS)
+@table(("name", "wire"), [*((name, "") for name in MODELS), *(("some-model", wire) for wire in WIRES)])
 @table("mode", REPLIES)
-async def test_every_mode_on_every_model(mode, name, streams):
+async def test_every_mode_on_every_model_and_wire(mode, name, wire, streams):
     async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-        agent = Agent(name, [search], base_url=backend.url, mode=mode, profile={"supports_streaming": streams})
-        result, requests = await agent.run("Search for Python docs"), backend.requests
+        profile = {"supports_streaming": streams, **({"wire": wire} if wire else {})}
+        agent = Agent(name, [search], base_url=backend.url, mode=mode, profile=profile)
+        result, first = await agent.run("Search for Python docs"), backend.requests[0].body
     assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
     (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
-    (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
+    (answer,) = results(result.canisters)
     assert (call.name, call.arguments) == ("search", ARGUMENTS)
-    assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")
-    first = requests[0].body
-    assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
-    assert bool(first.get("stream")) is streams
+    assert (answer.invocation_id, answer.text) == (call.identifier, "Results for Python docs")
+    if not wire:
+        assert ("tools" in first, "response_format" in first) == (mode == "native", mode == "structured")
+        assert bool(first.get("stream")) is streams
 
 
 @table("name", ["gpt-4o-mini", "llama-3-70b", "local-model"])
@@ -71,21 +72,6 @@ async def test_calls_that_leak_into_text_are_found_in_native_mode_too(name):
         profile = {"watch": "auto"}
         result = await Agent(name, [search], base_url=backend.url, mode="native", profile=profile).run("?")
     assert [each.name for each in result.canisters if isinstance(each, InvocationCanister)] == ["search"]
-
-
-@table("streams", [True, False], ids=["streamed", "whole"])
-@table("wire", WIRES)
-@table("mode", REPLIES)
-async def test_every_mode_on_every_wire(mode, wire, streams):
-    async with FakeBackend(REPLIES[mode], chunk_size=7) as backend:
-        profile = {"supports_streaming": streams, "wire": wire}
-        agent = Agent("some-model", [search], base_url=backend.url, mode=mode, profile=profile)
-        result = await agent.run("Search for Python docs")
-    assert (result.state, result.output) == ("completed", "They are at docs.python.org.")
-    (call,) = [each for each in result.canisters if isinstance(each, InvocationCanister)]
-    (found,) = [each for each in result.canisters if isinstance(each, ResultCanister)]
-    assert (call.name, call.arguments) == ("search", ARGUMENTS)
-    assert (found.invocation_id, found.text) == (call.identifier, "Results for Python docs")
 
 
 # The last message of a request.
@@ -181,5 +167,4 @@ async def test_a_flag_as_a_key_in_every_mode(mode):
 
     async with FakeBackend(replies[mode]) as backend:
         outcome = await Agent("local-model", [look], base_url=backend.url, mode=mode).run("?")
-    (found,) = [each for each in outcome.canisters if isinstance(each, ResultCanister)]
-    assert found.text == "Results for x"
+    assert result_texts(outcome) == ["Results for x"]

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Never
 
 import pytest
+from tests.agent.runs import follow, multiply
 from tests.tables import table
 
-from callboard import Agent, Limits, tool
+from callboard import Agent, Limits
 from callboard.core import (
     RefusalContent,
     RefusalPiece,
@@ -37,19 +38,6 @@ class Tree:
 
     name: str
     children: "list[Tree]" = field(default_factory=list)
-
-
-@tool
-def multiply(a: int, b: int) -> int:
-    """Multiply."""
-    return a * b
-
-
-def follow(run):
-    async def scenario():
-        return [event async for event in run]
-
-    return asyncio.run(scenario())
 
 
 @table(

@@ -56,15 +56,12 @@ class Transport:
 
 
 @table(("fallback", "seconds", "count"), [(False, None, 2), (True, None, 3), (False, 60, 2)])
-def test_an_event_passes_three_generators_at_most(fallback, seconds, count):
+async def test_an_event_passes_three_generators_at_most(fallback, seconds, count):
     counts = []
     resolution = resolve("gpt-4o", {"mode": "native"})
     model = HttpModel(resolution, make_plan(resolution), Transport(counts), base_url="http://stub")
     agent = Agent(FallbackModel([model, model]) if fallback else model, limits=Limits(seconds=seconds))
 
-    async def scenario():
-        return [event async for event in agent.stream("go")]
-
-    events = asyncio.run(scenario())
+    events = [event async for event in agent.stream("go")]
     assert [event.text for event in events if isinstance(event, TextPiece)] == ["Hi", "Hi"]
     assert counts == [count] * 4

@@ -5,6 +5,7 @@ import inspect
 import json
 
 import pytest
+from tests.agent.runs import add
 from tests.tables import table
 
 from callboard.adapters import ToolCallingMode
@@ -21,14 +22,6 @@ from callboard.core import (
 )
 from callboard.errors import CallerError, ProviderError
 from callboard.testing import Call, FakeBackend, ScriptedModel, StatusReply
-from callboard.tools import tool
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
 
 ADD = Call("add", {"a": 2, "b": 3})
 OTHER = Call("add", {"a": 5, "b": 5})

@@ -5,6 +5,8 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
+from tests.agent import runs
+from tests.agent.runs import multiply, result_texts, results
 from tests.tables import table
 
 from callboard import Agent, tool
@@ -39,12 +41,6 @@ from callboard.tools import Policy
 
 
 @tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two whole numbers."""
-    return a * b
-
-
-@tool
 def read_file(path: str) -> str:
     """Read a file."""
     return f"the text of {path}"
@@ -66,15 +62,7 @@ def follow(script, tools=(multiply, read_file, broken), prompt="Go.", **options)
     """The events of a run, its result, and the model that was asked."""
     model = ScriptedModel(script)
     run = Agent(model, tools, **options).stream(prompt)
-
-    async def scenario():
-        return [event async for event in run]
-
-    return asyncio.run(scenario()), run.result, model
-
-
-def results(canisters):
-    return [each for each in canisters if isinstance(each, ResultCanister)]
+    return runs.follow(run), run.result, model
 
 
 def assert_paired(canisters):
@@ -120,7 +108,7 @@ def test_several_calls_at_once():
         return name
 
     _, result, model = follow([[Call("meet", {"name": "a"}), Call("meet", {"name": "b"}), SIX], "ok"], (meet, multiply))
-    assert [each.text for each in results(result.canisters)] == ["a", "b", "6"]
+    assert result_texts(result) == ["a", "b", "6"]
     assert_paired(result.canisters)
     assert [*model.requests[1].canisters] == [*result.canisters[:-1]]
 
@@ -194,7 +182,7 @@ def test_a_call_that_is_made_again_runs_again(call):
         return ResultCanister(invocation_id="", content=str(len(counted)))
 
     _, result, model = follow([call, call, [call, call], "Done."], (poll, next_page, roll, append), after_call=count)
-    assert [each.text for each in results(result.canisters)] == ["1", "2", "3", "4"]
+    assert result_texts(result) == ["1", "2", "3", "4"]
     assert {request.tool_choice for request in model.requests} == {"auto"}
     assert (result.output, result.state) == ("Done.", "completed")
 
@@ -214,7 +202,7 @@ def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name)
     model = ScriptedModel([call, turned, "Once."], profile={"on_repeated_call": repeats})
     result = Agent(model, [count]).run_sync("?")
     assert ran == [(1, "y")]
-    first, again = [each.text for each in results(result.canisters)]
+    first, again = result_texts(result)
     assert (first, again) == ("1", f"{EARLIER}\n1")
     assert [request.tool_choice for request in model.requests] == ["auto", "auto", "none"]
     assert (result.output, result.state, result.rounds) == ("Once.", "completed", 3)
@@ -224,7 +212,7 @@ def test_the_embedded_models_get_the_earlier_result_and_then_the_last_word(name)
 def test_an_agent_may_decide_otherwise_than_the_profile():
     model = ScriptedModel([SIX, SIX, "ok"], profile={"on_repeated_call": "final_answer"})
     result = Agent(model, [multiply], on_repeated_call="run").run_sync("?")
-    assert [each.text for each in results(result.canisters)] == ["6", "6"]
+    assert result_texts(result) == ["6", "6"]
     assert {request.tool_choice for request in model.requests} == {"auto"}
 
 
@@ -422,7 +410,7 @@ def test_a_person_is_asked(verdict, text):
         else ApprovalAnswered(invocation, "deny", "nobody can be asked", failed=True),
     ]
     assert asked == ([("read_file", why)] if verdict else [])
-    assert [each.text for each in results(result.canisters)] == ["6", text]
+    assert result_texts(result) == ["6", text]
     assert result.state == "completed"
 
 
@@ -449,7 +437,7 @@ def test_each_call_is_asked_for_before_any_runs():
 
 def test_what_a_rule_denies_is_not_asked_for():
     events, result, _ = follow([[SIX, READ], "ok"], policy=Policy([("*", "deny"), ("multiply", "allow")]))
-    assert [each.text for each in results(result.canisters)] == [
+    assert result_texts(result) == [
         "6",
         "Error: read_file may not run: the rule '*' says deny",
     ]
@@ -472,22 +460,19 @@ def test_nobody_is_asked_about_a_call_that_cannot_run():
 
 
 @table("leave_after", range(1, 25))
-def test_leaving_after_any_event(leave_after):
+async def test_leaving_after_any_event(leave_after):
     """Whatever was seen is in the transcript, and every invocation has its result."""
     kept = []  # a list is a Store
 
-    async def scenario():
-        model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
-        run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
-        seen = []
-        async with run:
-            async for event in run:
-                seen.append(event)
-                if len(seen) == leave_after:
-                    break
-        return seen, run.result
-
-    seen, result = asyncio.run(scenario())
+    model = ScriptedModel([["Two. ", SIX, READ], [Call("broken"), TextPiece("?")], "6"])
+    run = Agent(model, [multiply, read_file, broken], store=kept).stream("Go.")
+    seen = []
+    async with run:
+        async for event in run:
+            seen.append(event)
+            if len(seen) == leave_after:
+                break
+    result = run.result
     assert len(seen) == leave_after
     assert result.state == "cancelled"
     assert_paired(result.canisters)
@@ -526,7 +511,7 @@ async def test_leaving_without_a_word_cancels_too():
     result = run.result
     assert ended == [True]
     assert result.state == "cancelled"
-    assert [each.text for each in results(result.canisters)] == ["6", "Error: the run was cancelled"]
+    assert result_texts(result) == ["6", "Error: the run was cancelled"]
 
 
 async def test_cancelling_the_task_cancels_the_tools():

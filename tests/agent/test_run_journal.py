@@ -457,26 +457,23 @@ def test_a_run_that_is_out_of_time_saves_that_its_calls_were_cut():
     assert list(result.canisters) == journal.conversation
 
 
-def test_a_run_that_is_cancelled_saves_nothing_more():
+async def test_a_run_that_is_cancelled_saves_nothing_more():
     """It may go on later: what becomes of its calls is decided then."""
     journal = MemoryJournal()
 
-    async def cancel():
-        begun = asyncio.Event()
+    begun = asyncio.Event()
 
-        @tool
-        async def sleep() -> str:
-            """Sleep."""
-            begun.set()
-            await asyncio.Event().wait()
-            return "never"
+    @tool
+    async def sleep() -> str:
+        """Sleep."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
 
-        running = asyncio.create_task(Agent(ScriptedModel([Call("sleep")]), [sleep]).run("Go.", journal=journal))
-        await begun.wait()
-        running.cancel()
-        await asyncio.wait([running])
-
-    asyncio.run(cancel())
+    running = asyncio.create_task(Agent(ScriptedModel([Call("sleep")]), [sleep]).run("Go.", journal=journal))
+    await begun.wait()
+    running.cancel()
+    await asyncio.wait([running])
     assert [each.identifier for each in find_waiting_calls(journal.conversation)] == [*journal.open_calls]
 
 

@@ -3,27 +3,16 @@
 import asyncio
 
 import pytest
+from tests.agent.runs import add, instructions_of
 from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
 from callboard.core import Controls, NamedTool, SupervisorCanister, UserCanister
 from callboard.errors import CallerError
-from callboard.loop import ContextWindow
 from callboard.testing import Call, ScriptedModel
 from callboard.tools import Ensemble
 
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
-
-
 SUM = Call("add", {"a": 1, "b": 2})
-
-
-def instructions_of(request):
-    return [each.text for each in request.canisters if isinstance(each, SupervisorCanister)]
 
 
 # The model.
@@ -197,46 +186,10 @@ def test_what_a_run_cannot_be_given_is_refused_by_its_name(name, value):
         Agent(ScriptedModel(["1"])).stream("?", **{name: value})
 
 
-@table(
-    ("name", "value"),
-    [
-        ("instructions", 3),
-        ("controls", {"temperature": 1}),
-        ("controls", Controls(temperature="hot")),
-        ("tool_choice", "requird"),
-        ("context_window", 3),
-        ("context_window", ContextWindow),
-        ("event_filter", "HallucinatedResultFilter"),
-        ("clock", 3),
-        ("base_url", 3),
-        ("mode", 3),
-        ("profile", ["native"]),
-    ],
-)
-def test_what_an_agent_cannot_be_made_of_is_refused_by_its_name(name, value):
-    with pytest.raises(CallerError, match=f"^{name}"):
-        Agent(ScriptedModel(["1"]), **{name: value})
-
-
 @table("bound", ["3", float("nan"), [1], True])
 def test_a_limit_that_is_no_number_is_refused(bound):
     with pytest.raises(CallerError, match=r"^limits\.rounds: "):
         Limits(rounds=bound)
-
-
-def test_an_option_that_is_none_is_an_error_at_once():
-    agent = Agent(ScriptedModel(["1"]))
-    with pytest.raises(TypeError, match="modell"):
-        agent.run_sync("?", modell="openai:gpt-4o")
-
-
-@table("hook", ["before_call", "after_call"])
-def test_a_hook_may_be_a_plain_function(hook):
-    seen = []
-    model = ScriptedModel([SUM, "3"])
-    result = Agent(model, [add], **{hook: lambda *given: seen.append(given)}).run_sync("?")
-    assert result.output == "3"
-    assert len(seen) == 1
 
 
 def test_the_context_of_no_run_gives_its_auxdata():

@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+from tests.agent.runs import follow, result_texts
 from tests.tables import table
 
 from callboard import Agent, Context, Limits, tool
@@ -12,7 +13,6 @@ from callboard.core import (
     ApprovalAsked,
     InvocationEnded,
     Nested,
-    ResultCanister,
     RunEnded,
     TextPiece,
     ToolProgress,
@@ -43,17 +43,6 @@ def look(context: Context) -> str:
 def asking(inner, *replies, **options):
     """An agent that asks the inner one once."""
     return Agent(ScriptedModel(replies or [ASK, "Done."]), [inner.as_tool("ask", "Asks.")], **options)
-
-
-def follow(run):
-    async def scenario():
-        return [event async for event in run]
-
-    return asyncio.run(scenario())
-
-
-def result_texts(result):
-    return [each.text for each in result.canisters if isinstance(each, ResultCanister)]
 
 
 # Usage and limits.

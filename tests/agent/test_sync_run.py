@@ -4,19 +4,13 @@ import asyncio
 import threading
 
 import pytest
+from tests.agent.runs import add
 from tests.tables import table
 
 from callboard import Agent, tool
 from callboard.core import InvocationEnded, ResultReady, TextPiece
 from callboard.errors import CallerError
 from callboard.testing import Call, ScriptedModel
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
 
 SCRIPT = [["I add.", Call("add", {"a": 2, "b": 3})], "5"]
 

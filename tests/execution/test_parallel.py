@@ -50,26 +50,23 @@ def test_results_come_in_the_order_of_the_calls():
     assert [(each.invocation_id, each.text) for each in given] == [("first", "1"), ("second", "2")]
 
 
-def test_a_result_is_given_while_others_still_run():
-    async def scenario():
-        first_given = asyncio.Event()
+async def test_a_result_is_given_while_others_still_run():
+    first_given = asyncio.Event()
 
-        async def quick() -> str:
-            """Be quick."""
-            return "quick"
+    async def quick() -> str:
+        """Be quick."""
+        return "quick"
 
-        async def slow() -> str:
-            """Wait until the first was given."""
-            await first_given.wait()
-            return "slow"
+    async def slow() -> str:
+        """Wait until the first was given."""
+        await first_given.wait()
+        return "slow"
 
-        given = []
-        async for event in ParallelExecutor(local(quick, slow)).run([call("quick"), call("slow")]):
-            given.append(event.canister.text)
-            first_given.set()
-        return given
-
-    assert asyncio.run(scenario()) == ["quick", "slow"]
+    given = []
+    async for event in ParallelExecutor(local(quick, slow)).run([call("quick"), call("slow")]):
+        given.append(event.canister.text)
+        first_given.set()
+    assert given == ["quick", "slow"]
 
 
 @table("limit", [1, 2, 5])
@@ -222,42 +219,38 @@ async def test_ending_it_early_cancels_what_runs(how):
     assert ended == [True]
 
 
-def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
+async def test_a_call_that_will_not_be_cancelled_is_left_alone(monkeypatch):
     monkeypatch.setattr("callboard.execution.parallel.GRACE", 0.01)
 
-    async def scenario():
-        begun, over = asyncio.Event(), asyncio.Event()
+    begun, over = asyncio.Event(), asyncio.Event()
 
-        async def stubborn() -> str:
-            """Heed no cancellation."""
-            begun.set()
-            while not over.is_set():
-                try:
-                    await over.wait()
-                except asyncio.CancelledError:
-                    continue
-            return "over"
+    async def stubborn() -> str:
+        """Heed no cancellation."""
+        begun.set()
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+        return "over"
 
-        async def quick() -> str:
-            """End at once."""
-            await begun.wait()
-            return "quick"
-
-        group = ParallelExecutor(local(stubborn, quick))
-        running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
+    async def quick() -> str:
+        """End at once."""
         await begun.wait()
-        await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        over.set()
-        return group.unseen
+        return "quick"
 
-    # What had ended is not lost.
-    assert [each.text for each in asyncio.run(scenario())] == ["quick"]
+    group = ParallelExecutor(local(stubborn, quick))
+    running = asyncio.create_task(run(group, call("stubborn"), call("quick")))
+    await begun.wait()
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    over.set()
+    assert [each.text for each in group.unseen] == ["quick"]
 
 
-def test_what_a_tool_sees_of_its_run():
+async def test_what_a_tool_sees_of_its_run():
     def count(context: Context) -> str:
         """Count the calls."""
         context.namespace["calls"] = context.namespace.get("calls", 0) + 1
@@ -267,11 +260,7 @@ def test_what_a_tool_sees_of_its_run():
     there = Ensemble("there", [tool(name="other")(count)])
     group = ParallelExecutor(InvokerRegistry([here, there]), auxdata={"user": "ada"})
 
-    async def scenario():
-        return [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")]
-
-    # One mutable mapping for each ensemble.
-    assert asyncio.run(scenario()) == [
+    assert [(await run(group, call(name)))[0].canister.text for name in ("count", "also", "other", "count")] == [
         "1 for ada by count",
         "2 for ada by also",
         "1 for ada by other",

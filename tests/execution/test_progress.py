@@ -29,7 +29,7 @@ def test_progress_is_told_before_the_result():
     assert ready.canister.text == "done"
 
 
-def test_it_comes_at_once_and_of_all_calls():
+async def test_it_comes_at_once_and_of_all_calls():
     """The first call ends only when the progress of the second has reached whoever listens."""
     heard = {}
 
@@ -44,17 +44,14 @@ def test_it_comes_at_once_and_of_all_calls():
         await heard["event"].wait()
         return "told"
 
-    async def run():
-        heard["event"] = asyncio.Event()
-        agent = Agent(ScriptedModel([[Call("waits"), Call("tells", identifier="t")], "Done."]), [waits, tells])
-        seen = []
-        async for event in agent.stream("Go."):
-            if isinstance(event, ToolProgress):
-                heard["event"].set()
-            seen.append(event)
-        return [event for event in seen if isinstance(event, (ToolProgress, ResultReady))]
-
-    told, *results = asyncio.run(run())
+    heard["event"] = asyncio.Event()
+    agent = Agent(ScriptedModel([[Call("waits"), Call("tells", identifier="t")], "Done."]), [waits, tells])
+    seen = []
+    async for event in agent.stream("Go."):
+        if isinstance(event, ToolProgress):
+            heard["event"].set()
+        seen.append(event)
+    told, *results = [event for event in seen if isinstance(event, (ToolProgress, ResultReady))]
     assert told == ToolProgress("t", 1)
     assert [each.canister.text for each in results] == ["waited", "told"]
 
