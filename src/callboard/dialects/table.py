@@ -66,14 +66,14 @@ ERNIE = Dialect(
 )
 INTERNLM = Dialect(
     "internlm",
-    summary="JSON objects behind `<|action_start|><|plugin|>` (InternLM 2.5, Intern-S1)",
+    summary="JSON objects after `<|action_start|><|plugin|>` (InternLM 2.5, Intern-S1)",
     frames=(CallFrame((_PARAMETERS,), each="<|action_start|> <|plugin|>\n{call}<|action_end|>"),),
     ignored=("<|im_end|>",),
     template_words=(("<|action_start|>",),),
 )
 GIGACHAT3 = Dialect(
     "gigachat3",
-    summary="a JSON object behind `function call<|role_sep|>` (GigaChat 3)",
+    summary="a JSON object after `function call<|role_sep|>` (GigaChat 3)",
     frames=(
         CallFrame(
             (_OBJECT,),
@@ -111,7 +111,7 @@ INKLING = Dialect(
 )
 LLAMA3 = Dialect(
     "llama3_json",
-    summary='a JSON object with "parameters", the whole message or behind `<|python_tag|>` (Llama 3.1 to 3.3, 4)',
+    summary='a JSON object with "parameters", the whole message or after `<|python_tag|>` (Llama 3.1 to 3.3, 4)',
     frames=(
         CallFrame((_PARAMETERS, PythonicCalls()), each="<|python_tag|>{call}", section="{calls}", join="; "),
         CallFrame((_PARAMETERS,), opens=(), at_line_start=True, declared_only=True, join="; "),
@@ -121,7 +121,7 @@ LLAMA3 = Dialect(
 )
 GRANITE_20B = Dialect(
     "granite_20b_fc",
-    summary="JSON objects behind `<function_call>` (Granite 20B functioncalling)",
+    summary="JSON objects after `<function_call>` (Granite 20B functioncalling)",
     frames=(CallFrame((_OBJECT,), each="<function_call> {call}", join=" "),),
     template_words=(("<function_call>",),),
 )
@@ -152,13 +152,13 @@ MISTRAL = Dialect(
 MISTRAL_V3 = replace(
     MISTRAL,
     name="mistral_v3",
-    summary="a JSON list behind `[TOOL_CALLS]` (Mistral to v10)",
+    summary="a JSON list after `[TOOL_CALLS]` (Mistral to v10)",
     frames=(CallFrame((_OBJECT, *MISTRAL.frames[0].grammars[:1]), section="[TOOL_CALLS] [{calls}]", join=", "),),
     template_words=(("[TOOL_CALLS]",),),
 )
 GRANITE3 = Dialect(
     "granite",
-    summary="a JSON list behind `<|tool_call|>` (Granite 3)",
+    summary="a JSON list after `<|tool_call|>` (Granite 3)",
     frames=(
         CallFrame((_OBJECT,), section="<|tool_call|> [{calls}]", opens=("<|tool_call|>", "<tool_call>"), join=", "),
     ),
@@ -173,7 +173,7 @@ JAMBA = Dialect(
 )
 PHI4 = Dialect(
     "phi4_mini",
-    summary="a JSON list behind `functools` (Phi-4-mini)",
+    summary="a JSON list after `functools` (Phi-4-mini)",
     frames=(CallFrame((_OBJECT,), section="functools[{calls}]", at_line_start=True, join=", "),),
     ignored=("<|/tool_call|>", "<|tool_call|>", "<|end|>"),
     template_words=(("functools[",), ("<|tool|>", "<|/tool|>")),
@@ -187,7 +187,7 @@ FIREFUNCTION = replace(
 )
 XLAM = Dialect(
     "xlam",
-    summary="a JSON list: bare, fenced, in `<tool_call>` or behind `[TOOL_CALLS]` (xLAM)",
+    summary="a JSON list: bare, fenced, in `<tool_call>` or after `[TOOL_CALLS]` (xLAM)",
     frames=(
         CallFrame((_OBJECT,), section="[{calls}]", at_line_start=True, declared_only=True, opens=(), join=", "),
         CallFrame((_OBJECT,), each="<tool_call>{call}</tool_call>"),
@@ -324,7 +324,7 @@ SEED_OSS = Dialect(
 MIMO = replace(
     QWEN3_CODER,
     name="mimo",
-    summary="as qwen3_coder, each value as it stands (MiMo V2)",
+    summary="as qwen3_coder, each value unchanged (MiMo V2)",
     frames=tuple([replace(frame, grammars=(replace(_FUNCTION, newlines=False),)) for frame in QWEN3_CODER.frames]),
     template_words=(),
 )
@@ -354,7 +354,7 @@ def _dsml(word: str, wrapper: str, *others: str) -> tuple[CallFrame, ...]:
 
 GIGACHAT35 = Dialect(
     "gigachat35",
-    summary="`<｜GCML｜invoke>` with typed parameters; also a JSON object behind `<|function_call|>` (GigaChat 3.5)",
+    summary="`<｜GCML｜invoke>` with typed parameters; also a JSON object after `<|function_call|>` (GigaChat 3.5)",
     frames=(*_dsml("｜GCML｜", "｜GCML｜tool_calls"), CallFrame((_OBJECT,), each="<|function_call|>{call}")),
     ignored=("<|message_sep|>", "</s>"),
     template_words=(("<|function_call|>",), ("<｜GCML｜tool_calls>",)),
@@ -406,7 +406,7 @@ MINIMAX_M2 = Dialect(
 _M3 = "]<]minimax[>["
 MINIMAX_M3 = Dialect(
     "minimax_m3",
-    summary="a tag for each argument, nested, each behind `]<]minimax[>[` (MiniMax M3)",
+    summary="a tag for each argument, nested, each after `]<]minimax[>[` (MiniMax M3)",
     frames=(
         CallFrame(
             (NestedTags(_M3),),
@@ -925,7 +925,7 @@ _SPOKEN = (
 AUTO = replace(
     JSON,
     name="auto",
-    summary="whichever of the others makes the first call; spelled as json",
+    summary="the dialect of the first call; Callboard writes json",
     frames=(),
     fences=(),
     alternatives=_SPOKEN,
