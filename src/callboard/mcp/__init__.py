@@ -1,23 +1,9 @@
 """MCP servers as ensembles. The SDK (extra `mcp`) costs 0.8 s and is imported when a server is first connected."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from callboard.mcp.client import McpClient
-    from callboard.mcp.ensemble import McpEnsemble, connect, create_invoker_from_mcp_tool
-    from callboard.mcp.pins import Pins
-    from callboard.mcp.settings import ServerSettings, parse_address
-
-_HOMES = {
-    "McpClient": "client",
-    "McpEnsemble": "ensemble",
-    "Pins": "pins",
-    "ServerSettings": "settings",
-    "connect": "ensemble",
-    "create_invoker_from_mcp_tool": "ensemble",
-    "parse_address": "settings",
-}
+from callboard.mcp.client import McpClient
+from callboard.mcp.ensemble import McpEnsemble, connect, create_invoker_from_mcp_tool
+from callboard.mcp.pins import Pins
+from callboard.mcp.settings import ServerSettings, parse_address
 
 __all__ = [
     "McpClient",
@@ -28,15 +14,3 @@ __all__ = [
     "create_invoker_from_mcp_tool",
     "parse_address",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'callboard.mcp' has no attribute {name!r}")
-    value = getattr(import_module(f"callboard.mcp.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

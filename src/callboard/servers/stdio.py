@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, BinaryIO, Final, NamedTuple
 
 _PARENT_CHECK_SECONDS: Final = 1.0
 """Seconds between two looks at the parent."""
@@ -83,59 +83,33 @@ async def open_reader(descriptor: int, limit: int) -> tuple[asyncio.StreamReader
     return reader, lambda: None
 
 
-class Writer(Protocol):
-    """Text to a client. `post` and `write` never wait for it, `flush` does."""
+class Writer:
+    """Text to a client. `post` and `write` never wait for it, `flush` does, except for a regular file."""
 
-    def post(self, text: str) -> None: ...
-    async def write(self, text: str) -> Any: ...
-    async def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
-async def open_writer(descriptor: int) -> Writer:
-    """A writer to the descriptor."""
-    if not _is_pollable(descriptor):
-        return _ToFile(descriptor)
-    transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(os.dup(descriptor), "wb", 0)
-    )
-    return _ToPipe(asyncio.StreamWriter(transport, protocol, None, asyncio.get_running_loop()))
-
-
-class _ToPipe:
-    def __init__(self, stream: asyncio.StreamWriter) -> None:
-        self._stream = stream
+    def __init__(self, output: asyncio.StreamWriter | BinaryIO) -> None:
+        self._output = output
+        self.close = output.close
 
     def post(self, text: str) -> None:
-        self._stream.write(text.encode("utf-8", "replace"))
+        self._output.write(text.encode("utf-8", "replace"))
 
     async def write(self, text: str) -> None:
         self.post(text)
 
     async def flush(self) -> None:
-        with suppress(ConnectionError):  # nobody reads any more; the end of the input follows
-            await self._stream.drain()
-
-    def close(self) -> None:
-        self._stream.close()
+        if isinstance(self._output, asyncio.StreamWriter):
+            with suppress(ConnectionError):  # nobody reads any more; the end of the input follows
+                await self._output.drain()
 
 
-class _ToFile:
-    """A regular file, which is never waited for."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._file = os.fdopen(os.dup(descriptor), "wb", 0)
-
-    def post(self, text: str) -> None:
-        self._file.write(text.encode("utf-8", "replace"))
-
-    async def write(self, text: str) -> None:
-        self.post(text)
-
-    async def flush(self) -> None: ...
-
-    def close(self) -> None:
-        self._file.close()
+async def open_writer(descriptor: int) -> Writer:
+    """A writer to the descriptor."""
+    file = os.fdopen(os.dup(descriptor), "wb", 0)
+    if not _is_pollable(descriptor):
+        return Writer(file)
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, file)
+    return Writer(asyncio.StreamWriter(transport, protocol, None, loop))
 
 
 def _is_pollable(descriptor: int) -> bool:

@@ -17,7 +17,7 @@ from callboard.coding.agents.job_request import JobRequest
 from callboard.configuration import load_settings
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
-from callboard.servers.acp.serve import ClientConnection, LineTransport
+from callboard.servers.acp.serve import MAX_MESSAGE, ClientConnection, LineTransport
 from callboard.servers.acp.session import PreparedChat
 from callboard.servers.stdio import open_reader, open_writer
 from callboard.testing import ScriptedModel
@@ -107,7 +107,7 @@ def connected(jobs):
         database = Database.open(jobs.url)
         chats = ScriptedChats(DurableStore(database), models, access)
         (theirs_read, ours_write), (ours_read, theirs_write) = os.pipe(), os.pipe()
-        reader, close = await open_reader(ours_read, 2**20)
+        reader, close = await open_reader(ours_read, MAX_MESSAGE)
         connection = ClientConnection(LineTransport(reader, await open_writer(ours_write)), chats, root=root)
         for each in (ours_read, ours_write):
             os.close(each)

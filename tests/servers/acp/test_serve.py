@@ -21,29 +21,24 @@ class Client:
         pass
 
 
-@pytest.fixture
-def receive():
+async def receive(data, limit=2**20):
     """The messages of these bytes, and what the client was told."""
-
-    def receive(data, **options):
-        async def scenario():
-            reader, client = asyncio.StreamReader(limit=64), Client()
-            reader.feed_data(data)
-            reader.feed_eof()
-            transport = LineTransport(reader, client, **options)
-            messages = []
-            while (message := await transport.receive()) is not None:
-                messages.append(message)
-            return messages, [json.loads(line) for line in client.lines]
-
-        return asyncio.run(scenario())
-
-    return receive
+    reader, client = asyncio.StreamReader(limit=limit), Client()
+    reader.feed_data(data)
+    reader.feed_eof()
+    transport = LineTransport(reader, client)
+    messages = []
+    while (message := await transport.receive()) is not None:
+        messages.append(message)
+    return messages, [json.loads(line) for line in client.lines]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_a_line_is_a_message(receive, end):
-    assert receive(b'\n{"id": 1, "method": "a"}\n \n{"id": 2}' + end) == ([{"id": 1, "method": "a"}, {"id": 2}], [])
+async def test_a_line_is_a_message(end):
+    assert await receive(b'\n{"id": 1, "method": "a"}\n \n{"id": 2}' + end) == (
+        [{"id": 1, "method": "a"}, {"id": 2}],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,40 +54,40 @@ def test_a_line_is_a_message(receive, end):
         (b'{"id": "x", "method": ["a"]}', -32600, "x"),
     ],
 )
-def test_what_is_no_message_is_answered_and_the_next_one_read(receive, line, code, identifier):
-    messages, errors = receive(line + b'\n{"id": 1}\n')
+async def test_what_is_no_message_is_answered_and_the_next_one_read(line, code, identifier):
+    messages, errors = await receive(line + b'\n{"id": 1}\n')
     assert messages == [{"id": 1}]
     assert [(each["id"], each["error"]["code"]) for each in errors] == [(identifier, code)]
 
 
 @pytest.mark.parametrize("error", ["no", ["no"], 7, None])
-def test_an_answer_with_an_error_that_is_none_is_an_error_of_nothing(receive, error):
+async def test_an_answer_with_an_error_that_is_none_is_an_error_of_nothing(error):
     line = json.dumps({"id": 1, "error": error}).encode()
-    assert receive(line + b'\n{"id": 2}\n') == ([{"id": 1, "error": {}}, {"id": 2}], [])
+    assert await receive(line + b'\n{"id": 2}\n') == ([{"id": 1, "error": {}}, {"id": 2}], [])
 
 
 @pytest.mark.parametrize("error", [{"code": 1, "message": "no"}, {}, "no", 7])
-def test_an_answer_with_an_error_and_a_result_is_an_error(receive, error):
+async def test_an_answer_with_an_error_and_a_result_is_an_error(error):
     result = {"outcome": {"outcome": "selected", "optionId": "once"}}
-    ([message], errors) = receive(json.dumps({"id": 1, "result": result, "error": error}).encode() + b"\n")
+    ([message], errors) = await receive(json.dumps({"id": 1, "result": result, "error": error}).encode() + b"\n")
     assert errors == []
     assert sorted(message) == ["error", "id"]
 
 
-def test_an_error_that_is_null_leaves_the_result(receive):
-    ([message], _) = receive(b'{"id": 1, "result": {}, "error": null}\n')
+async def test_an_error_that_is_null_leaves_the_result():
+    ([message], _) = await receive(b'{"id": 1, "result": {}, "error": null}\n')
     assert message["result"] == {}
 
 
-def test_a_message_that_is_too_long_is_refused_and_the_next_one_read(receive):
-    messages, errors = receive(b'{"a": "' + b"x" * 10_000 + b'"}\n{"id": 1}\n', max_message=1000)
+async def test_a_message_that_is_too_long_is_refused_and_the_next_one_read():
+    messages, errors = await receive(b'{"a": "' + b"x" * 10_000 + b'"}\n{"id": 1}\n', limit=1000)
     assert messages == [{"id": 1}]
-    assert "at most 1000 bytes" in errors[0]["error"]["message"]
+    assert "a message has at most" in errors[0]["error"]["message"]
 
 
-def test_a_long_message_is_read_whole(receive):
+async def test_a_long_message_is_read_whole():
     message = {"text": "x" * 10_000}
-    assert receive(json.dumps(message).encode()) == ([message], [])
+    assert await receive(json.dumps(message).encode()) == ([message], [])
 
 
 def test_what_is_sent_is_json_whatever_a_model_wrote():

@@ -11,7 +11,7 @@ from callboard.cli.eval_add import keep_reply
 from callboard.core import AssistantCanister
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.jobs.job import Approval
-from callboard.servers.board.job_view import look_subject
+from callboard.servers.board.job_page import look_subject
 from callboard.servers.board.login import LOOK_SECONDS
 
 

@@ -45,13 +45,11 @@ class LineTransport:
     Args:
         reader: What the client writes.
         writer: What the client reads.
-        max_message: Bytes of one message; a longer one is refused.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: Writer, *, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: Writer) -> None:
         self._reader = reader
         self._writer = writer
-        self._max_message = max_message
 
     def post(self, message: dict[str, Any]) -> None:
         """Sends a message behind all that were sent before, and does not wait for the client to read it.
@@ -66,41 +64,20 @@ class LineTransport:
         await self._writer.flush()
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end."""
-        while (line := await self._read_line()) is not None:
-            if not line.strip():
+        """The next message; None at the end. A line that is longer than the reader's limit is refused, and skipped."""
+        while True:
+            try:
+                if not (line := await self._reader.readline()):
+                    return None
+            except ValueError:
+                self._refuse(INVALID_REQUEST, f"a message has at most {MAX_MESSAGE} bytes: send less at once")
                 continue
-            message = self._parse(line)
-            if message is not None:
+            if line.strip() and (message := self._parse(line)) is not None:
                 return message
-        return None
 
     async def close(self) -> None:
         """Nothing more is sent."""
         self._writer.close()
-
-    async def _read_line(self) -> bytes | None:
-        """The next line, None at the end. One that is too long is refused, and skipped."""
-        parts: list[bytes] = []
-        length = 0
-        while True:
-            try:
-                part = await self._reader.readuntil(b"\n")
-            except asyncio.LimitOverrunError as error:
-                part = await self._reader.readexactly(error.consumed)
-            except asyncio.IncompleteReadError as error:
-                if not error.partial and not parts:
-                    return None
-                part = error.partial + b"\n"
-            length += len(part)
-            if length <= self._max_message:
-                parts.append(part)
-            if part.endswith(b"\n"):
-                break
-        if length > self._max_message:
-            self._refuse(INVALID_REQUEST, f"a message has at most {self._max_message} bytes: send less at once")
-            return b""
-        return b"".join(parts)
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:

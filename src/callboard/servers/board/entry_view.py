@@ -172,12 +172,10 @@ class EntryView:
     """A Stage from the entries of a job to articles. It is fed from the first entry of a round on.
 
     Args:
-        job: The id of the job.
         place: The path of the job's page.
     """
 
-    def __init__(self, job: str, place: str) -> None:
-        self._job = job
+    def __init__(self, place: str) -> None:
         self._place = place
         self._names: dict[str, str] = {}
         """The names of the calls without a result."""

@@ -26,7 +26,7 @@ from callboard.jobs.job import DurableJob, DurableState, JobSummary
 from callboard.servers.board import job_page
 from callboard.servers.board.browser import Form, PageUpdate, read_number, read_value, send_updates, wait
 from callboard.servers.board.entry_view import read_object
-from callboard.servers.board.job_view import describe_state, look_subject
+from callboard.servers.board.job_page import describe_state, look_subject
 from callboard.servers.board.login import LOOK_SECONDS, name_session
 from callboard.servers.board.templating import render
 from callboard.servers.gateway.traffic_values import KeptReply
