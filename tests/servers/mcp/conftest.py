@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+from contextlib import asynccontextmanager
 
 import mcp_types as types
 import pytest
@@ -39,17 +40,15 @@ def era(request):
 
 @pytest.fixture
 def talk(era):
-    """Runs `scenario(client)` with a client of the server, in this era; gives what it returns."""
+    """Makes a client of a server, in this era, for `async with`."""
 
-    def talk(server, scenario, **callbacks):
-        async def talking():
-            async with Client(server.protocol, mode=era, **callbacks) as client:
-                try:
-                    return await scenario(client)
-                finally:
-                    await server.aclose()
-
-        return asyncio.run(talking())
+    @asynccontextmanager
+    async def talk(server, **callbacks):
+        async with Client(server.protocol, mode=era, **callbacks) as client:
+            try:
+                yield client
+            finally:
+                await server.aclose()
 
     return talk
 

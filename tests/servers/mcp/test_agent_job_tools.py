@@ -18,8 +18,9 @@ def values_of(result):
     return result.structured_content
 
 
-def test_the_agents_and_what_asks_for_their_jobs_are_listed(desk, talk):
-    tools = talk(desk.serve(), lambda client: client.list_tools()).tools
+async def test_the_agents_and_what_asks_for_their_jobs_are_listed(desk, talk):
+    async with talk(desk.serve()) as client:
+        tools = (await client.list_tools()).tools
     assert [each.name for each in tools] == [*AGENTS, "get_job", "answer_job", "cancel_job"]
     schemas = {each.name: each.input_schema for each in tools}
     assert [schemas[name]["required"] for name in AGENTS] == [
@@ -33,13 +34,13 @@ def test_the_agents_and_what_asks_for_their_jobs_are_listed(desk, talk):
     assert names == {"description", "symptoms", "logs", "branch", "base"}
 
 
-def test_a_call_gives_the_job_at_once_and_its_result_later(desk, talk):
+async def test_a_call_gives_the_job_at_once_and_its_result_later(desk, talk):
     steps: asyncio.Queue[tuple] = asyncio.Queue()
 
     async def progress(*step):
         await steps.put(step)
 
-    async def scenario(client):
+    async with talk(desk.serve()) as client:
         begun = values_of(await client.call_tool("triage", {"description": "it hangs"}))
         claim = await desk.claim_next()
         await claim.append((), phase="look", rounds=1)
@@ -49,9 +50,7 @@ def test_a_call_gives_the_job_at_once_and_its_result_later(desk, talk):
         )
         step = await steps.get()
         await claim.end("completed", output={"summary": "A lock.", "diff": ""})
-        return begun, running, step, values_of(await waiting)
-
-    begun, running, step, ended = talk(desk.serve(), scenario)
+        ended = values_of(await waiting)
     assert (begun["agent"], begun["state"]) == ("triage", "pending")
     assert (running["state"], running["phase"], running["rounds"]) == ("running", "look", 1)
     assert (ended["state"], ended["result"]) == ("completed", {"summary": "A lock."})
@@ -59,14 +58,12 @@ def test_a_call_gives_the_job_at_once_and_its_result_later(desk, talk):
     assert desk.submitted == [("triage", {"description": "it hangs"})]
 
 
-def test_a_failed_job_says_why(desk, talk):
-    async def scenario(client):
+async def test_a_failed_job_says_why(desk, talk):
+    async with talk(desk.serve()) as client:
         begun = values_of(await client.call_tool("build", {"description": "x"}))
         claim = await desk.claim_next()
         await claim.end("failed", "the tests fail", {"missing": ["no test ran"], "branch": "b"})
-        return values_of(await client.call_tool("get_job", {"job": begun["job"]}))
-
-    ended = talk(desk.serve(), scenario)
+        ended = values_of(await client.call_tool("get_job", {"job": begun["job"]}))
     assert (ended["state"], ended["reason"]) == ("failed", "the tests fail")
     assert ended["result"] == {"missing": ["no test ran"], "branch": "b"}
 
@@ -79,19 +76,17 @@ async def asking(desk, client, question, waits_for="approval"):
 
 
 @pytest.mark.parametrize(("said", "verdict"), [(True, "allow"), (False, "deny")])
-def test_an_approval_is_asked_of_the_clients_user(desk, talk, user, said, verdict):
+async def test_an_approval_is_asked_of_the_clients_user(desk, talk, user, said, verdict):
     asked = user(("accept", {"allow": said}))
 
-    async def scenario(client):
+    async with talk(desk.serve(), elicitation_callback=asked) as client:
         job = await asking(desk, client, BASH)
         arguments = {"job": job["job"], "call": job["asks"][0]["call"], "digest": job["asks"][0]["digest"]}
         answered = values_of(await client.call_tool("answer_job", arguments))
         (answer,) = await desk.store.read_answers(job["job"])
         assert (answer.verdict, answer.via, answer.by != "") == (verdict, "MCP", True)
         assert answered["answers"] == [f"bash: {answer.describe()}"]
-        return job, answered, await desk.store.read_approvals(job["job"])
-
-    job, answered, (approval,) = talk(desk.serve(), scenario, elicitation_callback=asked)
+        (approval,) = await desk.store.read_approvals(job["job"])
     assert job["state"] == "waiting"
     assert job["asks"] == [
         {
@@ -107,30 +102,26 @@ def test_an_approval_is_asked_of_the_clients_user(desk, talk, user, said, verdic
     assert (answered["state"], approval.verdict) == ("pending", verdict)
 
 
-def test_without_a_user_to_ask_nothing_is_allowed_and_anything_denied(desk, talk):
-    async def scenario(client):
+async def test_without_a_user_to_ask_nothing_is_allowed_and_anything_denied(desk, talk):
+    async with talk(desk.serve()) as client:
         job = await asking(desk, client, BASH)
         arguments = {"job": job["job"], "call": "c1", "digest": "d1"}
         refused = await client.call_tool("answer_job", arguments)
         (left,) = await desk.store.read_approvals(job["job"])
         values_of(await client.call_tool("answer_job", {**arguments, "verdict": "deny", "reason": "no"}))
-        return refused, left, (await desk.store.read_approvals(job["job"]))[0]
-
-    refused, left, denied = talk(desk.serve(), scenario)
+        denied = (await desk.store.read_approvals(job["job"]))[0]
     assert refused.is_error
     assert "callboard jobs approve" in refused.content[0].text
     assert (left.verdict, denied.verdict, denied.reason) == ("", "deny", "no")
 
 
-def test_a_question_is_answered_by_the_client(desk, talk):
-    async def scenario(client):
+async def test_a_question_is_answered_by_the_client(desk, talk):
+    async with talk(desk.serve()) as client:
         job = await asking(desk, client, QUESTION, "question")
         arguments = {"job": job["job"], "call": "q1"}
         empty = await client.call_tool("answer_job", arguments)
         values_of(await client.call_tool("answer_job", {**arguments, "text": "the second"}))
-        return job, empty, (await desk.store.read_approvals(job["job"]))[0]
-
-    job, empty, answered = talk(desk.serve(), scenario)
+        answered = (await desk.store.read_approvals(job["job"]))[0]
     assert job["asks"][0]["asks_for"] == "answer"
     assert empty.is_error
     assert (answered.verdict, answered.text) == ("allow", "the second")
@@ -144,38 +135,31 @@ def test_a_question_is_answered_by_the_client(desk, talk):
         ({"call": "c2", "digest": "d1"}, "does not ask about this call"),
     ],
 )
-def test_an_answer_to_another_call_is_refused(desk, talk, user, arguments, why):
-    async def scenario(client):
+async def test_an_answer_to_another_call_is_refused(desk, talk, user, arguments, why):
+    async with talk(desk.serve(), elicitation_callback=user()) as client:
         job = await asking(desk, client, BASH)
         refused = await client.call_tool("answer_job", {"job": job["job"], **arguments})
-        return refused, (await desk.store.read_approvals(job["job"]))[0]
-
-    refused, left = talk(desk.serve(), scenario, elicitation_callback=user())
+        left = (await desk.store.read_approvals(job["job"]))[0]
     assert refused.is_error
     assert why in refused.content[0].text
     assert left.verdict == ""
 
 
-def test_a_job_is_cancelled(desk, talk):
-    async def scenario(client):
+async def test_a_job_is_cancelled(desk, talk):
+    async with talk(desk.serve()) as client:
         begun = values_of(await client.call_tool("build", {"description": "x"}))
         ended = values_of(await client.call_tool("cancel_job", {"job": begun["job"]}))
         late = await client.call_tool("answer_job", {"job": begun["job"], "call": "c1"})
-        return ended, late
-
-    ended, late = talk(desk.serve(), scenario)
     assert (ended["state"], ended["reason"]) == ("cancelled", "cancelled by an MCP client")
     assert late.is_error
 
 
 @pytest.mark.parametrize("tool", ["get_job", "cancel_job"])
-def test_no_other_job_is_reached(desk, talk, tool):
-    async def scenario(client):
+async def test_no_other_job_is_reached(desk, talk, tool):
+    async with talk(desk.serve()) as client:
         other = await desk.store.create("chat", directory="/repository")
         refused = await client.call_tool(tool, {"job": other.id})
-        return refused, await desk.store.get(other.id)
-
-    refused, other = talk(desk.serve(), scenario)
+        other = await desk.store.get(other.id)
     assert refused.is_error
     assert "no such job" in refused.content[0].text
     assert other.state == "pending"
@@ -194,8 +178,9 @@ def test_no_other_job_is_reached(desk, talk, tool):
         ("review", {"branch": "main", "base": "--output=x"}),
     ],
 )
-def test_wrong_arguments_begin_no_job(desk, talk, tool, arguments):
-    result = talk(desk.serve(), lambda client: client.call_tool(tool, arguments))
+async def test_wrong_arguments_begin_no_job(desk, talk, tool, arguments):
+    async with talk(desk.serve()) as client:
+        result = await client.call_tool(tool, arguments)
     assert result.is_error
     assert desk.submitted == []
 
@@ -210,8 +195,8 @@ def test_what_a_user_is_asked_hides_nothing():
     assert asked.requested_schema["properties"]["allow"]["title"] == "Run ba\\u202esh"
 
 
-def test_who_asks_for_a_job_that_should_run_has_a_worker_started_but_not_each_time(desk, talk):
-    async def scenario(client):
+async def test_who_asks_for_a_job_that_should_run_has_a_worker_started_but_not_each_time(desk, talk):
+    async with talk(desk.serve()) as client:
         ended = await desk.store.create("build", directory="/repository")
         await (await desk.claim_next()).end("completed")
         left = await desk.store.create("build", directory="/repository")
@@ -219,6 +204,4 @@ def test_who_asks_for_a_job_that_should_run_has_a_worker_started_but_not_each_ti
         for each in (ended, left, left):
             await client.call_tool("get_job", {"job": each.id, "wait_seconds": 0})
             starts.append(desk.starts)
-        return starts
-
-    assert talk(desk.serve(), scenario) == [0, 1, 1]
+        assert starts == [0, 1, 1]

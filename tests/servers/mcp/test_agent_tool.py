@@ -20,7 +20,7 @@ def deploy() -> str:
     return "deployed"
 
 
-def test_a_run_is_one_call(serving, talk):
+async def test_a_run_is_one_call(serving, talk):
     model = ScriptedModel([Call("add", {"a": 1, "b": 2}), "It is 3."])
     steps, logged = [], []
 
@@ -30,13 +30,11 @@ def test_a_run_is_one_call(serving, talk):
     async def log(params):
         logged.append(params.data)
 
-    async def scenario(client):
+    server = serving([agent_ensemble(Agent(model, [add]))])
+    async with talk(server, logging_callback=log, log_level="info") as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("run", {"prompt": "1 + 2?"}, progress_callback=progress)
-        return [each.name for each in tools], result
-
-    server = serving([agent_ensemble(Agent(model, [add]))])
-    names, result = talk(server, scenario, logging_callback=log, log_level="info")
+        names = [each.name for each in tools]
     assert names == ["run"]
     assert (result.content[0].text, result.is_error) == ("It is 3.", False)
     assert [step[0] for step in steps] == [1, 2]
@@ -45,16 +43,17 @@ def test_a_run_is_one_call(serving, talk):
 
 
 @pytest.mark.parametrize(("answer", "result"), [(True, "deployed"), (False, "Error: deploy may not run")])
-def test_its_approvals_are_asked_of_the_clients_user(serving, talk, user, answer, result):
+async def test_its_approvals_are_asked_of_the_clients_user(serving, talk, user, answer, result):
     model = ScriptedModel([Call("deploy"), "Done."])
     asked = user(("accept", {"allow": answer}))
     server = serving([agent_ensemble(Agent(model, [deploy]))])
-    talk(server, lambda client: client.call_tool("run", {"prompt": "go"}), elicitation_callback=asked)
+    async with talk(server, elicitation_callback=asked) as client:
+        await client.call_tool("run", {"prompt": "go"})
     assert asked.asked == ["deploy asks for approval before each call: deploy {}"]
     assert model.requests[1].canisters[-1].text.startswith(result)
 
 
-def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
+async def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
     seen = []
 
     async def approve(invocation, _why):
@@ -63,7 +62,8 @@ def test_an_agent_that_asks_somebody_else_still_does(serving, talk, user):
 
     model = ScriptedModel([Call("deploy"), "Done."])
     server = serving([agent_ensemble(Agent(model, [deploy], approve=approve))])
-    talk(server, lambda client: client.call_tool("run", {"prompt": "go"}), elicitation_callback=user())
+    async with talk(server, elicitation_callback=user()) as client:
+        await client.call_tool("run", {"prompt": "go"})
     assert seen == ["deploy"]
 
 
@@ -91,24 +91,26 @@ async def test_each_client_is_asked_about_its_own_run(serving, era):
     assert [len(each) for each in asked.values()] == [1, 1]
 
 
-def test_a_run_that_fails_is_a_result_that_the_model_reads(serving, talk):
+async def test_a_run_that_fails_is_a_result_that_the_model_reads(serving, talk):
     def broken(_request):
         raise CallerError("no model here")
 
     server = serving([agent_ensemble(Agent(ScriptedModel([broken]), [add]))])
-    result = talk(server, lambda client: client.call_tool("run", {"prompt": "go"}))
+    async with talk(server) as client:
+        result = await client.call_tool("run", {"prompt": "go"})
     assert result.is_error
     assert "no model here" in result.content[0].text
 
 
-def test_a_run_without_an_answer_says_why(serving, talk):
+async def test_a_run_without_an_answer_says_why(serving, talk):
     server = serving([agent_ensemble(Agent(ScriptedModel(["", ""]), [add]))])
-    result = talk(server, lambda client: client.call_tool("run", {"prompt": "go"}))
+    async with talk(server) as client:
+        result = await client.call_tool("run", {"prompt": "go"})
     assert result.is_error
     assert "the agent gave no answer: the model replied nothing" in result.content[0].text
 
 
-def test_a_cancelled_call_cancels_its_run(serving, talk):
+async def test_a_cancelled_call_cancels_its_run(serving, talk):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -120,11 +122,9 @@ def test_a_cancelled_call_cancels_its_run(serving, talk):
         finally:
             ended.set()
 
-    async def scenario(client):
+    async with talk(serving([agent_ensemble(Agent(ScriptedModel([Call("wait")]), [wait]))])) as client:
         task = asyncio.create_task(client.call_tool("run", {"prompt": "go"}))
         await begun.wait()
         task.cancel()
         await ended.wait()
-
-    talk(serving([agent_ensemble(Agent(ScriptedModel([Call("wait")]), [wait]))]), scenario)
     assert ended.is_set()

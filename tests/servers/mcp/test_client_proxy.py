@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import mcp_types as types
 import pytest
-from mcp import Client
 from tests.tables import table
 
 from callboard import Context, Ensemble, tool
@@ -35,38 +34,31 @@ SAID = {
 
 
 @pytest.fixture
-def again(serving, era, tmp_path):
-    """Serves the tools of the server of a command again, to a client in this era; gives what a scenario returns."""
+def again(serving, talk, tmp_path):
+    """A client, in this era, of the tools of the server of a command, which are served again."""
 
-    def again(command, scenario, **callbacks):
+    @asynccontextmanager
+    async def again(command, **callbacks):
         upstream = Upstream()
         settings = ServerSettings(name="up", command=tuple(command), sampling=True, timeout=30)
         pins = Pins(tmp_path / "pins")
-
-        async def connected():
-            ensemble = McpEnsemble(settings, pins=pins, elicit=upstream.elicit, sample=upstream.sample)
-            async with ensemble:
-                server = serving([ensemble], upstream=upstream)
-                async with Client(server.protocol, mode=era, **callbacks) as client:
-                    try:
-                        return await scenario(client)
-                    finally:
-                        await server.aclose()
-
-        return asyncio.run(connected())
+        async with (
+            McpEnsemble(settings, pins=pins, elicit=upstream.elicit, sample=upstream.sample) as ensemble,
+            talk(serving([ensemble], upstream=upstream), **callbacks) as client,
+        ):
+            yield client
 
     return again
 
 
-def test_what_a_tool_says_of_itself_and_its_structured_content_pass(again, era, tmp_path):
+async def test_what_a_tool_says_of_itself_and_its_structured_content_pass(again, era, tmp_path):
     (tmp_path / "said.json").write_text(json.dumps(SAID))
 
-    async def scenario(client):
-        listed = {each.name: each for each in (await client.list_tools()).tools}
-        return client.instructions, listed, await client.call_tool("sum", {})
-
     command = [sys.executable, "-S", str(TESTS / "vectors" / "mcp" / "server.py"), str(tmp_path / "said.json")]
-    instructions, listed, answer = again(command, scenario)
+    async with again(command) as client:
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+        instructions = client.instructions
+        answer = await client.call_tool("sum", {})
     if era == "legacy":  # a client that is told its version does not ask for them
         assert instructions == "up: Add whole numbers only."
     assert listed["sum"].output_schema == OUT
@@ -75,7 +67,7 @@ def test_what_a_tool_says_of_itself_and_its_structured_content_pass(again, era, 
     assert (answer.content[0].text, answer.structured_content) == ("3", {"result": 3})
 
 
-def test_progress_and_questions_pass(again, user):
+async def test_progress_and_questions_pass(again, user):
     asked = user(("accept", {"name": "Ann"}))
     steps = []
 
@@ -86,21 +78,17 @@ def test_progress_and_questions_pass(again, user):
     async def progressed(done, total, message):
         steps.append((done, total, message))
 
-    async def scenario(client):
+    async with again(TALKATIVE, elicitation_callback=asked, sampling_callback=thought) as client:
         await client.call_tool("steps", {}, progress_callback=progressed)
-        return [(await client.call_tool(name, {})).content[0].text for name in ("ask", "think")]
-
-    answered = again(TALKATIVE, scenario, elicitation_callback=asked, sampling_callback=thought)
+        answered = [(await client.call_tool(name, {})).content[0].text for name in ("ask", "think")]
     assert answered == ["accept {'size': 7, 'name': 'Ann'}", "2 + 2 is 4"]
     assert asked.asked == ["up asks: Who are you?"]
     assert steps == [(1, 3, "on"), (2, 3, "on"), (3, 3, "on")]
 
 
-def test_a_question_is_declined_where_the_client_cannot_ask(again):
-    async def scenario(client):
-        return (await client.call_tool("ask", {})).content[0].text
-
-    assert again(TALKATIVE, scenario) == "decline None"
+async def test_a_question_is_declined_where_the_client_cannot_ask(again):
+    async with again(TALKATIVE) as client:
+        assert ((await client.call_tool("ask", {})).content[0].text) == "decline None"
 
 
 class Calling:
@@ -131,7 +119,7 @@ def test_nobody_is_asked_for_the_call_of_another(clients, answer):
     assert asyncio.run(upstream.elicit("Who?", {"type": "object"})) == ("decline", None)
 
 
-def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
+async def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
     @tool
     def work(context: Context) -> str:
         """Works on a thread."""
@@ -144,8 +132,6 @@ def test_the_progress_of_our_own_tools_arrives_in_order(serving, talk):
     async def progressed(done, total, message):
         steps.append((done, total, message))
 
-    async def scenario(client):
-        return (await client.call_tool("work", {}, progress_callback=progressed)).content[0].text
-
-    assert talk(serving([Ensemble("e", [work])]), scenario) == "done"
+    async with talk(serving([Ensemble("e", [work])])) as client:
+        assert ((await client.call_tool("work", {}, progress_callback=progressed)).content[0].text) == "done"
     assert steps == [(step, 5, f"step {step}") for step in range(5)]

@@ -24,22 +24,15 @@ def fail() -> str:
 
 
 @pytest.fixture
-def asked(serving, talk, telemetry):
-    """What is told while a client asks."""
-
-    def asked(scenario):
-        told = telemetry()
-        talk(serving([Ensemble("sums", [add, fail])]), scenario)
-        return told
-
-    return asked
+def sums(serving):
+    """A server."""
+    return serving([Ensemble("sums", [add, fail])])
 
 
-def test_a_call_has_a_span_below_that_of_its_client(asked):
-    async def scenario(client):
+async def test_a_call_has_a_span_below_that_of_its_client(sums, talk, telemetry):
+    told = telemetry()
+    async with talk(sums) as client:
         await client.call_tool("add", {"a": 1}, meta={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"})
-
-    told = asked(scenario)
     span = told.named("tools/call add")
     assert (span.kind, span.status.status_code) == (SpanKind.SERVER, StatusCode.UNSET)
     assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, "b7ad6b7169203331")
@@ -54,12 +47,11 @@ def test_a_call_has_a_span_below_that_of_its_client(asked):
 
 
 @pytest.mark.parametrize(("name", "span_name", "kind"), [("fail", " fail", "tool_error"), ("hunter2", "", "-32602")])
-def test_a_failure_is_a_word_and_an_unknown_name_is_not_told(asked, name, span_name, kind):
-    async def scenario(client):
+async def test_a_failure_is_a_word_and_an_unknown_name_is_not_told(sums, talk, telemetry, name, span_name, kind):  # noqa: PLR0917
+    told = telemetry()
+    async with talk(sums) as client:
         with suppress(MCPError):
             assert (await client.call_tool(name, {})).is_error
-
-    told = asked(scenario)
     span = told.named(f"tools/call{span_name}")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
     assert span.attributes["error.type"] == kind
@@ -67,9 +59,9 @@ def test_a_failure_is_a_word_and_an_unknown_name_is_not_told(asked, name, span_n
 
 
 @pytest.mark.parametrize("traceparent", [7, ["x"], {"a": 1}, "nonsense", None])
-def test_a_trace_that_is_none_is_passed_over(asked, traceparent):
-    async def scenario(client):
+async def test_a_trace_that_is_none_is_passed_over(sums, talk, telemetry, traceparent):
+    told = telemetry()
+    async with talk(sums) as client:
         result = await client.call_tool("add", {"a": 1}, meta={"traceparent": traceparent, "tracestate": 3})
         assert not result.is_error
-
-    assert asked(scenario).named("tools/call add").parent is None
+    assert told.named("tools/call add").parent is None

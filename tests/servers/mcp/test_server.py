@@ -65,13 +65,11 @@ def deploy(where: str) -> str:
 HOME = Ensemble("home", [add, facts, show, fail, sleep, deploy])
 
 
-def test_tools_have_the_names_they_have_on_wires(serving, talk):
+async def test_tools_have_the_names_they_have_on_wires(serving, talk):
     other = Ensemble("other", [tool(name="add")(lambda: None), tool(name="weird name")(lambda: None)])
 
-    async def listed(client):
-        return (await client.list_tools()).tools
-
-    tools = talk(serving([HOME, other]), listed)
+    async with talk(serving([HOME, other])) as client:
+        tools = (await client.list_tools()).tools
     assert [each.name for each in tools] == [
         "home__add", "facts", "show", "fail", "sleep", "deploy", "other__add", "weird_name",
     ]  # fmt: skip
@@ -107,8 +105,9 @@ def test_tools_have_the_names_they_have_on_wires(serving, talk):
         ),
     ],
 )
-def test_results(serving, talk, called, content, structured):
-    result = talk(serving([HOME]), lambda client: client.call_tool(*called))
+async def test_results(serving, talk, called, content, structured):
+    async with talk(serving([HOME])) as client:
+        result = await client.call_tool(*called)
     assert (result.content, result.structured_content, result.is_error) == (content, structured, False)
 
 
@@ -121,20 +120,19 @@ def test_results(serving, talk, called, content, structured):
         (("sleep", {}), "timeout", "Error: Tool execution timed out. It had 0.01 s."),
     ],
 )
-def test_failures_are_results_that_the_model_reads(serving, talk, called, category, text):
-    result = talk(serving([HOME]), lambda client: client.call_tool(*called))
+async def test_failures_are_results_that_the_model_reads(serving, talk, called, category, text):
+    async with talk(serving([HOME])) as client:
+        result = await client.call_tool(*called)
     assert result.is_error
     assert result.meta[CATEGORY] == category
     assert result.content[0].text.startswith(text.rpartition("\n")[0] or text)
 
 
-def test_an_unknown_name_is_the_clients_mistake(serving, talk):
-    async def scenario(client):
+async def test_an_unknown_name_is_the_clients_mistake(serving, talk):
+    async with talk(serving([HOME])) as client:
         with pytest.raises(MCPError) as raised:
             await client.call_tool("ad", {})
-        return raised.value
-
-    error = talk(serving([HOME]), scenario)
+        error = raised.value
     assert error.code == types.INVALID_PARAMS
     assert "Unknown tool: ad" in error.message
     assert "'add'" in error.message
@@ -150,44 +148,42 @@ def test_an_unknown_name_is_the_clients_mistake(serving, talk):
         (("cancel", None), "Error: deploy may not run: the answer was no"),
     ],
 )
-def test_a_user_is_asked_before_what_wants_approval(serving, talk, user, answer, text):
+async def test_a_user_is_asked_before_what_wants_approval(serving, talk, user, answer, text):
     asked = user(answer)
-    result = talk(
-        serving([HOME]), lambda client: client.call_tool("deploy", {"where": "mars"}), elicitation_callback=asked
-    )
+    async with talk(serving([HOME]), elicitation_callback=asked) as client:
+        result = await client.call_tool("deploy", {"where": "mars"})
     assert asked.asked == ['deploy asks for approval before each call: deploy {"where": "mars"}']
     assert result.content[0].text == text
 
 
-def test_hidden_characters_are_shown_to_who_approves(serving, talk, user):
+async def test_hidden_characters_are_shown_to_who_approves(serving, talk, user):
     asked = user(("decline", None))
-    talk(
-        serving([HOME]), lambda client: client.call_tool("deploy", {"where": "m\u202ears"}), elicitation_callback=asked
-    )
+    async with talk(serving([HOME]), elicitation_callback=asked) as client:
+        await client.call_tool("deploy", {"where": "m\u202ears"})
     assert "m\\u202ears" in asked.asked[0]
 
 
-def test_without_a_user_what_wants_approval_does_not_run(serving, talk):
-    result = talk(serving([HOME]), lambda client: client.call_tool("deploy", {"where": "mars"}))
+async def test_without_a_user_what_wants_approval_does_not_run(serving, talk):
+    async with talk(serving([HOME])) as client:
+        result = await client.call_tool("deploy", {"where": "mars"})
     assert result.meta[CATEGORY] == "permission"
     assert "this client cannot be asked" in result.content[0].text
 
 
-def test_a_policy_decides(serving, talk):
+async def test_a_policy_decides(serving, talk):
     server = serving([HOME], policy=Policy([("home/deploy", "allow"), ("add", "deny")]))
 
-    async def scenario(client):
+    async with talk(server) as client:
         listed = [tool.name for tool in (await client.list_tools()).tools]
-        return listed, await client.call_tool("deploy", {"where": "mars"}), await client.call_tool("add", {"a": 1})
-
-    listed, allowed, denied = talk(server, scenario)
+        allowed = await client.call_tool("deploy", {"where": "mars"})
+        denied = await client.call_tool("add", {"a": 1})
     assert "deploy" in listed
     assert "add" not in listed
     assert allowed.content[0].text == "deployed to mars"
     assert denied.meta[CATEGORY] == "permission"
 
 
-def test_progress_and_log_messages_arrive(serving, talk):
+async def test_progress_and_log_messages_arrive(serving, talk):
     @tool
     async def work(context: Context) -> str:
         """Works."""
@@ -205,20 +201,18 @@ def test_progress_and_log_messages_arrive(serving, talk):
     async def log(params):
         logged.append((params.level, params.data))
 
-    async def scenario(client):
+    async with talk(serving([Ensemble("e", [work])]), logging_callback=log, log_level="info") as client:
         if client.protocol_version < "2026":
             await client.session.send_request(
                 types.SetLevelRequest(params=types.SetLevelRequestParams(level="info")), types.EmptyResult
             )
-        return await client.call_tool("work", {}, progress_callback=progress)
-
-    result = talk(serving([Ensemble("e", [work])]), scenario, logging_callback=log, log_level="info")
+        result = await client.call_tool("work", {}, progress_callback=progress)
     assert result.content[0].text == "done"
     assert steps == [(1, 2, "half")]
     assert logged == [("warning", {"careful": True})]
 
 
-def test_a_cancelled_call_ends_its_tool(serving, talk):
+async def test_a_cancelled_call_ends_its_tool(serving, talk):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -230,17 +224,15 @@ def test_a_cancelled_call_ends_its_tool(serving, talk):
         finally:
             ended.set()
 
-    async def scenario(client):
+    async with talk(serving([Ensemble("e", [wait])])) as client:
         task = asyncio.create_task(client.call_tool("wait", {}))
         await begun.wait()
         task.cancel()
         await ended.wait()
-
-    talk(serving([Ensemble("e", [wait])]), scenario)
     assert ended.is_set()
 
 
-def test_no_more_calls_at_once_than_allowed(serving, talk):
+async def test_no_more_calls_at_once_than_allowed(serving, talk):
     together = asyncio.Barrier(3)
     running = most = 0
 
@@ -253,14 +245,12 @@ def test_no_more_calls_at_once_than_allowed(serving, talk):
         await together.wait()
         running -= 1
 
-    async def scenario(client):
+    async with talk(serving([Ensemble("e", [work])], limit=3)) as client:
         await asyncio.gather(*[client.call_tool("work", {}) for _ in range(12)])
-
-    talk(serving([Ensemble("e", [work])], limit=3), scenario)
     assert most == 3
 
 
-def test_a_tool_asks_several_things(serving, talk, user):
+async def test_a_tool_asks_several_things(serving, talk, user):
     @tool
     async def ask(context: Context) -> str:
         """Asks."""
@@ -272,25 +262,24 @@ def test_a_tool_asks_several_things(serving, talk, user):
 
     asked = user(("accept", {"x": "1"}), ("decline", None))
     server = serving([Ensemble("e", [ask])])
-    result = talk(server, lambda client: client.call_tool("ask", {}), elicitation_callback=asked)
+    async with talk(server, elicitation_callback=asked) as client:
+        result = await client.call_tool("ask", {})
     assert result.content[0].text == "{'x': '1'} decline"
     assert asked.asked == ["first", "second"]
 
 
-def test_namespaces_last_as_long_as_their_client(serving, talk):
+async def test_namespaces_last_as_long_as_their_client(serving, talk):
     @tool
     async def count(context: Context) -> int:
         """Counts."""
         context.namespace["n"] = context.namespace.get("n", 0) + 1
         return context.namespace["n"]
 
-    async def scenario(client):
-        return [(await client.call_tool("count", {})).content[0].text for _ in range(3)]
-
-    assert talk(serving([Ensemble("e", [count])]), scenario) == ["1", "2", "3"]
+    async with talk(serving([Ensemble("e", [count])])) as client:
+        assert [(await client.call_tool("count", {})).content[0].text for _ in range(3)] == ["1", "2", "3"]
 
 
-def test_clients_hear_of_new_tools(serving, talk, era):
+async def test_clients_hear_of_new_tools(serving, talk, era):
     ensemble = Ensemble("e", [add])
     server = serving([ensemble])
     heard = asyncio.Event()
@@ -299,7 +288,7 @@ def test_clients_hear_of_new_tools(serving, talk, era):
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             heard.set()
 
-    async def scenario(client):
+    async with talk(server, message_handler=handler) as client:
         before = [each.name for each in (await client.list_tools()).tools]
         ensemble.add_invoker(facts)
         if era == "legacy":
@@ -310,21 +299,20 @@ def test_clients_hear_of_new_tools(serving, talk, era):
                 await server.notify_changes()
                 await anext(aiter(changes))
         await server.notify_changes()
-        return before, [each.name for each in (await client.list_tools(cache_mode="refresh")).tools]
+        assert (before, [each.name for each in (await client.list_tools(cache_mode="refresh")).tools]) == (
+            ["add"],
+            ["add", "facts"],
+        )
 
-    assert talk(server, scenario, message_handler=handler) == (["add"], ["add", "facts"])
 
-
-def test_what_is_deferred_is_not_served(serving, talk):
+async def test_what_is_deferred_is_not_served(serving, talk):
     async def never(_context, _arguments):
         raise AssertionError
 
     later = Invoker("later", never, {"type": "object"}, deferred=True)
 
-    async def listed(client):
-        return [each.name for each in (await client.list_tools()).tools]
-
-    assert talk(serving([Ensemble("e", [later, add])]), listed) == ["add"]
+    async with talk(serving([Ensemble("e", [later, add])])) as client:
+        assert [each.name for each in (await client.list_tools()).tools] == ["add"]
 
 
 class TestWaiting:
@@ -346,45 +334,38 @@ class TestWaiting:
             (("deploy", {"where": "mars"}), "x"),
         ],
     )
-    def test_another_request_does_not_go_on_with_them(self, serving, talk, user, called, change):
-        async def scenario(client):
+    async def test_another_request_does_not_go_on_with_them(self, serving, talk, user, called, change):
+        async with talk(serving([HOME]), elicitation_callback=user()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
             with pytest.raises(MCPError) as raised:
                 await client.session.call_tool(*called, input_responses=yes, request_state=asked.request_state + change)
-            return raised.value.code
-
-        code = talk(serving([HOME]), scenario, elicitation_callback=user())
+            code = raised.value.code
         assert code == types.INVALID_PARAMS
 
-    def test_they_go_on_once(self, serving, talk, user):
-        async def scenario(client):
+    async def test_they_go_on_once(self, serving, talk, user):
+        async with talk(serving([HOME]), elicitation_callback=user()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
             again = {"input_responses": yes, "request_state": asked.request_state}
             result = await client.session.call_tool("deploy", {"where": "mars"}, **again)
             with pytest.raises(MCPError):
                 await client.session.call_tool("deploy", {"where": "mars"}, **again)
-            return result
-
-        result = talk(serving([HOME]), scenario, elicitation_callback=user())
         assert result.content[0].text == "deployed to mars"
 
-    def test_nothing_is_approved_before_it_is_asked(self, serving, talk, user):
-        async def scenario(client):
+    async def test_nothing_is_approved_before_it_is_asked(self, serving, talk, user):
+        async with talk(serving([HOME]), elicitation_callback=user()) as client:
             asked = await self.begun(client)
             yes = dict.fromkeys(asked.input_requests, types.ElicitResult(action="accept", content={"allow": True}))
-            return await client.session.call_tool(
+            result = await client.session.call_tool(
                 "deploy", {"where": "mars"}, input_responses=yes, allow_input_required=True
             )
-
-        result = talk(serving([HOME]), scenario, elicitation_callback=user())
         assert isinstance(result, types.InputRequiredResult)
 
-    def test_the_oldest_ends_where_there_are_too_many(self, serving, talk, user, monkeypatch):
+    async def test_the_oldest_ends_where_there_are_too_many(self, serving, talk, user, monkeypatch):
         monkeypatch.setattr(calls, "MAX_WAITING", 1)
 
-        async def scenario(client):
+        async with talk(serving([HOME]), elicitation_callback=user()) as client:
             first, second = await self.begun(client), await self.begun(client)
             codes = []
             for asked in (first, second):
@@ -396,9 +377,7 @@ class TestWaiting:
                     codes.append(0)
                 except MCPError as error:
                     codes.append(error.code)
-            return codes
-
-        assert talk(serving([HOME]), scenario, elicitation_callback=user()) == [types.INVALID_PARAMS, 0]
+            assert codes == [types.INVALID_PARAMS, 0]
 
     async def test_one_that_nobody_comes_back_for_is_cancelled(self):
         class Forgotten:
@@ -435,50 +414,44 @@ DAY = Weather({"name": "Oslo"}, Decimal("3.5"), datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("returned", "value"), [(Place, {"name": "Oslo"}), (Weather, DAY), (Forecast, Forecast(days=[DAY]))]
 )
-def test_what_a_typed_tool_returns_is_declared_and_is_so(serving, talk, returned, value):
+async def test_what_a_typed_tool_returns_is_declared_and_is_so(serving, talk, returned, value):
     def look():
         """Looks."""
         return value
 
     look.__annotations__["return"] = returned
 
-    async def scenario(client):
+    async with talk(serving([Ensemble("e", [tool(look)])])) as client:
         (listed,) = (await client.list_tools()).tools
-        return listed, await client.call_tool("look", {})  # the client validates it, too
-
-    listed, answer = talk(serving([Ensemble("e", [tool(look)])]), scenario)
+        answer = await client.call_tool("look", {})
     assert listed.output_schema["type"] == "object"
     assert answer.structured_content.keys() >= set(listed.output_schema["required"])
     assert not answer.is_error
 
 
 @pytest.mark.parametrize("returned", [str, int, dict, dict[str, int], list[Place], Place | None, Any, None, "Unknown"])
-def test_where_no_object_is_annotated_nothing_is_declared(serving, talk, returned):
+async def test_where_no_object_is_annotated_nothing_is_declared(serving, talk, returned):
     def look():
         """Looks."""
         return {"name": "Oslo"}
 
     look.__annotations__["return"] = returned
 
-    async def scenario(client):
-        return (await client.list_tools()).tools[0], await client.call_tool("look", {})
-
-    listed, answer = talk(serving([Ensemble("e", [tool(look)])]), scenario)
+    async with talk(serving([Ensemble("e", [tool(look)])])) as client:
+        listed, answer = (await client.list_tools()).tools[0], await client.call_tool("look", {})
     assert listed.output_schema is None
     assert answer.structured_content == {"name": "Oslo"}
 
 
-def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(serving, talk):
+async def test_a_result_that_is_not_as_declared_is_an_error_with_what_it_is(serving, talk):
     @tool
     def look() -> Place:
         """Looks."""
         return {"height": "high"}
 
-    async def scenario(client):
+    async with talk(serving([Ensemble("e", [look])])) as client:
         await client.list_tools()
-        return await client.call_tool("look", {})
-
-    answer = talk(serving([Ensemble("e", [look])]), scenario)
+        answer = await client.call_tool("look", {})
     assert (answer.is_error, answer.meta[CATEGORY]) == (True, "execution")
     assert [part.text for part in answer.content] == [
         '{"height":"high"}',
