@@ -22,7 +22,7 @@ from tests.tables import table
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
 from callboard.cli.chat_commands import COMMANDS
-from callboard.cli.jobs import JobDisplay
+from callboard.cli.display import JobDisplay
 from callboard.cli.line_editor import PlainEditor
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import ChangedFile

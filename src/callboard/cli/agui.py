@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -20,11 +21,11 @@ from callboard.cli.settings import import_from, settings_here
 from callboard.errors import CallerError
 from callboard.extras import require_extra
 from callboard.jobs.job import normalize_reference
+from callboard.jobs.streams import JobStreams
 from callboard.servers.gateway.auth import LOOPBACK, Authenticator, digest
 from callboard.servers.gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
-    from callboard.jobs.streams import JobStreams
     from callboard.servers.agui.endpoint import AguiExtension, OwnJobs
     from callboard.servers.gateway.endpoints import Services
 
@@ -73,8 +74,6 @@ def extend_gateway_by_agui(
 
     Their jobs are in the gateway's store if it has one, else in the user's database of jobs.
     """
-    from time import monotonic  # noqa: PLC0415
-
     from callboard.servers.agui.endpoint import (  # noqa: PLC0415
         AguiExtension,
         AguiService,
@@ -93,8 +92,6 @@ def extend_board_by_agui(
     references: Sequence[str], keys: Mapping[str, str], origins: Sequence[str], hosts: Collection[str], jobs: OwnJobs
 ) -> AguiExtension:
     """What serves these agents at `/agui` of a board's own server, by the rules of a gateway without backends."""
-    from time import monotonic  # noqa: PLC0415
-
     from callboard.servers.agui.endpoint import AguiExtension, AguiService  # noqa: PLC0415  # not for --help
     from callboard.servers.gateway.request_body import ByteBudget  # noqa: PLC0415
 

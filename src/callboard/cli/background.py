@@ -15,11 +15,12 @@ from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
 from callboard.configuration import Settings
 from callboard.extras import require_extra
+from callboard.jobs import database_url
+from callboard.jobs.job import DurableJob
 from callboard.providers.registry import PlannedModel
 
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
-    from callboard.jobs.job import DurableJob
     from callboard.jobs.store import DurableStore
 
 
@@ -39,7 +40,6 @@ def ensure_worker(database: Database, job: DurableJob) -> Path | None:
 def runs_here(job: DurableJob) -> bool:
     """Return whether `ensure_worker` provides a worker for the job."""
     from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # half a second
-    from callboard.jobs import database_url  # noqa: PLC0415
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
 
     return database_url().startswith("sqlite") and job.queue in {host_queue(), run_queue(job.directory)}

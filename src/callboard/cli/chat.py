@@ -21,8 +21,8 @@ import typer
 from callboard.cli import complete, interrupt
 from callboard.cli.approvals import Approvals
 from callboard.cli.chat_commands import COMMANDS, QUIT, parse_command, run_command
+from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import find_job, open_store
-from callboard.cli.jobs import JobDisplay
 from callboard.cli.line_editor import Editor, Interrupted, open_editor
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.cli.options import BaseUrl, Budget, Dialect, Directory, Mode, Model, NoSandbox, Verbose

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
+from callboard.cli.durable_store import read_output
+from callboard.coding.job import (
+    UNTESTED,
+    Notice,
+    PhaseEnded,
+    PhaseStarted,
+    PromptSent,
+    Resumed,
+    Step,
+    TreeSnapshot,
+    encode_step,
+)
 from callboard.core import (
     ApprovalAnswered,
     Content,
@@ -27,6 +42,7 @@ from callboard.core import (
     TextualContent,
     ToolProgress,
 )
+from callboard.jobs.job import DurableJob
 from callboard.text.display import collapse, strip_controls
 
 _WIDTH = 120
@@ -127,3 +143,89 @@ def _format_arguments(arguments: Mapping[str, Any] | None, raw: str) -> str:
     if arguments is None:
         return collapse(raw)
     return collapse(", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items()))
+
+
+EXIT_CODES: Final[Mapping[tuple[str, bool], int]] = {
+    ("completed", False): 0,
+    ("completed", True): 3,
+    ("failed", True): 3,
+    ("failed", False): 1,
+    ("cancelled", False): 130,
+    ("cancelled", True): 130,
+}
+"""By a job's state, and whether evidence is missing."""
+
+_COLORS: Final = {"completed": "32", "failed": "31", "cancelled": "33", "running": "36", "waiting": "35"}
+
+
+class JobDisplay(Display):
+    """Shows the steps of a job; as JSON, a line each."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, verbose: bool, as_json: bool) -> None:
+        super().__init__(out, err, verbose=verbose, color=err.isatty() and "NO_COLOR" not in os.environ)
+        self.as_json = as_json
+
+    def step(self, step: Step) -> None:
+
+        if self.as_json:
+            line = encode_step(step)
+            # A terminal obeys some characters that JSON has as they are.
+            line = json.dumps(json.loads(line)).encode() if self._terminal else line
+            self._out.buffer.write(line + b"\n")
+            self._out.buffer.flush()
+            return
+        match step:
+            case PhaseStarted(name=name):
+                self.tell(f"== {name}", "1")
+            case PhaseEnded(missing=missing):
+                for each in missing:
+                    self.tell(f"   missing: {collapse(each, 400)}", "33")
+            case Notice(text=text):
+                self.tell(text, "2")
+            case Resumed():
+                self.tell("goes on where it was", "2")
+            case PromptSent(text=text):
+                if self._verbose:
+                    self.tell(text, "2")
+            case TreeSnapshot():
+                pass  # forks begin with it
+            case _:
+                self.show(step)
+
+    def job(self, job: DurableJob) -> None:
+        self._out.write(json.dumps({**job.as_json(), "type": "job"}) + "\n")
+        self._out.flush()
+
+
+def print_outcome(job: DurableJob, display: Display) -> None:
+    """Shows what a person needs to know at a job's end."""
+    output = read_output(job)
+    # The error says where, and what to do, too.
+    why = collapse(job.error or job.reason, 1000)
+    is_completed = job.state == "completed"
+    is_untested = is_completed and output.tests.startswith(UNTESTED)
+    state = f"{job.state}{', not tested' if is_untested else ''}{f': {why}' if why else ''}"
+    display.tell(state, "33" if is_untested else _COLORS.get(job.state, ""))
+    for each in output.missing:
+        display.tell(f"missing: {collapse(each, 400)}", "33")
+    if job.kind in ("review", "triage") and output.summary:
+        print_safely(f"{output.summary}\n")
+    if output.patch and is_completed:
+        display.tell(f"the change is in {output.patch}; take it with: git apply {shlex.quote(output.patch)}")
+    elif output.patch:
+        display.tell(f"the unfinished change is in {output.patch}")
+    elif (branch := output.branch) and output.commits:
+        unfinished = "" if is_completed else "the unfinished change is on "
+        display.tell(f"{unfinished}branch {branch}, {len(output.commits)} commits, {len(output.files)} files")
+        take = f"    take: git merge {branch}" if is_completed else ""
+        display.tell(f"look: git diff HEAD...{branch}{take}    drop: callboard undo {job.id}")
+    if output.tests:
+        display.tell(f"tests: {output.tests}")
+    if output.pull_request and output.commits:
+        display.tell(f"pull request: {output.pull_request_url or 'not opened'}")
+    display.tell(f"job {job.id}: callboard jobs show {job.id}, callboard jobs logs {job.id}", "2")
+
+
+def print_safely(text: str) -> None:
+    """Prints the text; on a terminal without what that would obey."""
+    sys.stdout.write(strip_controls(text) if sys.stdout.isatty() else text)

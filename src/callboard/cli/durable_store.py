@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from callboard.coding.job import JobOutput
 from callboard.coding.job_folders import OLD_RECORD, list_old_records
 from callboard.errors import CallerError
 from callboard.extras import require_extra
 from callboard.jobs import may_have_jobs
+from callboard.jobs.job import DurableJob, JobSummary
 
 if TYPE_CHECKING:
-    from callboard.coding.job import JobOutput
-    from callboard.jobs.job import DurableJob, JobSummary
     from callboard.jobs.store import DurableStore
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ def open_store() -> Iterator[DurableStore]:
 def change_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
     """Do something with the store, and close it. A job of this host that goes on by that gets a worker."""
     from callboard.cli.background import ensure_worker  # noqa: PLC0415  # not for --help
-    from callboard.jobs.job import DurableJob  # noqa: PLC0415
 
     with open_store() as store:
         changed = asyncio.run(work(store))
@@ -134,8 +133,6 @@ def list_jobs() -> Sequence[JobSummary]:
 
 def read_output(job: DurableJob) -> JobOutput:
     """The output of a coding job or a chat; of another job its text."""
-    from callboard.coding.job import JobOutput  # noqa: PLC0415  # not for --help
-
     output = job.output or {}
     read: JobOutput = msgspec.convert({"summary": output.get("text", ""), **output}, JobOutput, strict=False)
     return read

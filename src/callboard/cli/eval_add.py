@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from callboard.agent.conversation import Conversation, conversations_directory
 from callboard.cli import complete
+from callboard.cli.dialects import read_declarations
 from callboard.cli.durable_store import find_job, read_jobs
 from callboard.cli.options import takes_options
 from callboard.core import Canister
@@ -120,8 +121,6 @@ def add(options: EvalAddOptions) -> None:
     """
     recording = read_recording(options.source, options.wire)
     if options.tools:
-        from callboard.cli.dialects import read_declarations  # noqa: PLC0415  # for this option only
-
         recording = replace(recording, tools=tuple(read_declarations(options.tools)))
     task = make_task(
         recording,

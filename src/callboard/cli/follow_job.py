@@ -9,8 +9,8 @@ import typer
 
 from callboard.cli import interrupt
 from callboard.cli.approvals import Approvals
+from callboard.cli.display import EXIT_CODES, JobDisplay, print_outcome
 from callboard.cli.durable_store import open_store
-from callboard.cli.jobs import EXIT_CODES, JobDisplay, print_outcome
 from callboard.cli.models import CODING_FACTS, check_reachable, open_model
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.agents.job_runner import add_github_text

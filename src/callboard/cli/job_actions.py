@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from callboard.cli import interrupt
+from callboard.cli.display import JobDisplay
 from callboard.cli.durable_store import (
     change_jobs,
     find_job,
@@ -20,20 +21,21 @@ from callboard.cli.durable_store import (
     read_jobs,
     remove_job,
 )
-from callboard.cli.jobs import JobDisplay, JobName, app
+from callboard.cli.jobs import app
 from callboard.cli.line_editor import NO, YES, discard_input, read_answer
-from callboard.cli.options import Json
+from callboard.cli.options import JobName, Json
 from callboard.cli.watch import describe_runner, follow, wait_for_poll, watch
 from callboard.coding.job_folders import JobFolders, list_old_records
 from callboard.configuration.ownership import find_user_name
 from callboard.errors import CallerError
 from callboard.jobs import may_have_jobs
+from callboard.jobs.entries import JobEntry
+from callboard.jobs.job import END_STATES, Approval, DurableJob
+from callboard.jobs.steps import EntrySteps, JobExport, read_steps
 from callboard.text.display import collapse, escape, make_visible
 from callboard.text.duration import parse_duration
 
 if TYPE_CHECKING:
-    from callboard.jobs.entries import JobEntry
-    from callboard.jobs.job import Approval, DurableJob
     from callboard.jobs.store import DurableStore
 
 CallName = Annotated[
@@ -199,8 +201,6 @@ def logs(
 
 def show_steps(job: DurableJob, display: JobDisplay, *, wait: bool) -> None:
     """Print the steps of a job; with `wait`, until it has ended."""
-    from callboard.jobs.steps import EntrySteps  # noqa: PLC0415  # not for --help
-
     stage = EntrySteps()
 
     async def show(store: DurableStore) -> None:
@@ -271,8 +271,6 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with all that was recorded of them. Branches and files that they made stay."""
-    from callboard.jobs.job import END_STATES  # noqa: PLC0415  # not for --help
-
     if bool(names) == bool(older_than):
         raise CallerError("say which: their names, or --older-than", path="rm")
     if older_than:
@@ -331,7 +329,6 @@ def export(
 
 
 def _write_folder(job: DurableJob, folder: Path) -> None:
-    from callboard.jobs.steps import JobExport, read_steps  # noqa: PLC0415  # not for --help
 
     entries = read_jobs(lambda store: store.read_entries(job.id))
     (folder / "job.json").write_text(json.dumps(job.as_json(), indent=2) + "\n", "utf-8")

@@ -5,15 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from callboard.cli.options import Background, BaseUrl, Budget, Dialect, Directory, Model, NoSandbox, Verbose, Wait
+from callboard.cli.display import JobDisplay
+from callboard.cli.options import (
+    Background,
+    BaseUrl,
+    Budget,
+    Dialect,
+    Directory,
+    Model,
+    NoSandbox,
+    Verbose,
+    Wait,
+    takes_options,
+)
+from callboard.cli.settings import settings_in, start_telemetry
 from callboard.extras import require_extra
 
 if TYPE_CHECKING:
@@ -29,7 +40,7 @@ take_request: ContextVar[Callable[[JobRequest, int], None] | None] = ContextVar(
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """The options that the four commands share; see `job_command`."""
+    """The options that the four commands share; see `takes_options`."""
 
     issue: Annotated[int | None, typer.Option(min=1, help="An issue, read through gh.", show_default=False)] = None
     model: Model = ""
@@ -83,32 +94,7 @@ class JobOptions:
     verbose: Verbose = False
 
 
-def job_command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a command of a function of JobOptions and of its own options: it takes both, but for those in `without`."""
-    hints = get_type_hints(JobOptions, include_extras=True)
-    shared = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in fields(JobOptions)
-        if field.name not in without
-    ]
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = signature(function, eval_str=True).parameters.values()
-
-        @wraps(function)
-        def command(**values: Any) -> None:
-            options = JobOptions(**{each.name: values.pop(each.name) for each in shared})
-            function(options, **values)
-
-        parameters = [*own, *shared]
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in parameters}
-        return command
-
-    return decorate
-
-
-@job_command()
+@takes_options(JobOptions)
 def build(
     options: JobOptions,
     prompt: Annotated[
@@ -127,7 +113,7 @@ def build(
     _run("build", options, description=_text(prompt, description, "--description"))
 
 
-@job_command()
+@takes_options(JobOptions)
 def debug(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="What goes wrong. `-` reads standard input.", show_default=False)] = "",
@@ -141,7 +127,7 @@ def debug(
     _run("debug", options, logs, description=_text(prompt, symptoms, "--symptoms"))
 
 
-@job_command("issue", "access", "at", "push", "pr")
+@takes_options(JobOptions, "issue", "access", "at", "push", "pr")
 def review(
     options: JobOptions,
     prompt: Annotated[str, typer.Argument(help="The branch that is reviewed.", show_default=False)] = "",
@@ -156,7 +142,7 @@ def review(
     _run("review", options, branch=_either(prompt, branch, "--branch"), base=base, pull_request=pr)
 
 
-@job_command("access", "push", "pr")
+@takes_options(JobOptions, "access", "push", "pr")
 def triage(
     options: JobOptions,
     prompt: Annotated[
@@ -190,8 +176,6 @@ def _run(
     require_extra("jobs")
     from callboard.cli.background import show_submitted, submit_job  # noqa: PLC0415  # not for --help
     from callboard.cli.follow_job import follow_job  # noqa: PLC0415
-    from callboard.cli.jobs import JobDisplay  # noqa: PLC0415
-    from callboard.cli.settings import settings_in, start_telemetry  # noqa: PLC0415
     from callboard.coding.agents.job_request import JobRequest, read_logs  # noqa: PLC0415
 
     directory = options.directory.resolve()

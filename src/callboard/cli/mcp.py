@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -25,8 +26,6 @@ from callboard.mcp.sanitize import clean_text
 from callboard.mcp.server_report import list_states
 from callboard.text.display import collapse, escape, make_visible
 
-T = TypeVar("T")
-
 app = typer.Typer(no_args_is_help=True, help="MCP servers: those of callboard.toml, and of mcp.json files.")
 pins = typer.Typer(no_args_is_help=True, help="The tools that are trusted, as they were at their first use.")
 app.add_typer(pins, name="pins")
@@ -42,7 +41,6 @@ def list_servers(mcp: McpFiles = None, as_json: Json = False) -> None:
     enabled = [each.settings for each in servers.values() if each.settings.enabled]
 
     async def connect_all() -> list[dict[str, Any]]:
-        import asyncio  # noqa: PLC0415  # not for --help
 
         # Silent, and without pins: listing is no first use.
         options: dict[str, Any] = {"warn": lambda _: None, "pins": Pins(read_only=True)}
@@ -259,8 +257,6 @@ def _format_counts(row: dict[str, Any]) -> list[str]:
 
 def _shorten_path(path: Path) -> str:
     """As people write it."""
-    from pathlib import Path  # noqa: PLC0415  # not for --help
-
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
 
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
@@ -122,6 +122,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show rounds, reasoning, notes and usage; of jobs the prompts too.")
 ]
+JobName = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB", help="The job, or how its name begins.", show_default=False, autocompletion=complete.jobs
+    ),
+]
 Host = Annotated[str, typer.Option(help="Where to listen; wider than this machine only with --key.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
@@ -151,27 +157,35 @@ def _check_budget(value: float | None) -> float | None:
     return value
 
 
-def takes_options(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Turn a function of one struct of this kind into a command with an option for each of its fields."""
+def takes_options(kind: type[Options], *without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function of one struct of this kind, and of options of its own, into a command that takes all of them.
+
+    Args:
+        kind: A dataclass with a field for each option.
+        without: Fields that keep their defaults.
+    """
     hints = get_type_hints(kind, include_extras=True)
-
-    def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
-        def command(**values: Any) -> None:
-            function(kind(**values))
-
-        command.__doc__ = function.__doc__
-        command.__annotations__ = hints
-        command.__signature__ = Signature(  # type: ignore[attr-defined]
-            [
-                Parameter(
-                    each.name,
-                    Parameter.KEYWORD_ONLY,
-                    default=Parameter.empty if each.default is MISSING else each.default,
-                    annotation=hints[each.name],
-                )
-                for each in fields(kind)  # type: ignore[arg-type]
-            ]
+    shared = [
+        Parameter(
+            each.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if each.default is MISSING else each.default,
+            annotation=hints[each.name],
         )
+        for each in fields(kind)  # type: ignore[arg-type]
+        if each.name not in without
+    ]
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        _, *own = signature(function, eval_str=True).parameters.values()
+
+        def command(**values: Any) -> None:
+            function(kind(**{each.name: values.pop(each.name) for each in shared}), **values)
+
+        parameters = [*own, *shared]
+        command.__doc__ = function.__doc__
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return command
 
     return decorate

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from zoneinfo import ZoneInfo
 
 import typer
 from msgspec.structs import replace
@@ -182,7 +183,6 @@ async def _describe_request(request: JobRequest, priority: int) -> JobTemplate:
 
 
 def _show_next(schedule: Schedule) -> str:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415  # not for --help
 
     return f"next at {_show(schedule.next_at.astimezone(ZoneInfo(schedule.zone)))}"
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callboard.cli.durable_store import find_job, read_jobs
-from callboard.cli.jobs import JobName
+from callboard.cli.options import JobName
+from callboard.jobs.job import DurableJob
+from callboard.jobs.steps import CallSpan, RoundSpan, TraceBuilder, describe_trace
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from callboard.jobs.job import DurableJob
-    from callboard.jobs.steps import CallSpan, RoundSpan
 
 _BAR: Final = 30
 """Characters of the waterfall."""
@@ -34,8 +34,6 @@ def trace(
     Each bar stands where in the job's time its reply or call was under way; the time between rounds in which the job
     waited for somebody is left out.
     """
-    from callboard.jobs.steps import TraceBuilder, describe_trace  # noqa: PLC0415  # not for --help
-
     job = find_job(name)
     builder = TraceBuilder()
     for entry in read_jobs(lambda store: store.read_entries(job.id)):

@@ -22,16 +22,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import typer
 
 from callboard.cli import interrupt
+from callboard.cli.display import EXIT_CODES, JobDisplay
 from callboard.cli.durable_store import find_job, open_store
-from callboard.cli.jobs import EXIT_CODES, JobDisplay, JobName
+from callboard.cli.options import JobName
 from callboard.core import InvocationCanister, InvocationEnded, ResultCanister, ResultReady, RolledBack
 from callboard.core.ports import Clock
+from callboard.jobs.entries import JobEntry
+from callboard.jobs.job import QUEUE, DurableJob, JobSummary, agent_queue
+from callboard.jobs.steps import EntrySteps
 from callboard.profiles import format_cost
 from callboard.text.display import collapse, escape, make_visible
 
 if TYPE_CHECKING:
-    from callboard.jobs.entries import JobEntry
-    from callboard.jobs.job import DurableJob, JobSummary
     from callboard.jobs.store import DurableStore
 
 POLL_SECONDS: Final = 0.3
@@ -117,25 +119,16 @@ async def show_job(
         now = (job.state, job.reason, job.executor, job.segment)
         lines = await describe_waiting(store, job)
         # What a job says comes before it ends or waits, and behind that it runs.
-        if is_over := job.has_ended or job.state == "waiting":
-            _show_entries(viewer, entries)
+        is_over = job.has_ended or job.state == "waiting"
+        for entry in entries if is_over else ():
+            viewer.show_entry(entry)
         viewer.show_progress(job)
         if now != state:
-            viewer.show_state(job, lines, is_new_runner=_has_new_runner(state, now))
-        if not is_over:
-            _show_entries(viewer, entries)
+            viewer.show_state(job, lines, is_new_runner=state[0] == now[0] == "running" and state[2] != now[2])
+        for entry in entries if not is_over else ():
+            viewer.show_entry(entry)
         state = now
     return job
-
-
-def _show_entries(viewer: Viewer | JsonViewer, entries: Sequence[JobEntry]) -> None:
-    for entry in entries:
-        viewer.show_entry(entry)
-
-
-def _has_new_runner(before: tuple[str, str, str, int], now: tuple[str, str, str, int]) -> bool:
-    """Whether another worker took the job over while it ran."""
-    return before[0] == now[0] == "running" and before[2] != now[2]
 
 
 async def describe_waiting(store: DurableStore, job: DurableJob) -> list[str]:
@@ -169,7 +162,6 @@ def describe_runner(job: DurableJob) -> str:
 def _describe_worker(job: DurableJob) -> str:
     """The command that starts a process which runs the job."""
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415  # not for --help
-    from callboard.jobs.job import QUEUE, agent_queue  # noqa: PLC0415
 
     queue, prefix = escape(job.queue), agent_queue("")
     if queue.startswith(prefix):
@@ -185,7 +177,6 @@ class Viewer:
     """Shows a job to a person; on a terminal a line below what it has shown says how far it is."""
 
     def __init__(self, *, verbose: bool) -> None:
-        from callboard.jobs.steps import EntrySteps  # noqa: PLC0415  # not for --help
 
         self._terminal = sys.stdout.isatty()
         self._buffer = _Buffer(is_terminal=self._terminal)

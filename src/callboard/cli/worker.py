@@ -16,6 +16,10 @@ import typer
 from msgspec.structs import replace
 
 from callboard.cli.options import takes_options
+from callboard.cli.settings import import_from, load_telemetry_settings, read_log_level, start_telemetry
+from callboard.extras import require_extra
+from callboard.jobs.job import QUEUE
+from callboard.telemetry.logs import configure_logs
 
 if TYPE_CHECKING:
     from callboard.jobs.database import Database
@@ -62,16 +66,8 @@ def worker(options: WorkerOptions) -> None:
     postgresql://... on many. The jobs of one that dies are taken over by the others. Told to stop, a worker hands its
     jobs back at their next safe point; told again, it ends at once.
     """
-    from callboard.extras import require_extra  # noqa: PLC0415  # not for --help
-
     require_extra("jobs", *(["otel"] if options.metrics is not None else []))
-    from callboard.cli.settings import (  # noqa: PLC0415  # as above
-        load_telemetry_settings,
-        read_log_level,
-        start_telemetry,
-    )
     from callboard.jobs.database import Database  # noqa: PLC0415
-    from callboard.telemetry.logs import configure_logs  # noqa: PLC0415
 
     level = read_log_level(options.log_level)
     telemetry = load_telemetry_settings()
@@ -103,7 +99,6 @@ async def _work(
 ) -> None:
     from callboard.cli.models import CODING_FACTS, open_model  # noqa: PLC0415  # as above
     from callboard.cli.run_kind import RunKind  # noqa: PLC0415
-    from callboard.cli.settings import import_from  # noqa: PLC0415
     from callboard.jobs.agent_kind import AgentKind, load_agent  # noqa: PLC0415
     from callboard.jobs.coding_kind import coding_kinds  # noqa: PLC0415
     from callboard.jobs.job import agent_queue, normalize_reference  # noqa: PLC0415
@@ -162,7 +157,6 @@ def _read_queues(texts: Iterable[str]) -> dict[str, int]:
     """The queues by their names, and how many jobs may start a minute on each; 0 says nothing of it."""
     from callboard.cli.run_kind import run_queue  # noqa: PLC0415  # not for --help
     from callboard.jobs.coding_kind import host_queue  # noqa: PLC0415
-    from callboard.jobs.job import QUEUE  # noqa: PLC0415
 
     queues = {}
     known = (QUEUE, host_queue(), run_queue(os.getcwd()))  # noqa: PTH109  # as above
