@@ -1,61 +1,54 @@
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    AssistantCanister,
-    Fold,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReasoningContent,
-    ReasoningPiece,
-    RefusalContent,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyStarted,
-    TextPiece,
-    TextualContent,
-    Usage,
-)
+from callboard import core
 
 CALL = [
-    InvocationStarted(0, "c0", "f"),
-    ArgumentsPiece(0, '{"a":'),
-    ArgumentsPiece(0, "1}"),
-    InvocationEnded(0, "c0", "f", {"a": 1}, '{"a":1}'),
+    core.InvocationStarted(0, "c0", "f"),
+    core.ArgumentsPiece(0, '{"a":'),
+    core.ArgumentsPiece(0, "1}"),
+    core.InvocationEnded(0, "c0", "f", {"a": 1}, '{"a":1}'),
 ]
 
 
 @table(
     ("events", "canisters"),
     [
-        ([ReplyStarted(), ReplyEnded("stop")], []),
-        ([TextPiece("a"), TextPiece("b"), ReplyEnded("stop")], [AssistantCanister("ab")]),
+        ([core.ReplyStarted(), core.ReplyEnded("stop")], []),
+        ([core.TextPiece("a"), core.TextPiece("b"), core.ReplyEnded("stop")], [core.AssistantCanister("ab")]),
         (
-            [ReasoningPiece("th"), ReasoningPiece("ink", "sig", ""), TextPiece("a"), Usage(1, 2), TextPiece("b")],
-            [AssistantCanister([ReasoningContent("think", "sig"), TextualContent("ab")])],
-        ),
-        (
-            [ReasoningPiece("a", origin="m1"), ReasoningPiece("b", origin="m2")],
-            [AssistantCanister([ReasoningContent("a", origin="m1"), ReasoningContent("b", origin="m2")])],
-        ),
-        ([RefusalPiece("no"), ReplyEnded("refusal")], [AssistantCanister([RefusalContent("no")])]),
-        (
-            [TextPiece("before"), *CALL, TextPiece("after"), ReplyEnded("invocations")],
             [
-                AssistantCanister("before"),
-                InvocationCanister("c0", "f", {"a": 1}, '{"a":1}'),
-                AssistantCanister("after"),
+                core.ReasoningPiece("th"),
+                core.ReasoningPiece("ink", "sig", ""),
+                core.TextPiece("a"),
+                core.Usage(1, 2),
+                core.TextPiece("b"),
+            ],
+            [core.AssistantCanister([core.ReasoningContent("think", "sig"), core.TextualContent("ab")])],
+        ),
+        (
+            [core.ReasoningPiece("a", origin="m1"), core.ReasoningPiece("b", origin="m2")],
+            [
+                core.AssistantCanister(
+                    [core.ReasoningContent("a", origin="m1"), core.ReasoningContent("b", origin="m2")]
+                )
+            ],
+        ),
+        ([core.RefusalPiece("no"), core.ReplyEnded("refusal")], [core.AssistantCanister([core.RefusalContent("no")])]),
+        (
+            [core.TextPiece("before"), *CALL, core.TextPiece("after"), core.ReplyEnded("invocations")],
+            [
+                core.AssistantCanister("before"),
+                core.InvocationCanister("c0", "f", {"a": 1}, '{"a":1}'),
+                core.AssistantCanister("after"),
             ],
         ),
         (
-            [InvocationStarted(0, "c0", "f"), InvocationIncomplete(0, "c0", "f", '{"a', "length")],
-            [InvocationCanister("c0", "f", None, '{"a')],
+            [core.InvocationStarted(0, "c0", "f"), core.InvocationIncomplete(0, "c0", "f", '{"a', "length")],
+            [core.InvocationCanister("c0", "f", None, '{"a')],
         ),
-        ([TextPiece("")], []),
+        ([core.TextPiece("")], []),
     ],
 )
 def test_events_become_canisters(events, canisters):
-    fold = Fold()
+    fold = core.Fold()
     assert [canister for event in events for canister in fold.feed(event)] + fold.finish() == canisters

@@ -3,31 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    AssistantCanister,
-    DocumentCanister,
-    FileContent,
-    InvocationCanister,
-    InvocationEnded,
-    Note,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    ReplyEnded,
-    ResultCanister,
-    ResultReady,
-    RunEnded,
-    SupervisorCanister,
-    TextPiece,
-    TextualContent,
-    ToolError,
-    Usage,
-    UserCanister,
-    decode_canister,
-    decode_event,
-    encode_line,
-)
+from callboard import core
+from callboard.core import decode_canister, decode_event, encode_line
 from callboard.errors import CallerError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -38,25 +15,25 @@ json_values = st.recursive(
 )
 objects = st.dictionaries(texts, json_values, max_size=3)
 parts = st.one_of(
-    st.builds(TextualContent, texts),
-    st.builds(PictureContent, st.binary(max_size=9)),
-    st.builds(FileContent, st.binary(max_size=9), name=texts),
-    st.builds(ReasoningContent, texts, texts, texts),
-    st.builds(RefusalContent, texts),
+    st.builds(core.TextualContent, texts),
+    st.builds(core.PictureContent, st.binary(max_size=9)),
+    st.builds(core.FileContent, st.binary(max_size=9), name=texts),
+    st.builds(core.ReasoningContent, texts, texts, texts),
+    st.builds(core.RefusalContent, texts),
 )
 spoken = st.tuples(parts) | st.tuples(parts, parts)
 stamped = {"timestamp": st.none() | st.datetimes(timezones=st.timezones()).map(lambda t: t.replace(fold=0))}
 canisters = st.one_of(
-    st.builds(UserCanister, spoken),
-    st.builds(AssistantCanister, spoken),
-    st.builds(SupervisorCanister, spoken),
-    st.builds(DocumentCanister, spoken, title=texts),
-    st.builds(InvocationCanister, texts, texts, st.none() | objects, texts),
+    st.builds(core.UserCanister, spoken),
+    st.builds(core.AssistantCanister, spoken),
+    st.builds(core.SupervisorCanister, spoken),
+    st.builds(core.DocumentCanister, spoken, title=texts),
+    st.builds(core.InvocationCanister, texts, texts, st.none() | objects, texts),
     st.builds(
-        ResultCanister,
+        core.ResultCanister,
         content=spoken,
         invocation_id=texts,
-        error=st.none() | st.builds(ToolError, st.just("timeout"), texts),
+        error=st.none() | st.builds(core.ToolError, st.just("timeout"), texts),
     ),
 )
 
@@ -71,14 +48,14 @@ def test_a_canister_survives_its_line(canister):
 @table(
     "event",
     [
-        TextPiece("é", (0, 1)),
-        ArgumentsPiece(1, '{"a"'),
-        InvocationEnded(0, "c", "f", {"a": [1]}, '{"a":[1]}'),
-        Usage(1, 2, 3, 4),
-        Note("coerced", "x"),
-        ReplyEnded("length"),
-        ResultReady(ResultCanister(invocation_id="c", content="x")),
-        RunEnded("completed", "out", Usage(1, 1)),
+        core.TextPiece("é", (0, 1)),
+        core.ArgumentsPiece(1, '{"a"'),
+        core.InvocationEnded(0, "c", "f", {"a": [1]}, '{"a":[1]}'),
+        core.Usage(1, 2, 3, 4),
+        core.Note("coerced", "x"),
+        core.ReplyEnded("length"),
+        core.ResultReady(core.ResultCanister(invocation_id="c", content="x")),
+        core.RunEnded("completed", "out", core.Usage(1, 1)),
     ],
 )
 def test_an_event_survives_its_line(event):
@@ -86,8 +63,8 @@ def test_an_event_survives_its_line(event):
 
 
 def test_a_line_names_its_kind_in_snake_case():
-    assert encode_line(TextPiece("a")) == b'{"type":"text_piece","text":"a"}'
-    assert encode_line(UserCanister("a")) == b'{"role":"user","content":[{"type":"text","text":"a"}]}'
+    assert encode_line(core.TextPiece("a")) == b'{"type":"text_piece","text":"a"}'
+    assert encode_line(core.UserCanister("a")) == b'{"role":"user","content":[{"type":"text","text":"a"}]}'
 
 
 @table("line", [b"", b"{", b"[]", b'{"role":"nobody"}', b'{"role":"user","content":5}'])

@@ -10,34 +10,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    Controls,
-    DocumentCanister,
-    InvocationCanister,
-    PictureContent,
-    ReasoningContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-)
+from callboard import core
 from callboard.profiles import Profile, resolve
 from callboard.providers.adapt_request import CONTINUE, NOT_RECORDED, adapt_history, adapt_request
 from callboard.wires import WIRES
 
-PICTURE = PictureContent(b"png")
+PICTURE = core.PictureContent(b"png")
 
 
 def chat_messages(canisters, **facts):
     """The messages of a chat body."""
-    request, _ = adapt_history(Request("m", tuple(canisters)), Profile(**facts))
+    request, _ = adapt_history(core.Request("m", tuple(canisters)), Profile(**facts))
     return WIRES["chat"].encode_request(request).body["messages"]
 
 
 def text(canister):
-    return "" if isinstance(canister, InvocationCanister) else canister.text
+    return "" if isinstance(canister, core.InvocationCanister) else canister.text
 
 
 @st.composite
@@ -48,19 +36,19 @@ def conversations(draw):
         content = [f"text {place}.", *draw(st.sampled_from([[], [PICTURE], [PICTURE, f"more {place}."]]))]
         match draw(st.integers(0, 4)):
             case 0:
-                canisters.append(SupervisorCanister(f"text {place}."))
+                canisters.append(core.SupervisorCanister(f"text {place}."))
             case 1:
-                canisters.append(UserCanister(content))
+                canisters.append(core.UserCanister(content))
             case 2:
-                thought = draw(st.sampled_from([[], [ReasoningContent(f"thought {place}.", origin="m")]]))
-                canisters.append(AssistantCanister([*thought, f"text {place}."]))
+                thought = draw(st.sampled_from([[], [core.ReasoningContent(f"thought {place}.", origin="m")]]))
+                canisters.append(core.AssistantCanister([*thought, f"text {place}."]))
             case 3:
-                canisters.append(DocumentCanister(f"text {place}.", title="d"))
+                canisters.append(core.DocumentCanister(f"text {place}.", title="d"))
             case _:
-                thought = draw(st.sampled_from([[], [ReasoningContent(f"thought {place}.", origin="other")]]))
-                canisters += [AssistantCanister(thought)] if thought else []
-                canisters.append(InvocationCanister(f"c{place}", "f", {}, "{}"))
-                canisters.append(ResultCanister(f"text {place}.", invocation_id=f"c{place}"))
+                thought = draw(st.sampled_from([[], [core.ReasoningContent(f"thought {place}.", origin="other")]]))
+                canisters += [core.AssistantCanister(thought)] if thought else []
+                canisters.append(core.InvocationCanister(f"c{place}", "f", {}, "{}"))
+                canisters.append(core.ResultCanister(f"text {place}.", invocation_id=f"c{place}"))
     return canisters
 
 
@@ -78,11 +66,11 @@ FACTS = st.fixed_dictionaries(
 
 @given(conversations(), FACTS)
 def test_no_text_is_lost_and_none_changes_its_place(canisters, facts):
-    request, dropped = adapt_history(Request("m", tuple(canisters)), Profile(**facts))
+    request, dropped = adapt_history(core.Request("m", tuple(canisters)), Profile(**facts))
     whole = "\n".join(map(text, request.canisters))
     places = [whole.index(each) for canister in canisters for each in text(canister).splitlines()]
     assert (places, dropped) == (sorted(places), ())
-    assert not isinstance(request.canisters[-1], AssistantCanister)
+    assert not isinstance(request.canisters[-1], core.AssistantCanister)
     assert adapt_history(request, Profile(**facts))[0] is request
 
 
@@ -105,7 +93,7 @@ def test_where_roles_alternate_they_do(canisters, supports_system_role):
 
 @given(conversations())
 def test_what_a_model_takes_as_it_is_stays_the_same_object(canisters):
-    request = Request("m", (*canisters, UserCanister("then")))
+    request = core.Request("m", (*canisters, core.UserCanister("then")))
     assert adapt_history(request, Profile())[0] is request
 
 
@@ -116,20 +104,22 @@ def test_reasoning_that_is_required_stands_on_every_turn_with_calls(canisters):
 
 
 def test_a_required_thought_is_the_other_model_s_own_words_where_there_are_any():
-    call = InvocationCanister("c", "f", {}, "{}")
+    call = core.InvocationCanister("c", "f", {}, "{}")
     for thought, expected in [
-        (ReasoningContent("theirs", "sealed", "other"), "theirs"),
-        (ReasoningContent("", "sealed", "other"), NOT_RECORDED),
+        (core.ReasoningContent("theirs", "sealed", "other"), "theirs"),
+        (core.ReasoningContent("", "sealed", "other"), NOT_RECORDED),
     ]:
-        messages = chat_messages([UserCanister("u"), AssistantCanister(thought), call], requires_reasoning_history=True)
+        messages = chat_messages(
+            [core.UserCanister("u"), core.AssistantCanister(thought), call], requires_reasoning_history=True
+        )
         assert messages[1]["reasoning_content"] == expected
 
 
 def test_pictures_stay_between_the_texts_of_merged_messages():
-    canisters = [UserCanister(["a", PICTURE]), UserCanister("b"), DocumentCanister("c", title="t")]
-    request, _ = adapt_history(Request("m", tuple(canisters)), Profile(requires_alternating_roles=True))
+    canisters = [core.UserCanister(["a", PICTURE]), core.UserCanister("b"), core.DocumentCanister("c", title="t")]
+    request, _ = adapt_history(core.Request("m", tuple(canisters)), Profile(requires_alternating_roles=True))
     (only,) = request.canisters
-    assert [part.text if isinstance(part, TextualContent) else part for part in only.content][:2] == ["a", PICTURE]
+    assert [part.text if isinstance(part, core.TextualContent) else part for part in only.content][:2] == ["a", PICTURE]
     assert only.content[2].text.startswith("b\n\n")
 
 
@@ -148,16 +138,16 @@ def test_pictures_stay_between_the_texts_of_merged_messages():
     ],
 )
 def test_how_a_prefill_is_asked_for(wire, fact, asked, way, dropped):
-    canisters = (UserCanister("u"), AssistantCanister("{"))
-    request, lost = adapt_history(Request("m", canisters, prefill=asked), Profile(wire=wire, prefill=fact))
+    canisters = (core.UserCanister("u"), core.AssistantCanister("{"))
+    request, lost = adapt_history(core.Request("m", canisters, prefill=asked), Profile(wire=wire, prefill=fact))
     assert (request.prefill, lost) == (way, dropped)
-    assert request.canisters == (canisters if way else (*canisters, UserCanister(CONTINUE)))
+    assert request.canisters == (canisters if way else (*canisters, core.UserCanister(CONTINUE)))
 
 
 def test_thinking_that_cannot_be_asked_for_is_told():
     effort = {"efforts": ("",)}
-    request = Request("m", (UserCanister("u"),))
-    asked = replace(request, controls=Controls(effort="high"))
+    request = core.Request("m", (core.UserCanister("u"),))
+    asked = replace(request, controls=core.Controls(effort="high"))
     assert adapt_request(asked, Profile(**effort))[1] == ("effort high",)
     assert adapt_request(asked, Profile(efforts=("none",)))[1] == ("effort high",)
     assert adapt_request(asked, Profile(efforts=("none", "low")))[1] == ()
@@ -189,5 +179,5 @@ def test_many_messages_of_the_user_are_put_together_once(monkeypatch):
         return joined(texts)
 
     monkeypatch.setattr("callboard.providers.adapt_request._text", counted)
-    chat_messages([UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
+    chat_messages([core.UserCanister("u" * 98)] * 1000, requires_alternating_roles=True)
     assert sum(sizes) < 200_000

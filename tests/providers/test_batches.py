@@ -8,23 +8,8 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    NamedTool,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    ToolDeclaration,
-    Usage,
-    UserCanister,
-    reply_events,
-)
+from callboard import core
+from callboard.core import reply_events
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
@@ -33,36 +18,43 @@ from callboard.testing import Cut, FakeBackend, StatusReply
 
 WIRES = ["chat", "responses", "messages", "gemini"]
 TOOLS = (
-    ToolDeclaration("search", "Search.", {"type": "object", "properties": {"query": {"type": "string"}}}),
-    ToolDeclaration("clock", "The time.", {"type": "object"}),
+    core.ToolDeclaration("search", "Search.", {"type": "object", "properties": {"query": {"type": "string"}}}),
+    core.ToolDeclaration("clock", "The time.", {"type": "object"}),
 )
-ASKING = Request("fake-model", (UserCanister("Hi"),), TOOLS)
-NO = [ReplyStarted(), ReasoningPiece("hm"), TextPiece("I would "), TextPiece("rather not."), Usage(10, 4, 2, 1), ReplyEnded("stop")]  # fmt: skip
+ASKING = core.Request("fake-model", (core.UserCanister("Hi"),), TOOLS)
+NO = [core.ReplyStarted(), core.ReasoningPiece("hm"), core.TextPiece("I would "), core.TextPiece("rather not."), core.Usage(10, 4, 2, 1), core.ReplyEnded("stop")]  # fmt: skip
 YES = [
-    ReplyStarted(),
-    TextPiece('Sure.\n```json\n{"name": "search", "arguments": {"query": "x"}}\n```'),
-    Usage(20, 8, 4, 2),
-    ReplyEnded("stop"),
+    core.ReplyStarted(),
+    core.TextPiece('Sure.\n```json\n{"name": "search", "arguments": {"query": "x"}}\n```'),
+    core.Usage(20, 8, 4, 2),
+    core.ReplyEnded("stop"),
 ]
-WRONG = [ReplyStarted(), TextPiece('```json\n{"name": "clock", "arguments": {}}\n```'), Usage(1, 1), ReplyEnded("stop")]
+WRONG = [
+    core.ReplyStarted(),
+    core.TextPiece('```json\n{"name": "clock", "arguments": {}}\n```'),
+    core.Usage(1, 1),
+    core.ReplyEnded("stop"),
+]
 TWO = [
-    ReplyStarted(),
+    core.ReplyStarted(),
     *[
         event
         for at, name in enumerate(["search", "clock"])
         for event in (
-            InvocationStarted(at, f"c{at}", name),
-            ArgumentsPiece(at, "{}"),
-            InvocationEnded(at, f"c{at}", name, {}, "{}"),
+            core.InvocationStarted(at, f"c{at}", name),
+            core.ArgumentsPiece(at, "{}"),
+            core.InvocationEnded(at, f"c{at}", name, {}, "{}"),
         )
     ],
-    Usage(5, 5),
-    ReplyEnded("invocations"),
+    core.Usage(5, 5),
+    core.ReplyEnded("invocations"),
 ]
 WRITTEN = [
-    ReplyStarted(),
-    TextPiece('```json\n{"name": "search", "arguments": {}}\n```\n```json\n{"name": "clock", "arguments": {}}\n```'),
-    ReplyEnded("stop"),
+    core.ReplyStarted(),
+    core.TextPiece(
+        '```json\n{"name": "search", "arguments": {}}\n```\n```json\n{"name": "clock", "arguments": {}}\n```'
+    ),
+    core.ReplyEnded("stop"),
 ]
 
 
@@ -95,30 +87,30 @@ def flat(batches):
 
 
 def called(events):
-    return [(event.index, event.name) for event in events if isinstance(event, InvocationEnded)]
+    return [(event.index, event.name) for event in events if isinstance(event, core.InvocationEnded)]
 
 
 def text_of(events):
-    return "".join([event.text for event in events if isinstance(event, TextPiece)])
+    return "".join([event.text for event in events if isinstance(event, core.TextPiece)])
 
 
 def used(events):
     """The usage that a client is told last, which is the one that counts."""
-    return [event for event in events if isinstance(event, Usage)][-1:]
+    return [event for event in events if isinstance(event, core.Usage)][-1:]
 
 
 @table("wire", WIRES)
 @table("stream", [True, False])
-@table("wanted", ["required", NamedTool("search")], ids=["required", "named"])
+@table("wanted", ["required", core.NamedTool("search")], ids=["required", "named"])
 def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
     batches, requests = ask([NO, YES], wire, tool_choice=wanted, stream=stream)
     events = flat(batches)
     assert all(batches)
     assert called(events) == [(0, "search")]
     assert text_of(events).strip() == "Sure."
-    assert events[-1] == ReplyEnded("invocations")
-    assert [type(event) for event in events].count(ReplyStarted) == 1
-    assert [note.text for note in events if isinstance(note, Note) and note.kind == "repaired"] == [
+    assert events[-1] == core.ReplyEnded("invocations")
+    assert [type(event) for event in events].count(core.ReplyStarted) == 1
+    assert [note.text for note in events if isinstance(note, core.Note) and note.kind == "repaired"] == [
         "no tool was called although one was asked for: asked once more"
     ]
     assert (used(events)[0].input, used(events)[0].output) == (30, 12)
@@ -129,7 +121,7 @@ def test_a_model_that_did_not_call_is_asked_once_more(wire, stream, wanted):
 
 @table("wire", WIRES)
 def test_a_call_of_another_tool_is_asked_for_once_more(wire):
-    events = flat(ask([WRONG, YES], wire, tool_choice=NamedTool("search"))[0])
+    events = flat(ask([WRONG, YES], wire, tool_choice=core.NamedTool("search"))[0])
     assert called(events) == [(0, "search")]
 
 
@@ -137,22 +129,22 @@ def test_a_call_of_another_tool_is_asked_for_once_more(wire):
 def test_a_model_that_never_calls(stream):
     events = flat(ask([NO, NO], tool_choice="required", stream=stream)[0])
     assert text_of(events) == "I would rather not."
-    assert events[-1] == ReplyEnded("no_call")
-    assert used(events) == [Usage(20, 8, 4, 2)]
+    assert events[-1] == core.ReplyEnded("no_call")
+    assert used(events) == [core.Usage(20, 8, 4, 2)]
 
 
 @table("second", [[*YES[:2], YES[3]], StatusReply(500), Cut(after=YES[:1])], ids=["no usage", "500", "cut"])
 def test_what_was_spent_is_told_whatever_comes_of_the_second(second):
     events = flat(ask([NO, second], tool_choice="required")[0])
-    assert used(events) == [Usage(10, 4, 2, 1)]
-    assert isinstance(events[-1], (ReplyEnded, ReplyFailed))
+    assert used(events) == [core.Usage(10, 4, 2, 1)]
+    assert isinstance(events[-1], (core.ReplyEnded, core.ReplyFailed))
 
 
-@table("reply", [StatusReply(500), Cut(after=NO[:3]), [*NO[:3], ReplyEnded("length")]])
+@table("reply", [StatusReply(500), Cut(after=NO[:3]), [*NO[:3], core.ReplyEnded("length")]])
 def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
     batches, requests = ask([reply], tool_choice="required")
     assert len(requests) == 1
-    assert flat(batches)[-1] != ReplyEnded("retry")
+    assert flat(batches)[-1] != core.ReplyEnded("retry")
 
 
 @table("wire", WIRES)
@@ -161,13 +153,13 @@ def test_what_failed_or_is_too_long_is_not_asked_for_again(reply):
 def test_one_call_at_most(wire, stream, mode, reply):
     events = flat(ask([reply], wire, mode, parallel=False, stream=stream)[0])
     assert called(events) == [(0, "search")]
-    assert events[-1] == ReplyEnded("invocations")
+    assert events[-1] == core.ReplyEnded("invocations")
     assert called(flat(ask([reply], wire, mode, stream=stream)[0])) == [(0, "search"), (1, "clock")]
 
 
 def test_text_that_needs_no_call_is_given_as_it_comes():
     batches, _ = ask([NO], tool_choice="auto")
-    pieces = [[event.text for event in batch if isinstance(event, TextPiece)] for batch in batches]
+    pieces = [[event.text for event in batch if isinstance(event, core.TextPiece)] for batch in batches]
     assert [text for piece in pieces for text in piece if text] != ["I would rather not."]
 
 
@@ -201,7 +193,7 @@ def test_headers_go_along_and_those_of_the_answer_are_heard(stream):
     requests = asyncio.run(scenario())
     assert heard == [(429, "7"), (200, None)]
     assert [each.headers["authorization"] for each in requests] == ["Bearer hers"] * 2
-    assert [type(batches[-1][-1]) for batches in given] == [ReplyFailed, ReplyEnded]
+    assert [type(batches[-1][-1]) for batches in given] == [core.ReplyFailed, core.ReplyEnded]
 
 
 async def test_each_attempt_is_heard():

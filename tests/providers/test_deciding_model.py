@@ -9,21 +9,7 @@ import sys
 import pytest
 from tests.tables import table
 
-from callboard import Agent, tool
-from callboard.core import (
-    ArgumentsPiece,
-    Controls,
-    InvocationEnded,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    ReplyEnded,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    Usage,
-    UserCanister,
-)
+from callboard import Agent, core, tool
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport, registry
@@ -37,21 +23,21 @@ WRITTEN = '```json\n{"name": "weather", "arguments": {"city": "Oslo"}}\n```'
 def first_token(token):
     """A reply of one token, of which the model is certain."""
     return [
-        ReplyStarted("r"),
-        Logprobs(({"token": token, "logprob": -0.01},)),
-        TextPiece(token),
-        Usage(30, 1),
-        ReplyEnded("length"),
+        core.ReplyStarted("r"),
+        core.Logprobs(({"token": token, "logprob": -0.01},)),
+        core.TextPiece(token),
+        core.Usage(30, 1),
+        core.ReplyEnded("length"),
     ]
 
 
 CALLS, SPEAKS = first_token("```"), first_token("To")
 READ_BY_SERVER = [
-    ReplyStarted("r1"),
-    InvocationStarted(0, "call_1", "weather", known=True),
-    ArgumentsPiece(0, '{"city":"Oslo"}'),
-    InvocationEnded(0, "call_1", "weather", {"city": "Oslo"}, '{"city":"Oslo"}'),
-    ReplyEnded("invocations"),
+    core.ReplyStarted("r1"),
+    core.InvocationStarted(0, "call_1", "weather", known=True),
+    core.ArgumentsPiece(0, '{"city":"Oslo"}'),
+    core.InvocationEnded(0, "call_1", "weather", {"city": "Oslo"}, '{"city":"Oslo"}'),
+    core.ReplyEnded("invocations"),
 ]
 
 
@@ -86,8 +72,8 @@ def test_a_call_that_the_model_is_sure_of_is_made(call):
 def test_a_call_that_is_stopped_is_an_answer_that_was_asked_for_without_tools():
     events, result, requests = ask([WRITTEN, SPEAKS, "I do not know."], "Who wrote Faust, and where is Oslo?")
     assert result.output == "I do not know."
-    assert [each.code for each in events if isinstance(each, Note)] == ["stopped_call"]
-    assert "".join([each.text for each in events if isinstance(each, TextPiece)]) == "I do not know."
+    assert [each.code for each in events if isinstance(each, core.Note)] == ["stopped_call"]
+    assert "".join([each.text for each in events if isinstance(each, core.TextPiece)]) == "I do not know."
     assert "tools" not in requests[2].body
     assert len(result.canisters) == 2  # the question and its answer: nothing of what was stopped
 
@@ -104,11 +90,11 @@ def test_values_alone_cost_no_question():
     assert (result.output, len(requests)) == ("I do not know.", 2)
     _, result, requests = ask([WRITTEN, "It is cold."], "The weather in Oslo?", profile)
     assert (result.output, len(requests)) == ("It is cold.", 2)
-    assert isinstance(result.canisters[0], UserCanister)
+    assert isinstance(result.canisters[0], core.UserCanister)
 
 
 def test_a_question_is_asked_with_the_effort_of_the_request_and_an_answer_with_all_controls():
-    controls = Controls(top_p=0.5, max_tokens=50, seed=7, stop=("END",), effort="none")
+    controls = core.Controls(top_p=0.5, max_tokens=50, seed=7, stop=("END",), effort="none")
     _, _, requests = ask([WRITTEN, SPEAKS, "Hm."], controls=controls)
     draft, question, answer = [request.body for request in requests]
     assert (question["reasoning_effort"], question["max_tokens"], question.get("stop")) == ("none", 1, None)
@@ -130,7 +116,7 @@ async def test_closing_a_reply_without_a_gate_closes_its_connection():
     class Spied(HttpModel):
         async def batches(self, request, /, **options):
             try:
-                yield [ReplyStarted()]
+                yield [core.ReplyStarted()]
             finally:
                 closed.append(request)
 
@@ -139,7 +125,7 @@ async def test_closing_a_reply_without_a_gate_closes_its_connection():
 
     resolution = resolve("some-model", {"gate": "grounding"})
     model = SpiedDecidingModel(resolution, make_plan(resolution), Transport(), base_url="http://127.0.0.1:9/v1")
-    reply = model.batches(Request("m", [UserCanister("Hi")]))
+    reply = model.batches(core.Request("m", [core.UserCanister("Hi")]))
     await anext(reply)
     await reply.aclose()
     assert len(closed) == 1

@@ -8,43 +8,27 @@ import pytest
 from msgspec.structs import replace
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    Controls,
-    FileContent,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    TextualContent,
-    ToolDeclaration,
-    Usage,
-    UserCanister,
-    reply_events,
-    unsent_note,
-)
+from callboard import core
+from callboard.core import reply_events, unsent_note
 from callboard.errors import CallerError
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport, open_model
 from callboard.testing import Cut, FakeBackend, Html, Raw, Silence, StatusReply
 
-ASKING = Request("fake-model", (UserCanister("Hi"),), (ToolDeclaration("search", "Search.", {"type": "object"}),))
-HELLO = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
+ASKING = core.Request(
+    "fake-model", (core.UserCanister("Hi"),), (core.ToolDeclaration("search", "Search.", {"type": "object"}),)
+)
+HELLO = [core.ReplyStarted(), core.TextPiece("Hel"), core.TextPiece("lo"), core.Usage(3, 2), core.ReplyEnded("stop")]
 CALL = [
-    ReplyStarted(),
-    TextPiece("Let me see."),
-    InvocationStarted(0, "call_1", "search"),
-    ArgumentsPiece(0, '{"query":'),
-    ArgumentsPiece(0, '"x"}'),
-    InvocationEnded(0, "call_1", "search", {"query": "x"}, '{"query":"x"}'),
-    Usage(11, 7),
-    ReplyEnded("invocations"),
+    core.ReplyStarted(),
+    core.TextPiece("Let me see."),
+    core.InvocationStarted(0, "call_1", "search"),
+    core.ArgumentsPiece(0, '{"query":'),
+    core.ArgumentsPiece(0, '"x"}'),
+    core.InvocationEnded(0, "call_1", "search", {"query": "x"}, '{"query":"x"}'),
+    core.Usage(11, 7),
+    core.ReplyEnded("invocations"),
 ]
 LEAK = 'Let me see.\n```json\n{"name": "search", "arguments": {"query": "x"}}\n```'
 CHUNK = '{"id":"1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}'
@@ -82,19 +66,21 @@ def ask(replies, *, stream=True, chunk_size=None, changes=None, **options):
 
 
 def text_of(events):
-    return "".join([event.text for event in events if isinstance(event, TextPiece)])
+    return "".join([event.text for event in events if isinstance(event, core.TextPiece)])
 
 
 def assert_ends_once(events):
-    assert [isinstance(event, (ReplyEnded, ReplyFailed)) for event in events] == [False] * (len(events) - 1) + [True]
+    assert [isinstance(event, (core.ReplyEnded, core.ReplyFailed)) for event in events] == [False] * (
+        len(events) - 1
+    ) + [True]
 
 
 @table("stream", [True, False])
 def test_a_reply(stream):
     events, backend = ask([HELLO], stream=stream)
     assert_ends_once(events)
-    assert isinstance(events[0], ReplyStarted)
-    assert (text_of(events), events[-2:]) == ("Hello", [Usage(3, 2), ReplyEnded("stop")])
+    assert isinstance(events[0], core.ReplyStarted)
+    assert (text_of(events), events[-2:]) == ("Hello", [core.Usage(3, 2), core.ReplyEnded("stop")])
     (asked,) = backend.requests
     assert asked.path == "/v1/chat/completions"
     assert asked.headers["authorization"] == "Bearer secret"
@@ -107,27 +93,27 @@ def test_a_call(reply, stream):
     events, _ = ask([reply], stream=stream, mode="native")
     assert_ends_once(events)
     assert text_of(events).strip() == "Let me see."
-    (ended,) = [event for event in events if isinstance(event, InvocationEnded)]
+    (ended,) = [event for event in events if isinstance(event, core.InvocationEnded)]
     assert (ended.index, ended.name, ended.arguments) == (0, "search", {"query": "x"})
-    assert events[-1] == ReplyEnded("invocations")
+    assert events[-1] == core.ReplyEnded("invocations")
 
 
 def test_a_call_and_a_leaked_one_share_a_sequence():
-    events, _ = ask([[*CALL[:1], TextPiece(LEAK.replace("x", "y") + "\n"), *CALL[2:]]], mode="native")
-    found = [(event.index, event.identifier) for event in events if isinstance(event, InvocationEnded)]
+    events, _ = ask([[*CALL[:1], core.TextPiece(LEAK.replace("x", "y") + "\n"), *CALL[2:]]], mode="native")
+    found = [(event.index, event.identifier) for event in events if isinstance(event, core.InvocationEnded)]
     assert found == [(0, "call_1_t0"), (1, "call_1")]
 
 
 def test_no_call_is_taken_from_a_model_that_may_not_call():
     events, _ = ask([LEAK], mode="native", changes={"tool_choice": "none"})
-    assert (text_of(events), events[-1]) == (LEAK, ReplyEnded("stop"))
+    assert (text_of(events), events[-1]) == (LEAK, core.ReplyEnded("stop"))
 
 
 def test_a_backend_that_does_not_stream():
     body = b'{"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}'
     events, _ = ask([StatusReply(200, body)])
     assert_ends_once(events)
-    assert (text_of(events), events[-1]) == ("Hello", ReplyEnded("stop"))
+    assert (text_of(events), events[-1]) == ("Hello", core.ReplyEnded("stop"))
 
 
 FAULTS = [
@@ -194,15 +180,15 @@ def test_a_stream_that_breaks_off(reply, code, message):
     assert events[-1].message.startswith(f"{backend.url}/chat/completions: {message}")
 
 
-@table("calling", [CALL[:4], [ReplyStarted(), TextPiece(LEAK[:-9])]], ids=["call", "leak"])
+@table("calling", [CALL[:4], [core.ReplyStarted(), core.TextPiece(LEAK[:-9])]], ids=["call", "leak"])
 def test_a_stream_that_breaks_off_inside_a_call(calling):
     events, _ = ask([Cut(after=calling)], mode="native")
     assert_ends_once(events)
     incomplete = events[-2]
-    assert isinstance(incomplete, InvocationIncomplete)
+    assert isinstance(incomplete, core.InvocationIncomplete)
     assert (incomplete.name, incomplete.why) == ("search", "cut")
     assert incomplete.raw.startswith('{"query":')
-    assert not any(isinstance(event, InvocationEnded) for event in events)
+    assert not any(isinstance(event, core.InvocationEnded) for event in events)
 
 
 async def test_a_server_that_says_nothing():
@@ -237,13 +223,13 @@ async def test_a_server_that_is_not_there():
 @table(
     ("chunks", "last"),
     [
-        ([CHUNK, "[DONE]"], ReplyEnded("stop")),
+        ([CHUNK, "[DONE]"], core.ReplyEnded("stop")),
         ([CHUNK], "cut"),
         ([], "malformed"),
         ([CHUNK, '{"error": {"message": "out of memory", "code": "oom"}}', CHUNK, "[DONE]"], "oom"),
         ([CHUNK, "<html>", CHUNK, "[DONE]"], "malformed"),
-        ([CHUNK, b"data: [DONE]\n\n", CHUNK], ReplyEnded("stop")),
-        ([b": waiting\n\n", CHUNK, b"event: ping\n\n", "[DONE]"], ReplyEnded("stop")),
+        ([CHUNK, b"data: [DONE]\n\n", CHUNK], core.ReplyEnded("stop")),
+        ([b": waiting\n\n", CHUNK, b"event: ping\n\n", "[DONE]"], core.ReplyEnded("stop")),
         ([b"\xff\xfe\x00"], "malformed"),
     ],
 )
@@ -264,7 +250,7 @@ async def test_a_stream_cut_anywhere_ends_once():
             events = await events_of(model)
             assert_ends_once(events)
             for event in events:
-                if isinstance(event, InvocationEnded):
+                if isinstance(event, core.InvocationEnded):
                     assert event.arguments == {"query": "x"}
 
 
@@ -283,7 +269,7 @@ async def test_leaving_a_reply_closes_its_connection():
     async with FakeBackend([Silence(after=HELLO[:2]), "again"]) as backend, model_at(backend.url) as model:
         async with aclosing(reply_events(model, ASKING)) as events:
             async for event in events:
-                if isinstance(event, TextPiece):
+                if isinstance(event, core.TextPiece):
                     break
         await backend.disconnected.wait()
         # The model is as good as before.
@@ -291,8 +277,8 @@ async def test_leaving_a_reply_closes_its_connection():
 
 
 def test_what_cannot_be_sent_is_told():
-    content = (TextualContent("Listen:"), FileContent(url="https://example.org/song"))
-    events, backend = ask([HELLO], changes={"canisters": (UserCanister(content),)})
+    content = (core.TextualContent("Listen:"), core.FileContent(url="https://example.org/song"))
+    events, backend = ask([HELLO], changes={"canisters": (core.UserCanister(content),)})
     assert events[0] == unsent_note("file")
     assert text_of(events) == "Hello"
     assert "Listen:" in str(backend.requests[0].body["messages"])
@@ -301,9 +287,9 @@ def test_what_cannot_be_sent_is_told():
 @table(
     ("controls", "sent"),
     [
-        (Controls(), {"temperature": 0.25, "max_tokens": 64}),
-        (Controls(temperature=1.0, max_tokens=8), {"temperature": 1.0, "max_tokens": 8}),
-        (Controls(top_p=0.5), {"temperature": 0.25, "max_tokens": 64, "top_p": 0.5}),
+        (core.Controls(), {"temperature": 0.25, "max_tokens": 64}),
+        (core.Controls(temperature=1.0, max_tokens=8), {"temperature": 1.0, "max_tokens": 8}),
+        (core.Controls(top_p=0.5), {"temperature": 0.25, "max_tokens": 64, "top_p": 0.5}),
     ],
 )
 def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
@@ -317,24 +303,34 @@ def test_controls_are_the_requests_and_then_the_profiles(controls, sent):
 @table(
     ("status", "tools", "texts"),
     [
-        (400, [ToolDeclaration(f"t{n}") for n in range(129)], ["129 tools are declared, and some endpoints take 128"]),
-        (400, [ToolDeclaration(n, "x" * 1025) for n in "abcd"], ["the descriptions of 4 tools are longer than 1024"]),
-        (413, [ToolDeclaration("a", "x" * 1025)], ["the description of one tool is longer than 1024 characters"]),
-        (400, [ToolDeclaration("a", "x" * 1024)], []),
-        (401, [ToolDeclaration("a", "x" * 1025)], []),
+        (
+            400,
+            [core.ToolDeclaration(f"t{n}") for n in range(129)],
+            ["129 tools are declared, and some endpoints take 128"],
+        ),
+        (
+            400,
+            [core.ToolDeclaration(n, "x" * 1025) for n in "abcd"],
+            ["the descriptions of 4 tools are longer than 1024"],
+        ),
+        (413, [core.ToolDeclaration("a", "x" * 1025)], ["the description of one tool is longer than 1024 characters"]),
+        (400, [core.ToolDeclaration("a", "x" * 1024)], []),
+        (401, [core.ToolDeclaration("a", "x" * 1025)], []),
     ],
 )
 def test_a_refusal_is_told_with_what_of_the_tools_some_endpoints_refuse(status, tools, texts):
     events, _ = ask([StatusReply(status)], mode="native", changes={"tools": tuple(tools)})
     *notes, failed = events
-    assert isinstance(failed, ReplyFailed)
+    assert isinstance(failed, core.ReplyFailed)
     assert len(notes) == len(texts)
     assert all(note.text.startswith(text) for note, text in zip(notes, texts, strict=True))
 
 
 def test_of_many_tools_that_are_taken_nothing_is_told():
-    events, _ = ask(["Hello"], mode="native", changes={"tools": tuple(ToolDeclaration(f"t{n}") for n in range(129))})
-    assert not any(isinstance(event, Note) for event in events)
+    events, _ = ask(
+        ["Hello"], mode="native", changes={"tools": tuple(core.ToolDeclaration(f"t{n}") for n in range(129))}
+    )
+    assert not any(isinstance(event, core.Note) for event in events)
 
 
 @table(
@@ -372,13 +368,13 @@ async def test_the_version_in_a_base_url_is_not_said_twice(ending):
     async with FakeBackend(["Hi."]) as backend:
         url = backend.url.removesuffix("/v1") + ending
         async with aclosing(open_model("m", base_url=url, profile={"wire": "messages"})) as model:
-            events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
+            events = [event async for event in reply_events(model, core.Request("m", (core.UserCanister("Hi"),)))]
         path = backend.requests[0].path
-    assert (type(events[-1]), path) == (ReplyEnded, "/v1/messages")
+    assert (type(events[-1]), path) == (core.ReplyEnded, "/v1/messages")
 
 
 async def test_blanks_around_a_base_url_are_no_part_of_it():
     async with FakeBackend(["Hi."]) as backend, aclosing(open_model("m", base_url=f" {backend.url}/ ")) as model:
-        events = [event async for event in reply_events(model, Request("m", (UserCanister("Hi"),)))]
-        outcome = "".join([event.text for event in events if isinstance(event, TextPiece)])
+        events = [event async for event in reply_events(model, core.Request("m", (core.UserCanister("Hi"),)))]
+        outcome = "".join([event.text for event in events if isinstance(event, core.TextPiece)])
     assert outcome == "Hi."

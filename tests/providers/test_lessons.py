@@ -7,32 +7,20 @@ import json
 
 from tests.tables import table
 
-from callboard import access_model
-from callboard.core import (
-    AssistantCanister,
-    Note,
-    ReasoningContent,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    UserCanister,
-    reply_events,
-)
+from callboard import access_model, core
+from callboard.core import reply_events
 from callboard.providers.lessons import MAX_TRIALS, refuses_tools, suggest_facts
 from callboard.testing import FakeBackend, StatusReply
 
 SAID = (
-    SupervisorCanister("Be brief."),
-    UserCanister("Hi"),
-    AssistantCanister((ReasoningContent("Hm.", origin="m"), TextualContent("Hello."))),
-    SupervisorCanister("Be kind."),
-    UserCanister("And?"),
+    core.SupervisorCanister("Be brief."),
+    core.UserCanister("Hi"),
+    core.AssistantCanister((core.ReasoningContent("Hm.", origin="m"), core.TextualContent("Hello."))),
+    core.SupervisorCanister("Be kind."),
+    core.UserCanister("And?"),
 )
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-TOOL = ToolDeclaration("add", schema=SCHEMA, strict=True)
+TOOL = core.ToolDeclaration("add", schema=SCHEMA, strict=True)
 
 
 def refusing(*rules):
@@ -66,7 +54,7 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
             model = access_model(
                 "m", base_url=backend.url, profile={"uses_tools": True, "reasoning_history": "all", **profile}
             )
-            request = Request("m", SAID, tuple(tools))
+            request = core.Request("m", SAID, tuple(tools))
             events = [[event async for event in reply_events(model, request)] for _ in range(count)]
             await model.aclose()
             return events, backend.requests
@@ -77,12 +65,12 @@ def ask(replies, *, count=2, tools=(TOOL,), **profile):
 @table("stream", [False, True])
 def test_what_helped_is_known_from_then_on(stream):
     (first, second), requests = ask(refusing(LATE, STRICT), supports_streaming=stream)
-    assert isinstance(first[-1], ReplyEnded)
-    assert isinstance(second[-1], ReplyEnded)
+    assert isinstance(first[-1], core.ReplyEnded)
+    assert isinstance(second[-1], core.ReplyEnded)
     assert len(requests) == 4  # refused twice, taken twice
-    notes = [each.text for each in first if isinstance(each, Note)]
+    notes = [each.text for each in first if isinstance(each, core.Note)]
     assert notes == ["the endpoint refused a request: merge_system_messages=true, supports_strict=false from now on"]
-    assert not [each for each in second if isinstance(each, Note)]
+    assert not [each for each in second if isinstance(each, core.Note)]
     texts = [each["content"] for each in requests[-1].body["messages"]]
     assert texts[0] == "Be brief."
     assert "Be kind." in texts[-2] + texts[-1]
@@ -91,22 +79,22 @@ def test_what_helped_is_known_from_then_on(stream):
 def test_one_fact_after_the_other_is_tried():
     rules = [(thought(field), f"unknown field: {field}") for field in ("reasoning_content", "reasoning")]
     (first, _), requests = ask(refusing(*rules))
-    assert isinstance(first[-1], ReplyEnded)
+    assert isinstance(first[-1], core.ReplyEnded)
     assert len(requests) == 4
     assert not thought("reasoning")(requests[-1].body)
 
 
 def test_nothing_is_known_unless_the_other_request_is_taken():
     (first, second), requests = ask(refusing((lambda _: True, "System message must be at the beginning")))
-    assert isinstance(first[-1], ReplyFailed)
-    assert isinstance(second[-1], ReplyFailed)
+    assert isinstance(first[-1], core.ReplyFailed)
+    assert isinstance(second[-1], core.ReplyFailed)
     assert len(requests) == 4
     assert late_system(requests[2].body)
 
 
 def test_what_would_change_nothing_of_the_request_is_not_tried():
     (failed,), requests = ask(refusing((lambda _: True, "strict is not supported")), count=1, tools=())
-    assert isinstance(failed[-1], ReplyFailed)
+    assert isinstance(failed[-1], core.ReplyFailed)
     assert len(requests) == 1
 
 
@@ -142,7 +130,7 @@ def test_a_refusal_that_names_everything_costs_few_requests():
     ],
 )
 def test_the_words_of_servers(said, facts):
-    assert next(suggest_facts(ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
+    assert next(suggest_facts(core.ReplyFailed("provider", "invalid_request", said), {}), {}) == facts
 
 
 @table(
@@ -206,7 +194,7 @@ def test_the_words_of_servers(said, facts):
     ],
 )
 def test_the_words_of_servers_without_tools(said):
-    assert refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
+    assert refuses_tools(core.ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
 
 
 @table(
@@ -238,9 +226,11 @@ def test_the_words_of_servers_without_tools(said):
     ],
 )
 def test_words_that_are_not_about_tools(said):
-    assert not refuses_tools(ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
+    assert not refuses_tools(core.ReplyFailed("caller", "invalid_request_error", said, json.dumps({"error": said})))
 
 
 def test_a_template_without_a_place_for_results():
-    failed = ReplyFailed("caller", "invalid_request_error", "roles must alternate user/assistant/user/assistant/...")
+    failed = core.ReplyFailed(
+        "caller", "invalid_request_error", "roles must alternate user/assistant/user/assistant/..."
+    )
     assert refuses_tools(failed, has_results=True)

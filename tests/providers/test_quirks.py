@@ -4,30 +4,20 @@ import asyncio
 
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    Controls,
-    PictureContent,
-    ReasoningContent,
-    Request,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    UserCanister,
-    reply_events,
-)
+from callboard import core
+from callboard.core import reply_events
 from callboard.profiles import resolve
 from callboard.providers import open_model
 from callboard.testing import FakeBackend
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "string"}}}
-TOOL = ToolDeclaration("f", "", SCHEMA, strict=True)
-ASKED = (SupervisorCanister("One."), SupervisorCanister("Two."), UserCanister("Hi"))
+TOOL = core.ToolDeclaration("f", "", SCHEMA, strict=True)
+ASKED = (core.SupervisorCanister("One."), core.SupervisorCanister("Two."), core.UserCanister("Hi"))
 
 
 def body_for(canisters=ASKED, **facts):
-    request = Request(
-        "m", canisters, tools=(TOOL,), parallel=False, controls=Controls(max_tokens=9, effort="xhigh"), stream=True
+    request = core.Request(
+        "m", canisters, tools=(TOOL,), parallel=False, controls=core.Controls(max_tokens=9, effort="xhigh"), stream=True
     )
 
     async def scenario():
@@ -69,8 +59,8 @@ def test_strict_is_left_out_of_every_tool():
     assert tool["function"] == {"name": "f", "parameters": SCHEMA}
 
 
-THOUGHT = AssistantCanister([ReasoningContent("hm", origin="m"), TextualContent("t")])
-SEEN = UserCanister([TextualContent("a"), PictureContent(b"png"), TextualContent("b")])
+THOUGHT = core.AssistantCanister([core.ReasoningContent("hm", origin="m"), core.TextualContent("t")])
+SEEN = core.UserCanister([core.TextualContent("a"), core.PictureContent(b"png"), core.TextualContent("b")])
 
 
 @table(
@@ -82,7 +72,7 @@ SEEN = UserCanister([TextualContent("a"), PictureContent(b"png"), TextualContent
     ],
 )
 def test_reasoning_goes_back_under_the_endpoint_s_name(facts, said):
-    assert body_for((UserCanister("u"), THOUGHT, UserCanister("v")), **facts)["messages"][1] == {
+    assert body_for((core.UserCanister("u"), THOUGHT, core.UserCanister("v")), **facts)["messages"][1] == {
         "role": "assistant",
         **said,
     }

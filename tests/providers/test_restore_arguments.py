@@ -9,19 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    ToolDeclaration,
-    UserCanister,
-    reply_events,
-)
+from callboard import core
+from callboard.core import reply_events
 from callboard.modes import make_plan
 from callboard.profiles import resolve
 from callboard.providers import HttpModel, Transport
@@ -47,9 +36,9 @@ def call(index, name, arguments, pieces=3):
     raw = msgspec.json.encode(arguments).decode()
     size = len(raw) // pieces + 1
     return [
-        InvocationStarted(index, f"call_{index}", name),
-        *[ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)],
-        InvocationEnded(index, f"call_{index}", name, arguments, raw),
+        core.InvocationStarted(index, f"call_{index}", name),
+        *[core.ArgumentsPiece(index, raw[at : at + size]) for at in range(0, len(raw), size)],
+        core.InvocationEnded(index, f"call_{index}", name, arguments, raw),
     ]
 
 
@@ -62,7 +51,9 @@ def replied(wire, reply, tools, *, stream):
             try:
                 return [
                     event
-                    async for event in reply_events(model, Request("m", (UserCanister("u"),), tools, stream=stream))
+                    async for event in reply_events(
+                        model, core.Request("m", (core.UserCanister("u"),), tools, stream=stream)
+                    )
                 ]
             finally:
                 await model.aclose()
@@ -72,12 +63,12 @@ def replied(wire, reply, tools, *, stream):
 
 def calls(events):
     """The arguments of each call: as JSON in pieces, as an object, and as they were written."""
-    ended = [event for event in events if isinstance(event, InvocationEnded)]
+    ended = [event for event in events if isinstance(event, core.InvocationEnded)]
     return [
         (
             each.name,
             msgspec.json.decode(
-                "".join([piece.json for piece in events if isinstance(piece, ArgumentsPiece) and piece.index == each.index])
+                "".join([piece.json for piece in events if isinstance(piece, core.ArgumentsPiece) and piece.index == each.index])
                 or each.raw
             ),
             each.arguments,
@@ -91,13 +82,13 @@ def calls(events):
 @table("stream", [True, False])
 def test_a_tool_that_was_made_strict_is_called_as_it_was_given(wire, stream):
     tools = tuple(
-        ToolDeclaration(name, "", SCHEMA, strict=strict) for name, strict in [("made", True), ("loose", None)]
+        core.ToolDeclaration(name, "", SCHEMA, strict=strict) for name, strict in [("made", True), ("loose", None)]
     )
-    reply = [ReplyStarted(), *call(0, "made", NULLS), *call(1, "loose", NULLS), ReplyEnded("invocations")]
+    reply = [core.ReplyStarted(), *call(0, "made", NULLS), *call(1, "loose", NULLS), core.ReplyEnded("invocations")]
     events = replied(wire, reply, tools, stream=stream)
     made = BARE if wire in MAKING else NULLS
     assert calls(events) == [("made", made, made, made), ("loose", NULLS, NULLS, NULLS)]
-    assert isinstance(events[-1], ReplyEnded)
+    assert isinstance(events[-1], core.ReplyEnded)
 
 
 @table("wire", sorted(MAKING))
@@ -105,8 +96,8 @@ def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
     schema = {**SCHEMA, "properties": {"limit": {"type": ["integer", "null"]}}, "required": ["limit"]}
     events = replied(
         wire,
-        [ReplyStarted(), *call(0, "f", {"limit": None}), ReplyEnded("invocations")],
-        (ToolDeclaration("f", "", schema, strict=True),),
+        [core.ReplyStarted(), *call(0, "f", {"limit": None}), core.ReplyEnded("invocations")],
+        (core.ToolDeclaration("f", "", schema, strict=True),),
         stream=True,
     )
     assert calls(events) == [("f", *[{"limit": None}] * 3)]
@@ -115,8 +106,8 @@ def test_a_schema_that_is_strict_already_keeps_its_nulls(wire):
 @table("stream", [True, False])
 def test_a_call_with_names_that_the_provider_takes_comes_back_with_those_of_the_tool(stream):
     schema = {"type": "object", "properties": {"user name": {"type": "string"}}, "required": ["user name"]}
-    reply = [ReplyStarted(), *call(0, "f", {"user_name_7935f403": "x"}), ReplyEnded("invocations")]
-    events = replied("messages", reply, (ToolDeclaration("f", "", schema),), stream=stream)
+    reply = [core.ReplyStarted(), *call(0, "f", {"user_name_7935f403": "x"}), core.ReplyEnded("invocations")]
+    events = replied("messages", reply, (core.ToolDeclaration("f", "", schema),), stream=stream)
     assert calls(events) == [("f", *[{"user name": "x"}] * 3)]
 
 
@@ -133,18 +124,18 @@ def test_the_arguments_are_one_piece_and_come_when_they_are_whole():
     stage = ArgumentRestorer(EncodedRequest({}, nullable=GIVEN))
     assert [stage.feed(event) for event in [started, *pieces]] == [[started], *[[] for _ in pieces]]
     raw = '{"query":"x","inner":{}}'
-    assert stage.feed(ended) == [ArgumentsPiece(0, raw), InvocationEnded(0, "call_0", "f", BARE, raw)]
+    assert stage.feed(ended) == [core.ArgumentsPiece(0, raw), core.InvocationEnded(0, "call_0", "f", BARE, raw)]
 
 
 @table(
     "events",
     [
         call(0, "f", {"query": "x"}, pieces=1),
-        [InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", {"query": "x"}, '{"query": "x"}')],
-        [InvocationStarted(0, "a", "f"), ArgumentsPiece(0, "[nul"), InvocationEnded(0, "a", "f", None, "[nul")],
-        [InvocationStarted(0, "a", "f"), ArgumentsPiece(0, '{"limit":null'), InvocationIncomplete(0, "a", "f", '{"limit":null', "cut")],
+        [core.InvocationStarted(0, "a", "f"), core.InvocationEnded(0, "a", "f", {"query": "x"}, '{"query": "x"}')],
+        [core.InvocationStarted(0, "a", "f"), core.ArgumentsPiece(0, "[nul"), core.InvocationEnded(0, "a", "f", None, "[nul")],
+        [core.InvocationStarted(0, "a", "f"), core.ArgumentsPiece(0, '{"limit":null'), core.InvocationIncomplete(0, "a", "f", '{"limit":null', "cut")],
         call(0, "g", NULLS),
-        [ReplyStarted(), TextPiece("t"), ReplyEnded("stop")],
+        [core.ReplyStarted(), core.TextPiece("t"), core.ReplyEnded("stop")],
     ],
     ids=["without nulls", "without pieces", "no object", "incomplete", "another tool", "no call"],
 )  # fmt: skip

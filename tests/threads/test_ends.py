@@ -10,17 +10,8 @@ import pytest
 from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
-from callboard import Agent, Limits, tool
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
-    RunEnded,
-    TextPiece,
-    pipe,
-)
+from callboard import Agent, Limits, core, tool
+from callboard.core import pipe
 from callboard.testing import FakeBackend, Raw, StatusReply
 from callboard.text.sse import SSEEncoder
 from callboard.wires import WIRES
@@ -42,16 +33,16 @@ ASKING = {
 }
 REQUIRED = {"responses": "required", "chat": "required", "messages": {"type": "any"}}
 
-OPENED = [InvocationStarted(0, "c1", "weather"), ArgumentsPiece(0, '{"city": "Os')]
+OPENED = [core.InvocationStarted(0, "c1", "weather"), core.ArgumentsPiece(0, '{"city": "Os')]
 WHOLE = [
-    InvocationStarted(0, "c1", "weather"),
-    ArgumentsPiece(0, '{"city": "Oslo"}'),
-    InvocationEnded(0, "c1", "weather", {"city": "Oslo"}, '{"city": "Oslo"}'),
+    core.InvocationStarted(0, "c1", "weather"),
+    core.ArgumentsPiece(0, '{"city": "Oslo"}'),
+    core.InvocationEnded(0, "c1", "weather", {"city": "Oslo"}, '{"city": "Oslo"}'),
 ]
 CUT = {
-    "at text": [ReplyStarted("r", "m"), TextPiece("It is")],
-    "in arguments": [ReplyStarted("r", "m"), TextPiece("I look."), *OPENED],
-    "between calls": [ReplyStarted("r", "m"), *WHOLE],
+    "at text": [core.ReplyStarted("r", "m"), core.TextPiece("It is")],
+    "in arguments": [core.ReplyStarted("r", "m"), core.TextPiece("I look."), *OPENED],
+    "between calls": [core.ReplyStarted("r", "m"), *WHOLE],
 }
 """What came before a stream ended as if nothing were missing."""
 
@@ -148,7 +139,7 @@ async def test_command_code_785_an_agent_whose_stream_breaks_off_has_not_complet
     async with FakeBackend([Raw(frames("chat", CUT[place]))] * 4) as backend:
         agent = Agent("m", tools=[weather], base_url=backend.url, mode="native", limits=Limits(rounds=2))
         async with agent.stream("Weather?") as events:
-            outcome = [event.state async for event in events if isinstance(event, RunEnded)]
+            outcome = [event.state async for event in events if isinstance(event, core.RunEnded)]
     assert outcome == ["failed"]
     assert ran == []
 
@@ -185,7 +176,7 @@ def test_agent_afk_635_an_answer_that_is_none_is_malformed(front, back):
         assert "before the model said anything" in answer.text or "no reply" in answer.text
 
 
-CUT_CALL = [ReplyStarted("r", "m"), TextPiece("I look."), *OPENED]
+CUT_CALL = [core.ReplyStarted("r", "m"), core.TextPiece("I look."), *OPENED]
 
 
 def cut_by_limit(reason):
@@ -216,9 +207,9 @@ ENDED_WRONG = {
     "in text": (
         "chat",
         [
-            ReplyStarted("r", "m"),
-            TextPiece('Hi <tool_call>\n{"name": "weather", "arguments": {"city": "Os'),
-            ReplyEnded("stop"),
+            core.ReplyStarted("r", "m"),
+            core.TextPiece('Hi <tool_call>\n{"name": "weather", "arguments": {"city": "Os'),
+            core.ReplyEnded("stop"),
         ],
     ),
 }
@@ -417,7 +408,9 @@ def test_codex_shortens_a_conversation_that_is_too_long_for_any_server(server):
 
 def test_a_streamed_reply_without_end_is_ended(monkeypatch):
     monkeypatch.setattr("callboard.providers.http_exchange.MAX_TEXT", 10_000)
-    endless = Raw(frames("chat", [ReplyStarted("r", "m"), *[TextPiece("x" * 999)] * 12, ReplyEnded("stop")]))
+    endless = Raw(
+        frames("chat", [core.ReplyStarted("r", "m"), *[core.TextPiece("x" * 999)] * 12, core.ReplyEnded("stop")])
+    )
     answers, _ = through([endless] * 3, [(front, STREAM) for front in FRONTS])
     for front, answer in zip(FRONTS, answers, strict=True):
         assert end(front, answer) == "failed"
@@ -425,7 +418,7 @@ def test_a_streamed_reply_without_end_is_ended(monkeypatch):
 
 
 def test_compat_events_of_items_name_their_item_at_the_top():
-    reply = [ReplyStarted("r", "m"), TextPiece("Hi"), *WHOLE, ReplyEnded("invocations")]
+    reply = [core.ReplyStarted("r", "m"), core.TextPiece("Hi"), *WHOLE, core.ReplyEnded("invocations")]
     (answer,), _ = through([reply], [("responses", STREAM)], compat_events=True)
     items = [event for event in answer.events if event["type"].startswith("response.output_item.")]
     assert len(items) == 4
@@ -490,7 +483,7 @@ def test_llama_cpp_27217_the_second_attempt_is_held_to_the_tool_s_schema(front):
 
 @table("more", [STREAM, {}])
 def test_a_completed_response_says_when_it_was_completed(more):
-    cut = [ReplyStarted("r", "m"), TextPiece("Hi"), ReplyEnded("length")]
+    cut = [core.ReplyStarted("r", "m"), core.TextPiece("Hi"), core.ReplyEnded("length")]
     answers, _ = through(["Hello", cut], [("responses", more)] * 2)
     whole, short = [each.events[-1]["response"] if each.streamed else each.body for each in answers]
     assert whole["completed_at"] >= whole["created_at"] > 0

@@ -8,16 +8,7 @@ import msgspec
 from tests.servers.gateway.conftest import serve_gateway
 from tests.tables import table
 
-from callboard import Agent, tool
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyStarted,
-    Request,
-    SupervisorCanister,
-)
+from callboard import Agent, core, tool
 from callboard.profiles import resolve
 from callboard.providers import open_model
 from callboard.servers.gateway.dispatch import strip_attribution
@@ -55,9 +46,14 @@ def asked_with(model, replies, prompt, tools=(), **facts):
 
 
 def calls(name, raw):
-    begun = [ReplyStarted(), InvocationStarted(0, "c1", name)]
-    pieces = [ArgumentsPiece(0, char) for char in raw]
-    return [*begun, *pieces, InvocationEnded(0, "c1", name, msgspec.json.decode(raw), raw), ReplyEnded("invocations")]
+    begun = [core.ReplyStarted(), core.InvocationStarted(0, "c1", name)]
+    pieces = [core.ArgumentsPiece(0, char) for char in raw]
+    return [
+        *begun,
+        *pieces,
+        core.InvocationEnded(0, "c1", name, msgspec.json.decode(raw), raw),
+        core.ReplyEnded("invocations"),
+    ]
 
 
 @table("mode", ["native", "structured", "validated", "parsed"])
@@ -208,7 +204,7 @@ def test_claude_code_router_1220_requests_that_differ_in_the_attribution_line_ar
 ])  # fmt: skip
 def test_the_attribution_line_reaches_anthropic_alone(url, model, stays):
     line = ATTRIBUTION.format(cch="eb6c6")
-    request = Request(model, (SupervisorCanister([line, "You are Claude Code."]),))
+    request = core.Request(model, (core.SupervisorCanister([line, "You are Claude Code."]),))
     settings = BackendSettings(url=url, wire="messages")
     stripped = strip_attribution(request, settings, resolve(model))
     assert (stripped is request) is stays

@@ -16,19 +16,7 @@ import pytest
 from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
-from callboard import Agent, tool
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningContent,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyStarted,
-    ResultCanister,
-    UserCanister,
-)
+from callboard import Agent, core, tool
 from callboard.testing import FakeBackend, Raw
 from callboard.testing.strict import ServerRule
 from callboard.wires import WIRES
@@ -183,10 +171,10 @@ BROKEN = ['{"a": 2, "b": ', "[2,3]", '"x"', "null", "not JSON"]
 
 def called(raw):
     return [
-        ReplyStarted(),
-        InvocationStarted(0, "call_1", "read", True),
-        InvocationEnded(0, "call_1", "read", None, raw),
-        ReplyEnded("invocations"),
+        core.ReplyStarted(),
+        core.InvocationStarted(0, "call_1", "read", True),
+        core.InvocationEnded(0, "call_1", "read", None, raw),
+        core.ReplyEnded("invocations"),
     ]
 
 
@@ -350,7 +338,7 @@ def test_a_turn_that_the_provider_paused_is_sent_back_as_it_is():
 async def test_a_conversation_that_ends_with_the_model_is_gone_on_from():
     async with FakeBackend(["And?"], strict="llama.cpp") as backend:
         agent = Agent("m", base_url=backend.url)
-        await agent.run("", history=[UserCanister("u"), AssistantCanister("Well")])
+        await agent.run("", history=[core.UserCanister("u"), core.AssistantCanister("Well")])
         outcome = backend.requests[0].body["messages"][-1]
     assert outcome["role"] == "user"
 
@@ -360,15 +348,15 @@ async def test_a_conversation_that_ends_with_the_model_is_gone_on_from():
 
 def thought(text="hm", origin=""):
     return [
-        ReplyStarted(),
-        ReasoningPiece(text, origin=origin),
-        InvocationStarted(0, "call_1", "read", True),
-        InvocationEnded(0, "call_1", "read", {"path": "a"}, '{"path":"a"}'),
-        ReplyEnded("invocations"),
+        core.ReplyStarted(),
+        core.ReasoningPiece(text, origin=origin),
+        core.InvocationStarted(0, "call_1", "read", True),
+        core.InvocationEnded(0, "call_1", "read", {"path": "a"}, '{"path":"a"}'),
+        core.ReplyEnded("invocations"),
     ]
 
 
-UNTHOUGHT = [event for event in thought() if not isinstance(event, ReasoningPiece)]
+UNTHOUGHT = [event for event in thought() if not isinstance(event, core.ReasoningPiece)]
 THINKERS = [("deepseek-v4-pro", "deepseek"), ("kimi-k2.6", "kimi")]
 
 
@@ -391,11 +379,11 @@ def a_run(replies, model, strict, **options):
 
 def past(reasoning):
     return [
-        UserCanister("before"),
-        *([AssistantCanister(reasoning)] if reasoning else []),
-        InvocationCanister("call_0", "read", {"path": "b"}, '{"path":"b"}'),
-        ResultCanister("b", invocation_id="call_0"),
-        AssistantCanister("It was b."),
+        core.UserCanister("before"),
+        *([core.AssistantCanister(reasoning)] if reasoning else []),
+        core.InvocationCanister("call_0", "read", {"path": "b"}, '{"path":"b"}'),
+        core.ResultCanister("b", invocation_id="call_0"),
+        core.AssistantCanister("It was b."),
     ]
 
 
@@ -403,9 +391,9 @@ def past(reasoning):
 @table(
     ("reasoning", "said"),
     [
-        (ReasoningContent("mine", origin="{model}"), "mine"),
-        (ReasoningContent("theirs", "sealed", "gpt-6"), "theirs"),
-        (ReasoningContent("", "sealed", "claude-opus-4-6"), "(not recorded)"),
+        (core.ReasoningContent("mine", origin="{model}"), "mine"),
+        (core.ReasoningContent("theirs", "sealed", "gpt-6"), "theirs"),
+        (core.ReasoningContent("", "sealed", "claude-opus-4-6"), "(not recorded)"),
         (None, "(not recorded)"),
     ],
     ids=["the same model", "another model", "another model, sealed", "a turn without thinking"],
@@ -514,17 +502,17 @@ def _responses_standard(body):
 
 STANDARD = {"chat": _chat_standard, "messages": _messages_standard, "responses": _responses_standard}
 TURNS = [
-    UserCanister("one"),
-    AssistantCanister(ReasoningContent("t1", origin="{model}")),
-    InvocationCanister("call_0", "read", {"path": "a"}, '{"path":"a"}'),
-    ResultCanister("a", invocation_id="call_0"),
-    AssistantCanister([ReasoningContent("t2", origin="{model}"), "a"]),
-    UserCanister("two"),
-    AssistantCanister([ReasoningContent("t3", origin="{model}"), "b"]),
-    UserCanister("three"),
-    AssistantCanister(ReasoningContent("t4", origin="{model}")),
-    InvocationCanister("call_1", "read", {"path": "c"}, '{"path":"c"}'),
-    ResultCanister("c", invocation_id="call_1"),
+    core.UserCanister("one"),
+    core.AssistantCanister(core.ReasoningContent("t1", origin="{model}")),
+    core.InvocationCanister("call_0", "read", {"path": "a"}, '{"path":"a"}'),
+    core.ResultCanister("a", invocation_id="call_0"),
+    core.AssistantCanister([core.ReasoningContent("t2", origin="{model}"), "a"]),
+    core.UserCanister("two"),
+    core.AssistantCanister([core.ReasoningContent("t3", origin="{model}"), "b"]),
+    core.UserCanister("three"),
+    core.AssistantCanister(core.ReasoningContent("t4", origin="{model}")),
+    core.InvocationCanister("call_1", "read", {"path": "c"}, '{"path":"c"}'),
+    core.ResultCanister("c", invocation_id="call_1"),
 ]
 ALL = ["t1", "t2", "t3", "t4"]
 NEEDS = {
@@ -550,13 +538,13 @@ NEEDS = {
 @table("model", NEEDS)
 def test_oh_my_pi_1995_reasoning_goes_back_as_the_family_needs_it(model):
     def own(canister):
-        if not isinstance(canister, AssistantCanister):
+        if not isinstance(canister, core.AssistantCanister):
             return canister
         content = [
-            msgspec.structs.replace(part, origin=model) if isinstance(part, ReasoningContent) else part
+            msgspec.structs.replace(part, origin=model) if isinstance(part, core.ReasoningContent) else part
             for part in canister.content
         ]
-        return AssistantCanister(content)
+        return core.AssistantCanister(content)
 
     async def scenario():
         async with FakeBackend(["Done."]) as backend:

@@ -9,16 +9,7 @@ from pathlib import Path
 from tests.servers.gateway.conftest import behind, serve_gateway
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard import core
 from callboard.testing import FakeBackend, StatusReply
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -76,15 +67,19 @@ ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "a"}], 
 @table("stream", [False, True])
 def test_the_words_that_a_second_attempt_adds_are_sent_as_the_template_takes_them(stream):
     """A model that only thought is asked once more, behind its user's words."""
-    call = [InvocationStarted(0, "c1", "f"), ArgumentsPiece(0, "{}"), InvocationEnded(0, "c1", "f", {}, "{}")]
+    call = [
+        core.InvocationStarted(0, "c1", "f"),
+        core.ArgumentsPiece(0, "{}"),
+        core.InvocationEnded(0, "c1", "f", {}, "{}"),
+    ]
 
     def reply(body):
         roles = [each["role"] for each in body["messages"]]
         if roles == ["user", "user"]:
             return StatusReply(400, {"error": {"message": "Conversation roles must alternate user/assistant/..."}})
         if "That was no call" in body["messages"][-1]["content"]:
-            return [ReplyStarted(), *call, Usage(1, 1), ReplyEnded("invocations")]
-        return [ReplyStarted(), ReasoningPiece("Hm."), Usage(1, 1), ReplyEnded("stop")]
+            return [core.ReplyStarted(), *call, core.Usage(1, 1), core.ReplyEnded("invocations")]
+        return [core.ReplyStarted(), core.ReasoningPiece("Hm."), core.Usage(1, 1), core.ReplyEnded("stop")]
 
     (answer,), sent = through(reply, ("chat", {**ASKED, "tool_choice": "required", "stream": stream}))
     assert answer.status == 200
@@ -98,8 +93,12 @@ def test_the_words_that_a_second_attempt_adds_are_sent_as_the_template_takes_the
 def test_a_call_is_one_whether_its_model_copied_an_escape_or_left_it_out(found, field):
     raw = json.dumps({"a": field})
     text = f"<tool_call>\n{json.dumps({'name': 'f', 'arguments': {'a': found}})}\n</tool_call>"
-    call = [InvocationStarted(0, "c1", "f"), ArgumentsPiece(0, raw), InvocationEnded(0, "c1", "f", {"a": field}, raw)]
-    reply = [ReplyStarted(), TextPiece(text), *call, Usage(1, 1), ReplyEnded("invocations")]
+    call = [
+        core.InvocationStarted(0, "c1", "f"),
+        core.ArgumentsPiece(0, raw),
+        core.InvocationEnded(0, "c1", "f", {"a": field}, raw),
+    ]
+    reply = [core.ReplyStarted(), core.TextPiece(text), *call, core.Usage(1, 1), core.ReplyEnded("invocations")]
     (answer,), _ = through([reply], ("chat", {**ASKED, "model": "qwen3-8b"}))
     calls = answer.body["choices"][0]["message"]["tool_calls"]
     assert [json.loads(each["function"]["arguments"]) for each in calls] == [{"a": "x<|im_end|>"}]

@@ -13,15 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from callboard.core import (
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-)
+from callboard import core
 from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires import WIRES, DecodeContext
 
@@ -65,7 +57,7 @@ def payloads(row):
 
 
 def expected(row):
-    return msgspec.convert(row["events"], list[Event])
+    return msgspec.convert(row["events"], list[core.Event])
 
 
 def run(stage, items, why="stop"):
@@ -88,24 +80,24 @@ def without_prose(events):
     """Failures without what only a person reads."""
     return [
         msgspec.structs.replace(event, excerpt="", message="..." if event.code == "malformed" else event.message)
-        if isinstance(event, ReplyFailed)
+        if isinstance(event, core.ReplyFailed)
         else event
         for event in events
     ]
 
 
 def terminals(events):
-    return [event for event in events if isinstance(event, ReplyEnded | ReplyFailed)]
+    return [event for event in events if isinstance(event, core.ReplyEnded | core.ReplyFailed)]
 
 
 def check_cut(wire, row, events):
     """The laws of a reply that was cut: one end, one start, and no call or text that the whole reply lacks."""
-    closing = InvocationEnded if wire == "gemini" else InvocationEnded | InvocationIncomplete
+    closing = core.InvocationEnded if wire == "gemini" else core.InvocationEnded | core.InvocationIncomplete
     whole = [event for event in expected(row) if isinstance(event, closing)]
     raws = {(event.identifier if wire != "responses" else "", event.raw) for event in whole}
-    text = "".join(event.text for event in expected(row) if isinstance(event, TextPiece))
+    text = "".join(event.text for event in expected(row) if isinstance(event, core.TextPiece))
     assert terminals(events) == events[-1:] != []
-    assert [type(event) is ReplyStarted for event in events][1:].count(True) == 0
-    ended = [event for event in events if isinstance(event, InvocationEnded)]
+    assert [type(event) is core.ReplyStarted for event in events][1:].count(True) == 0
+    ended = [event for event in events if isinstance(event, core.InvocationEnded)]
     assert {(event.identifier if wire != "responses" else "", event.raw) for event in ended} <= raws
-    assert text.startswith("".join(event.text for event in events if isinstance(event, TextPiece)))
+    assert text.startswith("".join(event.text for event in events if isinstance(event, core.TextPiece)))

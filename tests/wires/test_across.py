@@ -12,19 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    Controls,
-    InvocationCanister,
-    NamedTool,
-    PictureContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    UserCanister,
-)
+from callboard import core
 
 NAMES = ["chat", "gemini", "messages", "responses"]
 WIRES = [name for name in NAMES if find_spec("callboard.wires." + name) is not None]
@@ -33,46 +21,48 @@ WIRES = [name for name in NAMES if find_spec("callboard.wires." + name) is not N
 # and calls, each with its result in one text; a bound on the reply, for Messages asks for one; no more controls
 # than all have. A turn without calls is followed by the user, and the user by a turn: neighbours are one.
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8).filter(str.strip)
-TEXTS = st.builds(TextualContent, WORDS)
-PICTURES = st.builds(PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]))
+TEXTS = st.builds(core.TextualContent, WORDS)
+PICTURES = st.builds(
+    core.PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
+)
 IDENTIFIERS = st.from_regex(r"[a-z][a-zA-Z0-9_-]{0,30}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 SCHEMAS = st.dictionaries(
     IDENTIFIERS, st.sampled_from([{"type": "string"}, {"type": "integer"}]), min_size=1, max_size=2
 ).map(lambda properties: {"type": "object", "properties": properties})
-TOOLS = st.lists(st.builds(ToolDeclaration, IDENTIFIERS, WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3)
+TOOLS = st.lists(st.builds(core.ToolDeclaration, IDENTIFIERS, WORDS, SCHEMAS), unique_by=lambda t: t.name, max_size=3)
 CONTROLS = st.builds(
-    Controls, st.none() | st.floats(0, 1), st.none() | st.floats(0, 1), st.integers(1, 99).map(lambda n: n * 1000)
+    core.Controls, st.none() | st.floats(0, 1), st.none() | st.floats(0, 1), st.integers(1, 99).map(lambda n: n * 1000)
 )
 
 
 @st.composite
 def conversations(draw):
-    canisters = [SupervisorCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
+    canisters = [core.SupervisorCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
     count = 0
     for _ in range(draw(st.integers(1, 3))):
-        canisters.append(UserCanister((draw(TEXTS), *draw(st.lists(PICTURES, max_size=2)))))
+        canisters.append(core.UserCanister((draw(TEXTS), *draw(st.lists(PICTURES, max_size=2)))))
         for _ in range(draw(st.integers(0, 2))):
             results = []
-            canisters += [AssistantCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
+            canisters += [core.AssistantCanister((text,)) for text in draw(st.lists(TEXTS, max_size=1))]
             for _ in range(draw(st.integers(1, 2))):
                 identifier, arguments = f"call_{count}", draw(OBJECTS)
                 count += 1
                 raw = msgspec.json.encode(arguments).decode()
-                canisters.append(InvocationCanister(identifier, draw(IDENTIFIERS), arguments, raw))
-                results.append(ResultCanister((draw(TEXTS),), invocation_id=identifier))
+                canisters.append(core.InvocationCanister(identifier, draw(IDENTIFIERS), arguments, raw))
+                results.append(core.ResultCanister((draw(TEXTS),), invocation_id=identifier))
             canisters += results
-        if isinstance(canisters[-1], UserCanister) or draw(st.booleans()):
-            canisters.append(AssistantCanister((draw(TEXTS),)))
-    return (*canisters, UserCanister((draw(TEXTS),)))
+        if isinstance(canisters[-1], core.UserCanister) or draw(st.booleans()):
+            canisters.append(core.AssistantCanister((draw(TEXTS),)))
+    return (*canisters, core.UserCanister((draw(TEXTS),)))
 
 
 @st.composite
 def requests(draw):
     tools = tuple(draw(TOOLS))
-    choices = [NamedTool(tools[0].name), "none", "required"] if tools else []
-    return Request(
+    choices = [core.NamedTool(tools[0].name), "none", "required"] if tools else []
+    return core.Request(
         model="m",
         canisters=draw(conversations()),
         tools=tools,
@@ -101,10 +91,10 @@ UNNAMED = {"later": True, "x": [1]}
 
 @table(("there", "back"), [*product(WIRES, WIRES)])
 def test_what_only_one_wire_says_of_a_tool_is_sent_on_that_one(there, back):
-    tool = ToolDeclaration(*TOLD, extra={there: UNNAMED})
-    request = Request("m", (UserCanister("u"),), tools=(tool,), controls=Controls(max_tokens=1000))
+    tool = core.ToolDeclaration(*TOLD, extra={there: UNNAMED})
+    request = core.Request("m", (core.UserCanister("u"),), tools=(tool,), controls=core.Controls(max_tokens=1000))
     assert over(there, request) == request
-    crossed = request if there == back else msgspec.structs.replace(request, tools=(ToolDeclaration(*TOLD),))
+    crossed = request if there == back else msgspec.structs.replace(request, tools=(core.ToolDeclaration(*TOLD),))
     assert over(back, over(there, request)) == crossed
 
 
@@ -132,8 +122,10 @@ RAW = st.text(max_size=12) | OBJECTS.map(lambda value: msgspec.json.encode(value
     written=st.lists(st.tuples(OBJECTS | st.none(), RAW.filter(lambda raw: raw.isprintable())), min_size=1, max_size=4)
 )
 def test_past_arguments_are_objects_whatever_the_model_wrote(name, written):
-    calls = [InvocationCanister(f"c{place}", "f", *each) for place, each in enumerate(written)]
-    lowered = import_module("callboard.wires." + name).encode_request(Request("m", (UserCanister("u"), *calls)))
+    calls = [core.InvocationCanister(f"c{place}", "f", *each) for place, each in enumerate(written)]
+    lowered = import_module("callboard.wires." + name).encode_request(
+        core.Request("m", (core.UserCanister("u"), *calls))
+    )
     body = msgspec.json.decode(msgspec.json.encode(lowered.body))
     assert past_arguments(name, body) == [
         ({"raw": raw} if raw.strip() else {}) if arguments is None else arguments for arguments, raw in written

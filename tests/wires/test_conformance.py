@@ -15,24 +15,15 @@ import msgspec
 import pytest
 from tests.tables import table
 
-from callboard.core import (
-    Fold,
-    InvocationCanister,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ToolDeclaration,
-    Usage,
-    identify_in_turn,
-    pipe,
-)
+from callboard import core
+from callboard.core import identify_in_turn, pipe
 from callboard.dialects import get_dialect
 from callboard.modes import Watcher
 from callboard.text.sse import SSEDecoder, encode_frame
 from callboard.wires import WIRES, DecodeContext
 
 SCHEMA = {"type": "object", "properties": {"x": {}}}
-TOOLS = (ToolDeclaration("f", "", SCHEMA), ToolDeclaration("g", "", SCHEMA))
+TOOLS = (core.ToolDeclaration("f", "", SCHEMA), core.ToolDeclaration("g", "", SCHEMA))
 ROWS = json.loads((Path(__file__).parents[1] / "vectors" / "conformance.json").read_text("utf-8"))
 
 
@@ -86,24 +77,26 @@ def decoded(row, wire, body):
 
 def check(row, reply, events):
     """What a user would notice."""
-    fold = Fold()
+    fold = core.Fold()
     canisters = [canister for event in events for canister in fold.feed(event)]
-    said = [[c.name, c.arguments] if isinstance(c, InvocationCanister) else c.text for c in canisters]
+    said = [[c.name, c.arguments] if isinstance(c, core.InvocationCanister) else c.text for c in canisters]
     assert said == reply.get("says", row["says"])
-    terminals = [event for event in events if isinstance(event, ReplyEnded | ReplyFailed)]
+    terminals = [event for event in events if isinstance(event, core.ReplyEnded | core.ReplyFailed)]
     assert terminals == events[-1:]
     last = terminals[0]
-    ends = last.reason if isinstance(last, ReplyEnded) else f"failed {last.code}"
+    ends = last.reason if isinstance(last, core.ReplyEnded) else f"failed {last.code}"
     assert ends == (reply.get("ends") or row["ends"])
-    assert sum(isinstance(event, ReplyStarted) for event in events) <= 1
-    assert isinstance(events[0], ReplyStarted | ReplyFailed)
-    identifiers = [canister.identifier for canister in canisters if isinstance(canister, InvocationCanister)]
+    assert sum(isinstance(event, core.ReplyStarted) for event in events) <= 1
+    assert isinstance(events[0], core.ReplyStarted | core.ReplyFailed)
+    identifiers = [canister.identifier for canister in canisters if isinstance(canister, core.InvocationCanister)]
     assert all(identifiers)
     assert len(set(identifiers)) == len(identifiers)
     if "identifiers" in row:
         assert identifiers == row["identifiers"]
     if "usage" in row:
-        assert [event for event in events if isinstance(event, Usage)] == msgspec.convert(row["usage"], list[Usage])
+        assert [event for event in events if isinstance(event, core.Usage)] == msgspec.convert(
+            row["usage"], list[core.Usage]
+        )
 
 
 CASES = [

@@ -5,32 +5,17 @@ from __future__ import annotations
 import msgspec
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    DocumentCanister,
-    Fold,
-    InvocationCanister,
-    PictureContent,
-    ReasoningContent,
-    ReasoningPiece,
-    ReplyEnded,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    TextualContent,
-    UserCanister,
-)
+from callboard import core
 from callboard.wires import WIRES
 
-APART = (TextualContent("text 1."), TextualContent("Make it."))
+APART = (core.TextualContent("text 1."), core.TextualContent("Make it."))
 JOINED = "text 1.\nMake it."
-CALL = InvocationCanister("a", "f", {}, "{}")
+CALL = core.InvocationCanister("a", "f", {}, "{}")
 SAID = {
-    "user": UserCanister(APART),
-    "supervisor": SupervisorCanister(APART),
-    "document": DocumentCanister(APART, title="T"),
-    "result": ResultCanister(APART, invocation_id="a"),
+    "user": core.UserCanister(APART),
+    "supervisor": core.SupervisorCanister(APART),
+    "document": core.DocumentCanister(APART, title="T"),
+    "result": core.ResultCanister(APART, invocation_id="a"),
 }
 HELD = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
 
@@ -48,7 +33,7 @@ def strings(value):
 
 
 def body(wire, *canisters, model="m"):
-    lowered = WIRES[wire].encode_request(Request(model, canisters))
+    lowered = WIRES[wire].encode_request(core.Request(model, canisters))
     return msgspec.json.decode(msgspec.json.encode(lowered.body)), lowered.dropped
 
 
@@ -64,41 +49,47 @@ def test_texts_that_were_sent_apart_stand_apart(wire, said):
 
 
 def test_gemini_is_instructed_in_one_part_a_supervisor():
-    said, _ = body("gemini", SupervisorCanister(APART), SupervisorCanister("more"))
+    said, _ = body("gemini", core.SupervisorCanister(APART), core.SupervisorCanister("more"))
     assert said["systemInstruction"] == {"parts": [{"text": JOINED}, {"text": "more"}]}
 
 
 @table("wire", WIRES)
 def test_texts_with_a_picture_are_parts(wire):
-    said, _ = body(wire, UserCanister((*APART, PictureContent(b"png"))))
+    said, _ = body(wire, core.UserCanister((*APART, core.PictureContent(b"png"))))
     assert {"text 1.", "Make it."} <= set(strings(said))
 
 
 @table("wire", WIRES)
 def test_what_a_model_said_in_pieces_is_not_changed(wire):
-    events = [TextPiece("One "), ReasoningPiece("hm", "s", "m"), TextPiece("wo"), TextPiece("rd."), ReplyEnded("stop")]
-    fold = Fold()
+    events = [
+        core.TextPiece("One "),
+        core.ReasoningPiece("hm", "s", "m"),
+        core.TextPiece("wo"),
+        core.TextPiece("rd."),
+        core.ReplyEnded("stop"),
+    ]
+    fold = core.Fold()
     canisters = [canister for event in events for canister in fold.feed(event)]
-    found = strings(body(wire, UserCanister("u"), *canisters)[0])
+    found = strings(body(wire, core.UserCanister("u"), *canisters)[0])
     assert "".join([text for text in found if text in {"One ", "word.", "One word."}]) == "One word."
 
 
 @table("wire", WIRES)
 def test_several_texts_come_back_as_one_where_they_are_one(wire):
-    request = Request("m", (UserCanister(APART),))
+    request = core.Request("m", (core.UserCanister(APART),))
     said = msgspec.json.decode(msgspec.json.encode(WIRES[wire].encode_request(request).body))
     again = WIRES[wire].decode_request({"model": "m", **said})
-    assert again.canisters == (UserCanister(JOINED) if wire == "chat" else UserCanister(APART),)
+    assert again.canisters == (core.UserCanister(JOINED) if wire == "chat" else core.UserCanister(APART),)
     assert WIRES[wire].encode_request(again).body[HELD[wire]] == said[HELD[wire]]
 
 
 @table("wire", WIRES)
 def test_a_conversation_begins_as_it_began(wire):
-    canisters = [SupervisorCanister(APART)]
+    canisters = [core.SupervisorCanister(APART)]
     before = b""
     for turn in range(3):
-        canisters += [UserCanister(APART), AssistantCanister(APART), UserCanister(f"{turn}")]
-        request = Request("m", tuple(canisters), stream=False)
+        canisters += [core.UserCanister(APART), core.AssistantCanister(APART), core.UserCanister(f"{turn}")]
+        request = core.Request("m", tuple(canisters), stream=False)
         encoded = msgspec.json.encode(WIRES[wire].encode_request(request).body[HELD[wire]])
         assert encoded.startswith(before)
         before = encoded.rstrip(b"]}")
@@ -106,7 +97,7 @@ def test_a_conversation_begins_as_it_began(wire):
 
 @table("wire", WIRES)
 def test_what_is_lost_often_is_told_once(wire):
-    lost = (ReasoningContent("x", "s", "another"), TextualContent("t"), PictureContent())
-    canisters = [each for _ in range(3) for each in (UserCanister(lost), AssistantCanister(lost))]
-    dropped = WIRES[wire].encode_request(Request("m", tuple(canisters))).dropped
+    lost = (core.ReasoningContent("x", "s", "another"), core.TextualContent("t"), core.PictureContent())
+    canisters = [each for _ in range(3) for each in (core.UserCanister(lost), core.AssistantCanister(lost))]
+    dropped = WIRES[wire].encode_request(core.Request("m", tuple(canisters))).dropped
     assert sorted(dropped) == ["picture", "reasoning"]

@@ -11,22 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    Ending,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    pipe,
-)
+from callboard import core
+from callboard.core import pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
@@ -36,27 +22,27 @@ INDICES = st.integers(0, 3)
 WORDS = st.sampled_from(["", "a", "Hi\n", "ü"])
 JSON = st.sampled_from(["", "{", "{}", '{"a": 1}', '{"a": "', "[1]", "x"])
 PIECES = st.one_of(
-    st.builds(ReplyStarted, WORDS, WORDS),
-    st.builds(TextPiece, WORDS),
-    st.builds(RefusalPiece, WORDS),
+    st.builds(core.ReplyStarted, WORDS, WORDS),
+    st.builds(core.TextPiece, WORDS),
+    st.builds(core.RefusalPiece, WORDS),
     st.builds(
-        ReasoningPiece,
+        core.ReasoningPiece,
         WORDS,
         opaque=st.sampled_from(["", "seal", "redacted:x"]),
         origin=st.sampled_from(["", "m", "o"]),
     ),
-    st.builds(InvocationStarted, INDICES, WORDS, st.sampled_from(["f", "g"])),
-    st.builds(ArgumentsPiece, INDICES, JSON),
+    st.builds(core.InvocationStarted, INDICES, WORDS, st.sampled_from(["f", "g"])),
+    st.builds(core.ArgumentsPiece, INDICES, JSON),
     st.builds(
-        InvocationEnded, INDICES, WORDS, st.sampled_from(["f", "g"]), st.sampled_from([None, {}, {"a": 1}]), JSON
+        core.InvocationEnded, INDICES, WORDS, st.sampled_from(["f", "g"]), st.sampled_from([None, {}, {"a": 1}]), JSON
     ),
-    st.builds(InvocationIncomplete, INDICES, WORDS, st.sampled_from(["", "f"]), JSON, st.just("length")),
-    st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
-    st.just(Note("dropped", "x")),
+    st.builds(core.InvocationIncomplete, INDICES, WORDS, st.sampled_from(["", "f"]), JSON, st.just("length")),
+    st.builds(core.Usage, st.integers(0, 9), st.integers(0, 9)),
+    st.just(core.Note("dropped", "x")),
 )
 ENDS = st.one_of(
-    st.builds(ReplyEnded, st.sampled_from(["stop", "invocations", "length", "filter", "refusal", "no_call"])),
-    st.just(ReplyFailed("provider", "server_error", "x")),
+    st.builds(core.ReplyEnded, st.sampled_from(["stop", "invocations", "length", "filter", "refusal", "no_call"])),
+    st.just(core.ReplyFailed("provider", "server_error", "x")),
     st.none(),
 )
 REPLIES = st.tuples(st.lists(PIECES, max_size=12), ENDS).map(
@@ -76,13 +62,13 @@ def unfinished(events):
     open_calls = set()
     for event in events:
         match event:
-            case InvocationStarted(index=index):
+            case core.InvocationStarted(index=index):
                 if index in open_calls:
                     return True
                 open_calls.add(index)
-            case InvocationEnded(index=index):
+            case core.InvocationEnded(index=index):
                 open_calls.discard(index)
-            case InvocationIncomplete():
+            case core.InvocationIncomplete():
                 return True
             case _:
                 pass
@@ -143,14 +129,14 @@ def reason(wire, frames):
 @given(REPLIES)
 def test_nothing_cut_is_told_as_whole(wire, events):
     told = reason(wire, sent(wire, events))
-    if unfinished(events) or not (events and isinstance(events[-1], ReplyEnded)):
+    if unfinished(events) or not (events and isinstance(events[-1], core.ReplyEnded)):
         assert told not in WHOLE[wire]
 
 
 @table("wire", list(WHOLE))
-@table("ending", [each for each in get_args(Ending) if each != "retry"])
+@table("ending", [each for each in get_args(core.Ending) if each != "retry"])
 def test_every_ending_has_a_word_and_only_whole_ones_are_told_as_whole(wire, ending):
-    told = reason(wire, sent(wire, [ReplyStarted(), TextPiece("Hi"), ReplyEnded(ending)]))
+    told = reason(wire, sent(wire, [core.ReplyStarted(), core.TextPiece("Hi"), core.ReplyEnded(ending)]))
     assert (told in WHOLE[wire]) == (ending in ("stop", "invocations"))
     assert told != "failed"
 
@@ -165,8 +151,14 @@ WARNINGS = {
 
 @table("wire", list(WHOLE))
 def test_why_a_reply_is_incomplete_reaches_the_client_streamed_and_whole(wire):
-    notes = [Note("alert", text, code="incomplete") for text in ("no tool was called", "a call had no name")]
-    events = [ReplyStarted(), TextPiece("Hi"), *notes, Note("alert", "other"), ReplyEnded("no_call")]
+    notes = [core.Note("alert", text, code="incomplete") for text in ("no tool was called", "a call had no name")]
+    events = [
+        core.ReplyStarted(),
+        core.TextPiece("Hi"),
+        *notes,
+        core.Note("alert", "other"),
+        core.ReplyEnded("no_call"),
+    ]
     read = WARNINGS[wire]
     seen = []
     for body in [*sent(wire, events), WIRES[wire].encode_response(events, identifier="r", model="m", created=0)]:
@@ -177,7 +169,7 @@ def test_why_a_reply_is_incomplete_reaches_the_client_streamed_and_whole(wire):
 
 @table("wire", list(WHOLE))
 def test_a_reply_that_is_complete_says_nothing_of_it(wire):
-    events = [ReplyStarted(), TextPiece("Hi"), Note("alert", "other"), ReplyEnded("stop")]
+    events = [core.ReplyStarted(), core.TextPiece("Hi"), core.Note("alert", "other"), core.ReplyEnded("stop")]
     body = WIRES[wire].encode_response(events, identifier="r", model="m", created=0)
     with pytest.raises(KeyError):
         WARNINGS[wire](body)
@@ -188,7 +180,7 @@ def test_a_reply_that_is_complete_says_nothing_of_it(wire):
 
 def test_a_warning_stands_beside_the_client_s_own_metadata():
     options = {"identifier": "r", "model": "m", "created": 0, "echo": {"metadata": {"a": "b"}}}
-    events = [Note("alert", "x" * 600, code="incomplete"), ReplyEnded("no_call")]
+    events = [core.Note("alert", "x" * 600, code="incomplete"), core.ReplyEnded("no_call")]
     body = WIRES["responses"].encode_response(events, **options)
     assert body["metadata"] == {"a": "b", "callboard_incomplete": "x" * 512}
 
@@ -208,7 +200,10 @@ def test_a_whole_reply_of_gemini_ends_as_its_stream_does(events):
 
 
 def test_a_call_that_began_and_did_not_end_is_named_on_gemini():
-    *_, last = sent("gemini", [InvocationStarted(0, "c", "f"), ArgumentsPiece(0, '{"a": '), ReplyEnded("invocations")])
+    *_, last = sent(
+        "gemini",
+        [core.InvocationStarted(0, "c", "f"), core.ArgumentsPiece(0, '{"a": '), core.ReplyEnded("invocations")],
+    )
     candidate = last["candidates"][0]
     assert (candidate["finishReason"], candidate["finishMessage"]) == (
         "MALFORMED_FUNCTION_CALL",
@@ -265,9 +260,9 @@ def decoded(wire, *texts):
     decoder = WIRES[wire].stream_decoder(DecodeContext(identify=lambda name, index: f"c{index}"))
     frames = [*OPENING.get(wire, ()), *[SAYING[wire] % text for text in texts]]
     events = [event for frame in frames for event in decoder.feed(frame)] + decoder.finish()
-    said = "".join([event.text for event in events if isinstance(event, TextPiece)])
-    assert isinstance(events[-1], ReplyEnded | ReplyFailed)
-    return said, [event.text for event in events if isinstance(event, Note)]
+    said = "".join([event.text for event in events if isinstance(event, core.TextPiece)])
+    assert isinstance(events[-1], core.ReplyEnded | core.ReplyFailed)
+    return said, [event.text for event in events if isinstance(event, core.Note)]
 
 
 @table("wire", list(SAYING))
@@ -326,5 +321,5 @@ def test_half_a_character_in_arguments_is_the_model_s_mistake(wire):
     decoder = WIRES[wire].stream_decoder(DecodeContext(identify=lambda name, index: "c"))
     raw = r'{"a": "x\ud83d"}'
     events = [event for frame in CALLING[wire](raw) for event in decoder.feed(json.dumps(frame))]
-    (call,) = [event for event in [*events, *decoder.finish()] if isinstance(event, InvocationEnded)]
+    (call,) = [event for event in [*events, *decoder.finish()] if isinstance(event, core.InvocationEnded)]
     assert (call.arguments, call.raw) == (None, raw)

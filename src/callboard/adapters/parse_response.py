@@ -8,20 +8,10 @@ from typing import Any
 
 import msgspec
 
+from callboard import core
 from callboard.adapters.extract_json import json_values
 from callboard.adapters.protocol import Payload
-from callboard.core import (
-    Event,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    TextPiece,
-    identify_in_turn,
-)
+from callboard.core import identify_in_turn
 from callboard.dialects.grammars.json_objects import Role
 from callboard.dialects.table import ACTION_KEYS
 from callboard.errors import CallerError
@@ -41,16 +31,16 @@ class ParsedResponse(msgspec.Struct, frozen=True):
     text: str
     refusal: str
     thought: str
-    calls: tuple[InvocationCanister, ...]
+    calls: tuple[core.InvocationCanister, ...]
 
 
-def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]:
+def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[core.Event]:
     """The events of a chat completion as the `openai` client gives it, its dict, a message of it, or plain text.
 
     The last is a ReplyEnded, also of a reply that failed after some events. Raises CallerError.
     """
     if isinstance(response, str):
-        return [TextPiece(response), ReplyEnded("stop")]
+        return [core.TextPiece(response), core.ReplyEnded("stop")]
     body = response.model_dump() if hasattr(response, "model_dump") else response
     if not isinstance(body, Mapping):
         hint = "pass the chat completion, its dict or its text"
@@ -58,23 +48,23 @@ def events_of(response: Any, names: Mapping[str, str] = NO_NAMES) -> list[Event]
     if "choices" not in body and "role" in body:
         body = {"choices": [{"message": body}]}
     events = decode_response(body, DecodeContext(names=names, identify=identify_in_turn(0)))
-    if isinstance(events[-1], ReplyFailed):
-        events[-1] = ReplyEnded("stop")
+    if isinstance(events[-1], core.ReplyFailed):
+        events[-1] = core.ReplyEnded("stop")
     return events
 
 
 def read(response: Any, names: Mapping[str, str] = NO_NAMES) -> ParsedResponse:
     events = events_of(response, names)
-    text = "".join([each.text for each in events if isinstance(each, TextPiece)])
-    refusal = "".join([each.text for each in events if isinstance(each, RefusalPiece)])
-    thought = "".join([each.text for each in events if isinstance(each, ReasoningPiece)])
-    calls: list[InvocationCanister] = []
+    text = "".join([each.text for each in events if isinstance(each, core.TextPiece)])
+    refusal = "".join([each.text for each in events if isinstance(each, core.RefusalPiece)])
+    thought = "".join([each.text for each in events if isinstance(each, core.ReasoningPiece)])
+    calls: list[core.InvocationCanister] = []
     for event in events:
         match event:
-            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
-                calls.append(InvocationCanister(identifier, name, arguments, raw))
-            case InvocationIncomplete(identifier=identifier, name=name, raw=raw):
-                calls.append(InvocationCanister(identifier, name, None, raw))
+            case core.InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+                calls.append(core.InvocationCanister(identifier, name, arguments, raw))
+            case core.InvocationIncomplete(identifier=identifier, name=name, raw=raw):
+                calls.append(core.InvocationCanister(identifier, name, None, raw))
             case _:
                 pass
     return ParsedResponse(text, refusal, thought, tuple(calls))

@@ -13,20 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Content,
-    DocumentCanister,
-    InvocationCanister,
-    ReasoningContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    contents,
-)
+from callboard import core
+from callboard.core import contents
 from callboard.loop import GO_ON
 from callboard.profiles import Profile
 from callboard.wires.chat.content import split_media
@@ -42,7 +30,7 @@ NOT_RECORDED = "(not recorded)"
 """Stands where a turn has to have reasoning and none of it can be sent: it was sealed by another model, or lost."""
 HAVE_RESULTS = "I have the results."
 """Stands between results and what the user says next, where roles take turns."""
-_MODELS = (AssistantCanister, InvocationCanister)
+_MODELS = (core.AssistantCanister, core.InvocationCanister)
 _PREFILLS = {"messages": frozenset({"last"}), "chat": frozenset(CHAT_PREFILLS) - {"last"}}
 """How clients of a wire ask for a reply that goes on from the last message, which servers of that wire understand."""
 _APART = frozenset({"messages", "gemini"})
@@ -50,10 +38,10 @@ _APART = frozenset({"messages", "gemini"})
 _OWN_ITEMS = {"messages": "messages", "responses": "item"}
 """The key of a content's `extra` under which a wire keeps what its provider's own tools did."""
 
-Canisters = Sequence[Canister]
+Canisters = Sequence[core.Canister]
 
 
-def adapt_history(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
+def adapt_history(request: core.Request, facts: Profile) -> tuple[core.Request, tuple[str, ...]]:
     """The request with its conversation as the profile says, and what of it cannot be asked for."""
     canisters, prefill, dropped = _close_history(request.canisters, request, facts)
     for rule in _RULES:
@@ -69,17 +57,23 @@ def adapt_history(request: Request, facts: Profile) -> tuple[Request, tuple[str,
 # Instructions.
 
 
-def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
+def _one_system(canisters: Canisters, _: core.Request, facts: Profile) -> Canisters:
     """The leading instructions as one, later ones as texts of the user's at their places."""
     if not facts.merge_system_messages and facts.supports_system_role:
         return canisters
-    leading = next((i for i, each in enumerate(canisters) if not isinstance(each, SupervisorCanister)), len(canisters))
+    leading = next(
+        (i for i, each in enumerate(canisters) if not isinstance(each, core.SupervisorCanister)), len(canisters)
+    )
     behind = canisters[leading:]
-    if leading < 2 and facts.supports_system_role and not any(isinstance(each, SupervisorCanister) for each in behind):
+    if (
+        leading < 2
+        and facts.supports_system_role
+        and not any(isinstance(each, core.SupervisorCanister) for each in behind)
+    ):
         return canisters
     first: Canisters = canisters[:leading]
     if facts.wire not in _APART:
-        first = _merge_system([each for each in first if isinstance(each, SupervisorCanister)])
+        first = _merge_system([each for each in first if isinstance(each, core.SupervisorCanister)])
     fitting = (
         (*first, *map(_mark_supervisor, behind))
         if facts.supports_system_role
@@ -88,31 +82,31 @@ def _one_system(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
     return _same(canisters, list(fitting))
 
 
-def _merge_system(messages: list[SupervisorCanister]) -> tuple[Canister, ...]:
+def _merge_system(messages: list[core.SupervisorCanister]) -> tuple[core.Canister, ...]:
     if len(messages) < 2:
         return tuple(messages)
-    return (SupervisorCanister((TextualContent("\n\n".join([each.text for each in messages])),)),)
+    return (core.SupervisorCanister((core.TextualContent("\n\n".join([each.text for each in messages])),)),)
 
 
-def _mark_supervisor(canister: Canister) -> Canister:
+def _mark_supervisor(canister: core.Canister) -> core.Canister:
     """Instructions as what the user says, between tags."""
-    if not isinstance(canister, SupervisorCanister):
+    if not isinstance(canister, core.SupervisorCanister):
         return canister
-    return UserCanister((TextualContent(tag_instructions(canister.text)),))
+    return core.UserCanister((core.TextualContent(tag_instructions(canister.text)),))
 
 
 # Reasoning.
 
 
-def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canisters:
+def _reasoning(canisters: Canisters, request: core.Request, facts: Profile) -> Canisters:
     """What the model thought as far as it wants it back, and something where it has to be."""
     rule = facts.reasoning_history
     fills = facts.requires_reasoning_history and facts.wire == "chat"
     if rule == "all" and not fills:
         return canisters
-    fitting: list[Canister] = []
+    fitting: list[core.Canister] = []
     for exchange, last in _exchanges(canisters):
-        calls = any(isinstance(each, InvocationCanister) for each in exchange)
+        calls = any(isinstance(each, core.InvocationCanister) for each in exchange)
         if rule == "never" or (rule == "turn" and not last) or (rule == "tools" and not calls):
             fitting += map(_thoughtless, exchange)
         else:
@@ -120,7 +114,7 @@ def _reasoning(canisters: Canisters, request: Request, facts: Profile) -> Canist
     return _same(canisters, fitting)
 
 
-def _same(canisters: Canisters, fitting: list[Canister]) -> Canisters:
+def _same(canisters: Canisters, fitting: list[core.Canister]) -> Canisters:
     """The canisters themselves, where nothing differs."""
     same = len(fitting) == len(canisters) and all(map(is_, fitting, canisters))
     return canisters if same else tuple(fitting)
@@ -131,25 +125,25 @@ def _exchanges(canisters: Canisters) -> Iterator[tuple[Canisters, bool]]:
     starts = [
         place
         for place, each in enumerate(canisters)
-        if isinstance(each, UserCanister | DocumentCanister)
-        and not (place and isinstance(canisters[place - 1], UserCanister | DocumentCanister))
+        if isinstance(each, core.UserCanister | core.DocumentCanister)
+        and not (place and isinstance(canisters[place - 1], core.UserCanister | core.DocumentCanister))
     ]
     for start, end in zip([0, *starts], [*starts, len(canisters)], strict=True):
         yield canisters[start:end], end == len(canisters)
 
 
-def _thoughtless(canister: Canister) -> Canister:
-    if not isinstance(canister, AssistantCanister) or not any(map(_is_thought, canister.content)):
+def _thoughtless(canister: core.Canister) -> core.Canister:
+    if not isinstance(canister, core.AssistantCanister) or not any(map(_is_thought, canister.content)):
         return canister
     return replace(canister, content=tuple([part for part in canister.content if not _is_thought(part)]))
 
 
-def _is_thought(part: Content) -> bool:
+def _is_thought(part: core.Content) -> bool:
     """Whether it is what a model thought, and not an item of the provider's own tools."""
-    return isinstance(part, ReasoningContent) and not part.extra
+    return isinstance(part, core.ReasoningContent) and not part.extra
 
 
-def _fill_reasoning(canisters: Canisters, model: str) -> Iterator[Canister]:
+def _fill_reasoning(canisters: Canisters, model: str) -> Iterator[core.Canister]:
     """The canisters with reasoning of `model` on every message: what another model thought, as far as it can be read."""
     place = 0
     while place < len(canisters):
@@ -166,17 +160,17 @@ def _fill_reasoning(canisters: Canisters, model: str) -> Iterator[Canister]:
             yield from message
         else:
             text = "\n\n".join([part.text for part in thoughts]) or NOT_RECORDED
-            yield AssistantCanister((ReasoningContent(text, origin=model),))
+            yield core.AssistantCanister((core.ReasoningContent(text, origin=model),))
             yield from map(_thoughtless, message)
         place = end
 
 
-def _thoughts(canister: Canister) -> list[ReasoningContent]:
-    content = canister.content if isinstance(canister, AssistantCanister) else ()
-    return [part for part in content if isinstance(part, ReasoningContent) and not part.extra]
+def _thoughts(canister: core.Canister) -> list[core.ReasoningContent]:
+    content = canister.content if isinstance(canister, core.AssistantCanister) else ()
+    return [part for part in content if isinstance(part, core.ReasoningContent) and not part.extra]
 
 
-def _cannot_think(canisters: Canisters, request: Request) -> bool:
+def _cannot_think(canisters: Canisters, request: core.Request) -> bool:
     """Whether Claude would refuse to think: results lie before it, and their calls were made without a thought of its own.
 
     That is so in the middle of a turn that another model began, or whose thoughts a client lost. Only models that
@@ -186,7 +180,7 @@ def _cannot_think(canisters: Canisters, request: Request) -> bool:
     if not (isinstance(thinking, Mapping) and thinking.get("type") == "enabled"):
         return False
     end = len(canisters)
-    while end and isinstance(canisters[end - 1], ResultCanister):
+    while end and isinstance(canisters[end - 1], core.ResultCanister):
         end -= 1
     start = end
     while start and isinstance(canisters[start - 1], _MODELS):
@@ -194,63 +188,63 @@ def _cannot_think(canisters: Canisters, request: Request) -> bool:
     if start == end or end == len(canisters):
         return False
     opening = canisters[start]
-    first = opening.content[:1] if isinstance(opening, AssistantCanister) else ()
+    first = opening.content[:1] if isinstance(opening, core.AssistantCanister) else ()
     return not any(
-        isinstance(part, ReasoningContent) and part.opaque and part.origin == request.model for part in first
+        isinstance(part, core.ReasoningContent) and part.opaque and part.origin == request.model for part in first
     )
 
 
 # Roles.
 
 
-def _alternate_roles(canisters: Canisters, _: Request, facts: Profile) -> Canisters:
+def _alternate_roles(canisters: Canisters, _: core.Request, facts: Profile) -> Canisters:
     """What the user says in one message, before all that the model says, and never right behind results."""
     if not facts.requires_alternating_roles:
         return canisters
-    fitting: list[Canister] = []
+    fitting: list[core.Canister] = []
     users = [
-        UserCanister(contents_with_title(each)) if isinstance(each, DocumentCanister) else each
+        core.UserCanister(contents_with_title(each)) if isinstance(each, core.DocumentCanister) else each
         for each in _with_pictures_apart(canisters, facts)
     ]
-    for is_user, group in groupby(users, key=lambda each: isinstance(each, UserCanister)):
+    for is_user, group in groupby(users, key=lambda each: isinstance(each, core.UserCanister)):
         last = fitting[-1] if fitting else None
         if is_user:
-            if isinstance(last, ResultCanister):
-                fitting.append(AssistantCanister(contents(HAVE_RESULTS)))
-            fitting.append(_join([each for each in group if isinstance(each, UserCanister)]))
+            if isinstance(last, core.ResultCanister):
+                fitting.append(core.AssistantCanister(contents(HAVE_RESULTS)))
+            fitting.append(_join([each for each in group if isinstance(each, core.UserCanister)]))
             continue
         for canister in group:
-            if isinstance(canister, _MODELS) and (last is None or isinstance(last, SupervisorCanister)):
-                fitting.append(UserCanister(contents(GO_ON)))
+            if isinstance(canister, _MODELS) and (last is None or isinstance(last, core.SupervisorCanister)):
+                fitting.append(core.UserCanister(contents(GO_ON)))
             fitting.append(canister)
             last = canister
     return _same(canisters, fitting)
 
 
-def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[Canister]:
+def _with_pictures_apart(canisters: Canisters, facts: Profile) -> Iterator[core.Canister]:
     """The canisters; what only a user's message can hold of results in one behind them, where the wire has it so."""
-    carried: list[Content] = []
+    carried: list[core.Content] = []
     for canister in canisters:
-        if carried and not isinstance(canister, ResultCanister):
-            yield UserCanister(tuple(carried))
+        if carried and not isinstance(canister, core.ResultCanister):
+            yield core.UserCanister(tuple(carried))
             carried = []
-        if isinstance(canister, ResultCanister) and facts.wire == "chat" and facts.supports_content_parts:
+        if isinstance(canister, core.ResultCanister) and facts.wire == "chat" and facts.supports_content_parts:
             canister, parts = split_media(canister)  # noqa: PLW2901
             carried += parts
         yield canister
     if carried:
-        yield UserCanister(tuple(carried))
+        yield core.UserCanister(tuple(carried))
 
 
-def _join(messages: Sequence[UserCanister]) -> UserCanister:
+def _join(messages: Sequence[core.UserCanister]) -> core.UserCanister:
     """Messages as one; texts where two of them meet are one, with an empty line between them."""
     if len(messages) == 1:
         return messages[0]
-    content: list[Content] = []
+    content: list[core.Content] = []
     texts: list[str] = []
     for message in messages:
         for place, part in enumerate(message.content):
-            if not isinstance(part, TextualContent):
+            if not isinstance(part, core.TextualContent):
                 content += _text(texts)
                 texts = []
                 content.append(part)
@@ -259,35 +253,41 @@ def _join(messages: Sequence[UserCanister]) -> UserCanister:
                 content += _text(texts)
                 texts = []
             texts.append(part.text)
-    return UserCanister((*content, *_text(texts)))
+    return core.UserCanister((*content, *_text(texts)))
 
 
-def _text(texts: Sequence[str]) -> tuple[Content, ...]:
-    return (TextualContent("\n\n".join(texts)),) if texts else ()
+def _text(texts: Sequence[str]) -> tuple[core.Content, ...]:
+    return (core.TextualContent("\n\n".join(texts)),) if texts else ()
 
 
-_RULES: tuple[Callable[[Canisters, Request, Profile], Canisters], ...] = (_one_system, _alternate_roles, _reasoning)
+_RULES: tuple[Callable[[Canisters, core.Request, Profile], Canisters], ...] = (
+    _one_system,
+    _alternate_roles,
+    _reasoning,
+)
 
 
 # The last message.
 
 
-def _close_history(canisters: Canisters, request: Request, facts: Profile) -> tuple[Canisters, str, tuple[str, ...]]:
+def _close_history(
+    canisters: Canisters, request: core.Request, facts: Profile
+) -> tuple[Canisters, str, tuple[str, ...]]:
     """The conversation with a last message that is not the model's, or the way in which a prefill is asked for."""
     last = canisters[-1] if canisters else None
-    if not isinstance(last, AssistantCanister) or _is_paused(last, facts.wire):
+    if not isinstance(last, core.AssistantCanister) or _is_paused(last, facts.wire):
         return canisters, "", ()
     if not request.prefill:
-        return (*canisters, UserCanister(contents(GO_ON))), "", ()
+        return (*canisters, core.UserCanister(contents(GO_ON))), "", ()
     way: str = facts.prefill
     if not way and request.prefill in _PREFILLS.get(facts.wire, ()):
         way = request.prefill
     if way in {"", "none"}:
-        return (*canisters, UserCanister(contents(CONTINUE))), "", ("prefill",)
+        return (*canisters, core.UserCanister(contents(CONTINUE))), "", ("prefill",)
     return canisters, way, ()
 
 
-def _is_paused(canister: AssistantCanister, wire: str) -> bool:
+def _is_paused(canister: core.AssistantCanister, wire: str) -> bool:
     """Whether the provider's own tools were at work, whose reply goes on when it is sent back as it is."""
     key: Any = _OWN_ITEMS.get(wire)
     return any(part.extra and key in part.extra for part in canister.content[-1:])
@@ -297,7 +297,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From the least to the most."""
 
 
-def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str, ...]]:
+def adapt_request(request: core.Request, facts: Profile) -> tuple[core.Request, tuple[str, ...]]:
     """The request with no more than the model and its endpoint take, and what of it cannot be asked for."""
     dropped: tuple[str, ...] = ()
     effort = request.controls.effort
@@ -314,7 +314,7 @@ def adapt_request(request: Request, facts: Profile) -> tuple[Request, tuple[str,
     return request, (*dropped, *unsent)
 
 
-def encode_request(wire: Wire, request: Request, facts: Profile) -> EncodedRequest:
+def encode_request(wire: Wire, request: core.Request, facts: Profile) -> EncodedRequest:
     """The request as the endpoint takes it."""
     options: dict[str, Any] = {}
     if wire.name == "chat":

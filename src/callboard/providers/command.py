@@ -11,24 +11,8 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    DocumentCanister,
-    Event,
-    InvocationCanister,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    Stage,
-    SupervisorCanister,
-    TextPiece,
-    UserCanister,
-    identify_in_turn,
-    pipe,
-)
+from callboard import core
+from callboard.core import identify_in_turn, pipe
 from callboard.errors import CallerError
 from callboard.modes import Plan, Watcher, lower_request, select_dialect
 from callboard.profiles import Resolution
@@ -42,11 +26,11 @@ _CHUNK = 64 * 1024
 _EXCERPT = 500
 _MAX_ERRORS = 64 * 1024
 _GRACE = 2.0
-_SPEAKERS: Mapping[type[Canister], str] = {
-    SupervisorCanister: "System",
-    UserCanister: "User",
-    AssistantCanister: "Assistant",
-    DocumentCanister: "User",
+_SPEAKERS: Mapping[type[core.Canister], str] = {
+    core.SupervisorCanister: "System",
+    core.UserCanister: "User",
+    core.AssistantCanister: "Assistant",
+    core.DocumentCanister: "User",
 }
 
 
@@ -74,16 +58,16 @@ class CommandModel:
     def name(self) -> str:
         return self.resolution.name
 
-    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+    async def batches(self, request: core.Request, /) -> AsyncGenerator[list[core.Event]]:
         """The program's reply, as it writes it."""
-        stages: list[Stage[Event, Event]] = []
+        stages: list[core.Stage[core.Event, core.Event]] = []
         if self.resolution.profile.parses_special_tokens:
             tokens = control_tokens(self.resolution.profile.control_tokens)
             request = escape_request(request, tokens)
             stages.append(EventUnescaper(tokens))
         lowered = lower_request(request, self.plan)
         if lowered.tools or lowered.constraint is not None:
-            yield [Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]
+            yield [core.Note("dropped", "tools and schemas cannot be sent to a command beside the prompt")]
         dialect = select_dialect(request, self.plan)
         if dialect is not None:
             from callboard.modes import Sources  # noqa: PLC0415  # where calls may be found
@@ -108,7 +92,7 @@ class CommandModel:
     async def aclose(self) -> None:
         """Nothing is kept between replies."""
 
-    async def _run(self, text: str) -> AsyncGenerator[Event]:
+    async def _run(self, text: str) -> AsyncGenerator[core.Event]:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._argv,
@@ -119,7 +103,7 @@ class CommandModel:
                 start_new_session=True,
             )
         except OSError as error:
-            yield ReplyFailed("caller", "command", f"{self._argv[0]} cannot be run: {error.strerror or error}")
+            yield core.ReplyFailed("caller", "command", f"{self._argv[0]} cannot be run: {error.strerror or error}")
             return
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise AssertionError
@@ -127,24 +111,24 @@ class CommandModel:
         listening = asyncio.create_task(_read_tail(process.stderr))
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
-            yield ReplyStarted(model=self.resolution.model)
+            yield core.ReplyStarted(model=self.resolution.model)
             while True:
                 try:
                     chunk = await asyncio.wait_for(process.stdout.read(_CHUNK), self._idle_timeout)
                 except TimeoutError:
-                    yield ReplyFailed("provider", "timeout", f"no output for {self._idle_timeout:g} s")
+                    yield core.ReplyFailed("provider", "timeout", f"no output for {self._idle_timeout:g} s")
                     return
                 if piece := decoder.decode(chunk, final=not chunk):
-                    yield TextPiece(piece)
+                    yield core.TextPiece(piece)
                 if not chunk:
                     break
             status = await process.wait()
             errors = await listening
             if status:
                 message = f"{self._argv[0]} ended with status {status}"
-                yield ReplyFailed("provider", "command", message, errors[-_EXCERPT:])
+                yield core.ReplyFailed("provider", "command", message, errors[-_EXCERPT:])
             else:
-                yield ReplyEnded("stop")
+                yield core.ReplyEnded("stop")
         finally:
             asking.cancel()
             listening.cancel()
@@ -152,12 +136,12 @@ class CommandModel:
             await asyncio.gather(asking, listening, return_exceptions=True)
 
 
-def render_prompt(canisters: Sequence[Canister]) -> str:
+def render_prompt(canisters: Sequence[core.Canister]) -> str:
     """The conversation as a text: of one speaker as it is, else each behind the speaker's name."""
     spoken = [
         (_SPEAKERS[type(each)], each.text)
         for each in canisters
-        if not isinstance(each, InvocationCanister) and type(each) in _SPEAKERS and each.text
+        if not isinstance(each, core.InvocationCanister) and type(each) in _SPEAKERS and each.text
     ]
     if len(spoken) == 1:
         return spoken[0][1]

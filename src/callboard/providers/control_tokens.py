@@ -12,44 +12,19 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Canister,
-    Content,
-    DocumentCanister,
-    Event,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    NamedTool,
-    Note,
-    ReasoningContent,
-    ReasoningPiece,
-    RefusalContent,
-    RefusalPiece,
-    ReplyExtra,
-    ReplyStarted,
-    Request,
-    ResultCanister,
-    TextPiece,
-    TextualContent,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.control_tokens import ControlTokens, Unescaper, map_texts
 
-_FOREIGN: Final = (ResultCanister, DocumentCanister)
+_FOREIGN: Final = (core.ResultCanister, core.DocumentCanister)
 """Canisters that neither the user nor the model wrote: all markup in them is escaped."""
-_BESIDE: Final = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
+_BESIDE: Final = (core.ReplyStarted, core.Usage, core.Note, core.Logprobs, core.ReplyExtra)
 _TOOL_FIELDS: Final = ("name", "description", "schema", "namespace", "extra")
-_Speech: TypeAlias = TextPiece | RefusalPiece | ReasoningPiece
-_Call: TypeAlias = InvocationEnded | InvocationIncomplete
+_Speech: TypeAlias = core.TextPiece | core.RefusalPiece | core.ReasoningPiece
+_Call: TypeAlias = core.InvocationEnded | core.InvocationIncomplete
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-def escape_request(request: Request, tokens: ControlTokens) -> Request:
+def escape_request(request: core.Request, tokens: ControlTokens) -> core.Request:
     """The request without control tokens; the same object if it has none."""
     choice = request.tool_choice
     canisters = [_escape_canister(each, tokens) for each in request.canisters]
@@ -65,13 +40,13 @@ def escape_request(request: Request, tokens: ControlTokens) -> Request:
         tools=request.tools if all(map(is_, tools, request.tools)) else tools,
         namespaces=map_texts(request.namespaces, tokens.escape),
         tool_choice=_replace_fields(choice, name=tokens.escape(choice.name))
-        if isinstance(choice, NamedTool)
+        if isinstance(choice, core.NamedTool)
         else choice,
     )
 
 
-def _escape_canister(canister: Canister, tokens: ControlTokens) -> Canister:
-    if isinstance(canister, InvocationCanister):
+def _escape_canister(canister: core.Canister, tokens: ControlTokens) -> core.Canister:
+    if isinstance(canister, core.InvocationCanister):
         # Its name is of a tool, its arguments are the model's own.
         arguments = map_texts(canister.arguments, lambda text: tokens.escape(text, everything=False))
         raw = canister.raw
@@ -89,9 +64,9 @@ def _escape_canister(canister: Canister, tokens: ControlTokens) -> Canister:
         for place, text in zip(places, escaped, strict=True):
             content[place] = replace(content[place], text=text)
         changes["content"] = tuple(content)
-    if isinstance(canister, DocumentCanister):
+    if isinstance(canister, core.DocumentCanister):
         changes["title"] = tokens.escape(canister.title)
-    if isinstance(canister, ResultCanister) and (error := canister.error) is not None:
+    if isinstance(canister, core.ResultCanister) and (error := canister.error) is not None:
         changes["error"] = _replace_fields(error, message=tokens.escape(error.message))
     return _replace_fields(canister, **changes)
 
@@ -106,23 +81,25 @@ class EventUnescaper:
         """The last piece of what is said, and what reads it."""
         self._arguments: dict[int, Unescaper] = {}
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         if isinstance(event, _BESIDE):
             return [event]
-        if isinstance(event, (TextPiece, RefusalPiece)) or (isinstance(event, ReasoningPiece) and not event.opaque):
+        if isinstance(event, (core.TextPiece, core.RefusalPiece)) or (
+            isinstance(event, core.ReasoningPiece) and not event.opaque
+        ):
             return self._unescape_piece(event)
         match event:
-            case ArgumentsPiece(index=index):
+            case core.ArgumentsPiece(index=index):
                 unescaper = self._arguments.setdefault(index, Unescaper(self._tokens, in_json=True))
                 return [*self.finish(), *_piece(event, event.json, unescaper.feed(event.json), "json")]
-            case InvocationStarted(name=name):
+            case core.InvocationStarted(name=name):
                 return [*self.finish(), _replace_fields(event, name=self._tokens.unescape(name))]
-            case InvocationEnded() | InvocationIncomplete():
+            case core.InvocationEnded() | core.InvocationIncomplete():
                 return [*self.finish(), *self._end_call(event)]
             case _:
                 return [*self.finish(), event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         if self._speech is None:
             return []
         piece, unescaper = self._speech
@@ -130,21 +107,21 @@ class EventUnescaper:
         rest = unescaper.finish()
         return [replace(piece, text=rest, offsets=None)] if rest else []
 
-    def _unescape_piece(self, event: _Speech) -> list[Event]:
-        before: list[Event] = []
+    def _unescape_piece(self, event: _Speech) -> list[core.Event]:
+        before: list[core.Event] = []
         if self._speech is None or type(self._speech[0]) is not type(event):
             before = self.finish()
-            in_json = self._json_text and isinstance(event, TextPiece)
+            in_json = self._json_text and isinstance(event, core.TextPiece)
             self._speech = (event, Unescaper(self._tokens, in_json=in_json))
         return [*before, *_piece(event, event.text, self._speech[1].feed(event.text), "text")]
 
-    def _end_call(self, call: _Call) -> list[Event]:
+    def _end_call(self, call: _Call) -> list[core.Event]:
         unescaper = self._arguments.pop(call.index, None)
         rest = "" if unescaper is None else unescaper.finish()
         changes = {"name": self._tokens.unescape(call.name), "raw": self._tokens.unescape(call.raw, in_json=True)}
-        if isinstance(call, InvocationEnded):
+        if isinstance(call, core.InvocationEnded):
             changes["arguments"] = map_texts(call.arguments, self._tokens.unescape)
-        return [*([ArgumentsPiece(call.index, rest)] if rest else []), _replace_fields(call, **changes)]
+        return [*([core.ArgumentsPiece(call.index, rest)] if rest else []), _replace_fields(call, **changes)]
 
 
 def _replace_fields(value: _T, **changes: Any) -> _T:
@@ -156,14 +133,14 @@ def _replace_fields(value: _T, **changes: Any) -> _T:
     return value
 
 
-def _is_text(part: Content) -> bool:
+def _is_text(part: core.Content) -> bool:
     """Reasoning with the provider's own form of it is signed."""
-    return isinstance(part, (TextualContent, RefusalContent)) or (
-        isinstance(part, ReasoningContent) and not part.opaque
+    return isinstance(part, (core.TextualContent, core.RefusalContent)) or (
+        isinstance(part, core.ReasoningContent) and not part.opaque
     )
 
 
-def _piece(event: _Speech | ArgumentsPiece, text: str, plain: str, field: str) -> list[Event]:
+def _piece(event: _Speech | core.ArgumentsPiece, text: str, plain: str, field: str) -> list[core.Event]:
     """The event with other text; none if all of it is held."""
     if plain == text:
         return [event]

@@ -13,19 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    Pipe,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    TextPiece,
-    Why,
-    unsent_note,
-)
+from callboard import core
+from callboard.core import unsent_note
 from callboard.errors import ProviderError
 from callboard.modes import Plan
 from callboard.providers.inference_span import InferenceSpan
@@ -43,11 +32,11 @@ MAX_TEXT = 16 * 1024 * 1024
 """Characters of a streamed reply. Clients of some wires get all of them several times at its end."""
 _MAX_ERROR = 64 * 1024
 _EXCERPT = 500
-_TEXT_FIELDS: Mapping[type[Event], str] = {
-    TextPiece: "text",
-    ReasoningPiece: "text",
-    RefusalPiece: "text",
-    ArgumentsPiece: "json",
+_TEXT_FIELDS: Mapping[type[core.Event], str] = {
+    core.TextPiece: "text",
+    core.ReasoningPiece: "text",
+    core.RefusalPiece: "text",
+    core.ArgumentsPiece: "json",
 }
 _REFUSALS = (400, 413, 422)
 
@@ -86,7 +75,7 @@ class HttpExchange:
     def __init__(
         self,
         model: HttpModel,
-        request: Request,
+        request: core.Request,
         plan: Plan,
         *,
         headers: Mapping[str, str],
@@ -102,10 +91,10 @@ class HttpExchange:
         self._passes_refusals = observer is not None and observer.passes_refusals
         self._learns = learns
         self._connection = AsyncExitStack()
-        self._step: Callable[[], Awaitable[list[Event]]] | None = self._prepare
+        self._step: Callable[[], Awaitable[list[core.Event]]] | None = self._prepare
         self._prepared: PreparedRequest
         self._response: HttpResponse
-        self._stages: Pipe | None = None
+        self._stages: core.Pipe | None = None
         self._length = 0
         self._span: InferenceSpan | None = None
         if switch.recorder is not None:
@@ -121,7 +110,7 @@ class HttpExchange:
         finally:
             await self._connection.aclose()
 
-    async def next_batch(self) -> list[Event]:
+    async def next_batch(self) -> list[core.Event]:
         """The next events that arrived together; an empty list when there are no more."""
         try:
             while self._step is not None:
@@ -132,23 +121,23 @@ class HttpExchange:
         except ProviderError as error:
             self._step = None
             await self._connection.aclose()
-            failed = ReplyFailed(error.party, error.code, str(error), error.excerpt)
+            failed = core.ReplyFailed(error.party, error.code, str(error), error.excerpt)
             ends = [failed] if self._stages is None else self._stages.finish("cut")
-            events = [failed if isinstance(event, ReplyFailed) else event for event in ends]
+            events = [failed if isinstance(event, core.ReplyFailed) else event for event in ends]
         if self._span is not None:
             self._span.feed(events)
         if self._current is self._model or self._passes_refusals or not events:
             return events
-        if isinstance(events[-1], ReplyEnded):
+        if isinstance(events[-1], core.ReplyEnded):
             return [*self._model.learn_from(self._current), *events]
         return events
 
-    async def _prepare(self) -> list[Event]:
+    async def _prepare(self) -> list[core.Event]:
         self._prepared = self._current.prepare(self._request, self._plan)
         self._step = self._send
         return [unsent_note(part) for part in self._prepared.dropped]
 
-    async def _send(self) -> list[Event]:
+    async def _send(self) -> list[core.Event]:
         headers = self._headers if self._span is None else {**self._headers, **self._span.headers}
         response = await self._connection.enter_async_context(self._current.post(self._prepared, headers))
         if self._observer is not None:
@@ -162,7 +151,7 @@ class HttpExchange:
         self._step = self._receive
         return []
 
-    async def _receive(self) -> list[Event]:
+    async def _receive(self) -> list[core.Event]:
         if self._stages is None:
             raise AssertionError
         chunk = await self._response.next_chunk()
@@ -173,7 +162,7 @@ class HttpExchange:
         if not chunk:
             self._step = None
             return self._stages.finish()
-        events: list[Event] = self._stages.feed(chunk)
+        events: list[core.Event] = self._stages.feed(chunk)
         for event in events:
             if field := _TEXT_FIELDS.get(type(event)):
                 self._length += len(getattr(event, field))
@@ -181,7 +170,7 @@ class HttpExchange:
             raise ProviderError(f"the reply has more than {MAX_TEXT} characters", code="too_large")
         return events
 
-    async def _read_refusal(self, response: HttpResponse) -> list[Event]:
+    async def _read_refusal(self, response: HttpResponse) -> list[core.Event]:
         failed = self._current.wire.decode_error(response.status, await self._read(response, _MAX_ERROR))
         other = self._current.taught_by(failed, response.status, self._request, self._plan) if self._learns else None
         if other is not None:
@@ -189,12 +178,12 @@ class HttpExchange:
             self._current, self._step = other, self._prepare
             return []
         tools = self._prepared.adapted.tools
-        notes: list[Event] = []
+        notes: list[core.Event] = []
         if response.status in _REFUSALS and tools:
             notes = [*suspect_tools(tools)]
         return [*notes, await self._explain(_with_headers(failed, response), response)]
 
-    async def _read_whole(self, response: HttpResponse) -> list[Event]:
+    async def _read_whole(self, response: HttpResponse) -> list[core.Event]:
         """The events of a reply that did not come as a stream."""
         data = await self._read(response, MAX_BODY)
         if data.lstrip().startswith(b"{"):
@@ -202,9 +191,9 @@ class HttpExchange:
         else:
             kind = response.content_type or "something without a type"
             what = f"the answer is no reply but {kind}" if data.strip() else "the answer is empty"
-            events = [ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
+            events = [core.ReplyFailed("provider", "malformed", what, data[:_EXCERPT].decode(errors="replace"))]
         last = events[-1]
-        if isinstance(last, ReplyFailed) and last.code == "malformed":
+        if isinstance(last, core.ReplyFailed) and last.code == "malformed":
             return [*events[:-1], await self._explain(last, response)]
         return events
 
@@ -214,7 +203,7 @@ class HttpExchange:
             self._observer.on_bytes(data)
         return data
 
-    async def _explain(self, failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
+    async def _explain(self, failed: core.ReplyFailed, response: HttpResponse) -> core.ReplyFailed:
         """The failure with a hint, unless the provider's own words are passed on."""
         if self._passes_refusals:
             return replace(failed, path=f"{response.where} answered {response.status}")
@@ -236,7 +225,7 @@ class SSEPayloads:
             self._observer.on_frame(frame.data)
         return [frame.data]
 
-    def finish(self, why: Why = "stop", /) -> list[str]:
+    def finish(self, why: core.Why = "stop", /) -> list[str]:
         return []
 
 
@@ -246,16 +235,16 @@ class TextTap:
     def __init__(self, observer: ExchangeObserver) -> None:
         self._observer = observer
 
-    def feed(self, event: Event, /) -> list[Event]:
-        if isinstance(event, TextPiece):
+    def feed(self, event: core.Event, /) -> list[core.Event]:
+        if isinstance(event, core.TextPiece):
             self._observer.on_text(event.text)
         return [event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return []
 
 
-def _with_headers(failed: ReplyFailed, response: HttpResponse) -> ReplyFailed:
+def _with_headers(failed: core.ReplyFailed, response: HttpResponse) -> core.ReplyFailed:
     """The failure with when to ask again, or the address of a redirect, without a query, which may hold a secret."""
     if response.retry_after is not None:
         return replace(failed, retry_after=response.retry_after)

@@ -15,25 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from callboard.core import (
-    DocumentCanister,
-    Event,
-    FileContent,
-    Identify,
-    Note,
-    PictureContent,
-    Pipe,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    Stage,
-    Usage,
-    UserCanister,
-    identify_in_turn,
-    pipe,
-)
+from callboard import core
+from callboard.core import identify_in_turn, pipe
 from callboard.errors import CallerError
 from callboard.modes import Plan, Sources, Watcher, create_choice_check, lower_request, remind, select_dialect
 from callboard.modes import make_plan as plan_of_mode
@@ -57,7 +40,7 @@ if TYPE_CHECKING:
 
 _MAX_CONVERSATIONS = 16
 """Conversations whose sources are kept from one reply to the next."""
-_RETRY = ReplyEnded("retry")
+_RETRY = core.ReplyEnded("retry")
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _PATHS: Final[Mapping[str, str]] = MappingProxyType(
@@ -86,8 +69,8 @@ def _check_base_url(url: Any, wire: str) -> str:
 class PreparedRequest(NamedTuple):
     """A request on its way out: as it was escaped, as the endpoint is asked, as the wire encodes it."""
 
-    request: Request
-    adapted: Request
+    request: core.Request
+    adapted: core.Request
     encoded: EncodedRequest
     dropped: tuple[str, ...]
     """The parts that cannot be sent."""
@@ -155,12 +138,12 @@ class HttpModel:
 
     async def batches(
         self,
-        request: Request,
+        request: core.Request,
         /,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
         observer: ExchangeObserver | None = None,
-    ) -> AsyncGenerator[list[Event]]:
+    ) -> AsyncGenerator[list[core.Event]]:
         """One reply; a reply without the call that was asked for is asked for once more.
 
         Args:
@@ -173,7 +156,7 @@ class HttpModel:
         for is_retry in (False, True):
             check = create_choice_check(request, last=is_retry)
             plan = self._constrained_plan() if is_retry else self.plan
-            spent = Usage()
+            spent = core.Usage()
             exchange = HttpExchange(
                 self,
                 request,
@@ -188,7 +171,7 @@ class HttpModel:
                         yield events
                         continue
                     events = [out for event in events for out in check.feed(event)]
-                    spent = next((event for event in events if isinstance(event, Usage)), spent)
+                    spent = next((event for event in events if isinstance(event, core.Usage)), spent)
                     if events and events[-1] == _RETRY:
                         break
                     if merger is not None:
@@ -197,8 +180,8 @@ class HttpModel:
                         yield events
                 else:
                     return
-            before = [event for event in events if not isinstance(event, (Usage, ReplyEnded))]
-            yield [*before, Note("repaired", "no tool was called although one was asked for: asked once more")]
+            before = [event for event in events if not isinstance(event, (core.Usage, core.ReplyEnded))]
+            yield [*before, core.Note("repaired", "no tool was called although one was asked for: asked once more")]
             merger = RetryMerger(spent)
             request = remind(request, "" if check is None else check.held_text)
 
@@ -221,7 +204,7 @@ class HttpModel:
     # What is learned.
 
     def taught_by(
-        self, failed: ReplyFailed, status: int, request: Request, plan: Plan | None = None
+        self, failed: core.ReplyFailed, status: int, request: core.Request, plan: Plan | None = None
     ) -> HttpModel | None:
         """The same model, asked as a refusal suggests; None where that would change nothing of the request."""
         if status not in lessons.STATUSES or self._trials >= lessons.MAX_TRIALS:
@@ -253,17 +236,17 @@ class HttpModel:
         other._sources = {}  # noqa: SLF001  # one of our own kind
         return other
 
-    def learn_from(self, other: HttpModel) -> list[Event]:
+    def learn_from(self, other: HttpModel) -> list[core.Event]:
         """Ask as `other`, which was answered where this one was refused, from now on. The note that says so."""
         self.resolution, self.learned = other.resolution, other.learned
         if self._trials:
             return []
         facts = ", ".join([f"{fact}={msgspec.json.encode(value).decode()}" for fact, value in self.learned.items()])
-        return [Note("repaired", f"the endpoint refused a request: {facts} from now on")]
+        return [core.Note("repaired", f"the endpoint refused a request: {facts} from now on")]
 
     # The way out.
 
-    def prepare(self, request: Request, plan: Plan) -> PreparedRequest:
+    def prepare(self, request: core.Request, plan: Plan) -> PreparedRequest:
         """The request as it is sent."""
         prepared = self._encode(self._escape(request), plan)
         dropped = (*prepared.dropped, *prepared.encoded.dropped)
@@ -280,7 +263,7 @@ class HttpModel:
             on_retry=self._tell_retry,
         )
 
-    def _encode(self, request: Request, plan: Plan) -> PreparedRequest:
+    def _encode(self, request: core.Request, plan: Plan) -> PreparedRequest:
         facts = self.resolution.profile
         spelled, names = request, NO_NAMES
         if plan.mode.declares == "prompt" and request.tools:
@@ -304,14 +287,14 @@ class HttpModel:
             return self.plan
         return plan_of_mode(self.resolution, "structured")
 
-    def _lower(self, request: Request, plan: Plan) -> Request:
+    def _lower(self, request: core.Request, plan: Plan) -> core.Request:
         completed = self._complete(request)
         lowered = lower_request(completed, plan)
         if self._forward_constraint and plan.mode.declares == "wire":
             return msgspec.structs.replace(lowered, constraint=completed.constraint)
         return lowered
 
-    def _complete(self, request: Request) -> Request:
+    def _complete(self, request: core.Request) -> core.Request:
         """The request with the name that the endpoint knows, and with the profile's controls where it has none."""
         facts = self.resolution.profile
         controls = request.controls
@@ -326,7 +309,7 @@ class HttpModel:
             extra={**self._extra, **request.extra},
         )
 
-    def _escape(self, request: Request) -> Request:
+    def _escape(self, request: core.Request) -> core.Request:
         """Escape control tokens of the model's family, where its endpoint would take them for such."""
         facts = self.resolution.profile
         if not facts.parses_special_tokens:
@@ -339,14 +322,14 @@ class HttpModel:
 
     # The way back.
 
-    def stages(self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None) -> Pipe:
+    def stages(self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None) -> core.Pipe:
         """Bytes to events."""
         decoder = self.wire.stream_decoder(self._decode_context(prepared))
         return pipe(SSEDecoder(), SSEPayloads(observer), decoder, *self._event_stages(prepared, plan, observer))
 
     def decode(
         self, data: bytes, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None = None
-    ) -> list[Event]:
+    ) -> list[core.Event]:
         """The events of a reply that did not come as a stream."""
         events = self.wire.decode_response(data, self._decode_context(prepared))
         for stage in self._event_stages(prepared, plan, observer):
@@ -364,7 +347,7 @@ class HttpModel:
 
     def _event_stages(
         self, prepared: PreparedRequest, plan: Plan, observer: ExchangeObserver | None
-    ) -> tuple[Stage[Event, Event], ...]:
+    ) -> tuple[core.Stage[core.Event, core.Event], ...]:
         """Find calls in text, then give all calls as their tools were declared, and as if nothing was escaped."""
         request = prepared.request
         stages = self._watchers(request, plan, prepared.encoded.names)
@@ -382,7 +365,9 @@ class HttpModel:
         # Behind what restores arguments: they are compared as the tool takes them.
         return (*stages, DuplicateFilter(request.tools))
 
-    def _watchers(self, request: Request, plan: Plan, names: Mapping[str, str]) -> tuple[Stage[Event, Event], ...]:
+    def _watchers(
+        self, request: core.Request, plan: Plan, names: Mapping[str, str]
+    ) -> tuple[core.Stage[core.Event, core.Event], ...]:
         tools = request.tools
         dialect = select_dialect(request, plan)
         if dialect is None:
@@ -394,9 +379,9 @@ class HttpModel:
             return (FormatCheck(text),)
         if not plan.calls_in_reasoning:
             return (text,)
-        return Watcher(dialect, tools, _identify(request, "r"), watched=ReasoningPiece, **quoted), text
+        return Watcher(dialect, tools, _identify(request, "r"), watched=core.ReasoningPiece, **quoted), text
 
-    def _sources_of(self, request: Request) -> Sources:
+    def _sources_of(self, request: core.Request) -> Sources:
         """The conversation's sources, built on those of its earlier replies where they are kept."""
         canisters = request.conversation or request.canisters
         if not self._reuse_sources or not canisters:
@@ -415,27 +400,27 @@ class RetryMerger:
         spent: The usage of the first attempt.
     """
 
-    def __init__(self, spent: Usage) -> None:
+    def __init__(self, spent: core.Usage) -> None:
         self._spent = spent
-        self._is_counted = spent == Usage()
+        self._is_counted = spent == core.Usage()
 
-    def feed(self, event: Event, /) -> list[Event]:
-        if isinstance(event, ReplyStarted):
+    def feed(self, event: core.Event, /) -> list[core.Event]:
+        if isinstance(event, core.ReplyStarted):
             return []
-        if isinstance(event, Usage):
+        if isinstance(event, core.Usage):
             self._is_counted = True
             return [event + self._spent]
-        if isinstance(event, (ReplyEnded, ReplyFailed)) and not self._is_counted:
+        if isinstance(event, (core.ReplyEnded, core.ReplyFailed)) and not self._is_counted:
             return [self._spent, event]
         return [event]
 
 
-def _identify(request: Request, source: str = "") -> Identify:
+def _identify(request: core.Request, source: str = "") -> core.Identify:
     return identify_in_turn(len(request.canisters), source)
 
 
-def _shows_picture(request: Request) -> bool:
+def _shows_picture(request: core.Request) -> bool:
     """Whether a picture or a file is what the user says last."""
     last = request.canisters[-1] if request.canisters else None
-    content = last.content if isinstance(last, UserCanister | DocumentCanister) else ()
-    return any(isinstance(part, PictureContent | FileContent) for part in content)
+    content = last.content if isinstance(last, core.UserCanister | core.DocumentCanister) else ()
+    return any(isinstance(part, core.PictureContent | core.FileContent) for part in content)

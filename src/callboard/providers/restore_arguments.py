@@ -14,18 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    NamedTool,
-    Offsets,
-    Request,
-    Why,
-)
+from callboard import core
 from callboard.dialects import Dialect, NotSpellable, render_calls
 from callboard.wires.common.encoded_request import EncodedRequest
 from callboard.wires.common.tool_declarations import ToolNames
@@ -37,27 +26,27 @@ class ArgumentRestorer:
     def __init__(self, lowered: EncodedRequest) -> None:
         self._lowered = lowered
         self._rewritten = lowered.rewritten
-        self._held: dict[int, list[ArgumentsPiece]] = {}
+        self._held: dict[int, list[core.ArgumentsPiece]] = {}
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         match event:
-            case InvocationStarted(index=index, name=name) if name in self._rewritten:
+            case core.InvocationStarted(index=index, name=name) if name in self._rewritten:
                 self._held[index] = []
-            case ArgumentsPiece(index=index) if index in self._held:
+            case core.ArgumentsPiece(index=index) if index in self._held:
                 self._held[index].append(event)
                 return []
-            case InvocationIncomplete(index=index) if index in self._held:
+            case core.InvocationIncomplete(index=index) if index in self._held:
                 return [*_piece(self._held.pop(index)), event]
-            case InvocationEnded(index=index) if index in self._held:
+            case core.InvocationEnded(index=index) if index in self._held:
                 return self._end_call(event, self._held.pop(index))
             case _:
                 pass
         return [event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return []
 
-    def _end_call(self, call: InvocationEnded, held: list[ArgumentsPiece]) -> list[Event]:
+    def _end_call(self, call: core.InvocationEnded, held: list[core.ArgumentsPiece]) -> list[core.Event]:
         if call.arguments is None:
             return [*_piece(held), call]
         arguments = dict(self._lowered.restore(call.name, call.arguments))
@@ -67,20 +56,20 @@ class ArgumentRestorer:
         return [*_piece(held, raw), msgspec.structs.replace(call, arguments=arguments, raw=raw)]
 
 
-def _piece(held: list[ArgumentsPiece], json: str = "") -> list[Event]:
+def _piece(held: list[core.ArgumentsPiece], json: str = "") -> list[core.Event]:
     """One piece of other JSON, or of all pieces joined; none where there was none."""
     if not held:
         return []
     first, last = held[0].offsets, held[-1].offsets
-    offsets: Offsets | None = None if first is None or last is None else (first[0], last[1])
-    return [ArgumentsPiece(held[0].index, json or "".join([piece.json for piece in held]), offsets)]
+    offsets: core.Offsets | None = None if first is None or last is None else (first[0], last[1])
+    return [core.ArgumentsPiece(held[0].index, json or "".join([piece.json for piece in held]), offsets)]
 
 
 _PLAIN: Final = re.compile(r"[\w.:/-]+")
 """Names that every dialect can spell."""
 
 
-def spell_names(request: Request, dialect: Dialect) -> tuple[Request, Mapping[str, str]]:
+def spell_names(request: core.Request, dialect: Dialect) -> tuple[core.Request, Mapping[str, str]]:
     """Return the request as the prompt names its tools, and the declared names by those of the prompt."""
     odd = [
         tool.name for tool in request.tools if not _PLAIN.fullmatch(tool.name) and not _can_spell(dialect, tool.name)
@@ -90,8 +79,8 @@ def spell_names(request: Request, dialect: Dialect) -> tuple[Request, Mapping[st
     safe = ToolNames(request)
     names = {name: safe.on_wire(name) for name in odd}
     choice = request.tool_choice
-    if isinstance(choice, NamedTool):
-        choice = NamedTool(names.get(choice.name, choice.name))
+    if isinstance(choice, core.NamedTool):
+        choice = core.NamedTool(names.get(choice.name, choice.name))
     spelled = replace(
         request,
         tools=tuple([replace(tool, name=names.get(tool.name, tool.name)) for tool in request.tools]),
@@ -99,7 +88,7 @@ def spell_names(request: Request, dialect: Dialect) -> tuple[Request, Mapping[st
         canisters=tuple(
             [
                 replace(each, name=names[each.name])
-                if isinstance(each, InvocationCanister) and each.name in names
+                if isinstance(each, core.InvocationCanister) and each.name in names
                 else each
                 for each in request.canisters
             ]
@@ -110,7 +99,7 @@ def spell_names(request: Request, dialect: Dialect) -> tuple[Request, Mapping[st
 
 def _can_spell(dialect: Dialect, name: str) -> bool:
     try:
-        render_calls(dialect, [InvocationCanister("", name, {})])
+        render_calls(dialect, [core.InvocationCanister("", name, {})])
     except NotSpellable:
         return False
     return True

@@ -7,18 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    InvocationEnded,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    identify_in_turn,
-)
+from callboard import core
+from callboard.core import identify_in_turn
 from callboard.errors import CallerError
 from callboard.modes import make_plan
 from callboard.profiles import Resolution, resolve
@@ -32,8 +22,8 @@ class Call(msgspec.Struct, frozen=True):
     identifier: str = ""
 
 
-Part: TypeAlias = str | Call | Event
-Reply: TypeAlias = str | Call | Sequence[Part] | Callable[[Request], "str | Call | Sequence[Part]"]
+Part: TypeAlias = str | Call | core.Event
+Reply: TypeAlias = str | Call | Sequence[Part] | Callable[[core.Request], "str | Call | Sequence[Part]"]
 
 
 class ScriptedModel:
@@ -46,7 +36,7 @@ class ScriptedModel:
     def __init__(
         self, replies: Iterable[Reply], *, name: str = "scripted", profile: dict[str, Any] | None = None
     ) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[core.Request] = []
         self.resolution: Resolution = resolve(name, {"mode": "native", "dialect": "", **(profile or {})})
         self.plan = make_plan(self.resolution)
         self._replies: Iterator[Reply] = iter(replies)
@@ -55,7 +45,7 @@ class ScriptedModel:
     def name(self) -> str:
         return self.resolution.name
 
-    async def batches(self, request: Request, /) -> AsyncGenerator[list[Event]]:
+    async def batches(self, request: core.Request, /) -> AsyncGenerator[list[core.Event]]:
         """The next reply of the script, each event by itself."""
         self.requests.append(request)
         scripted = next(self._replies, None)
@@ -75,24 +65,24 @@ class ScriptedModel:
             raise AssertionError(f"{remaining} scripted replies were not asked for")
 
 
-def _events(parts: Iterable[Part], request: Request) -> Iterator[Event]:
+def _events(parts: Iterable[Part], request: core.Request) -> Iterator[core.Event]:
     identify = identify_in_turn(len(request.canisters))
     calls = 0
-    last: Event | None = None
-    yield ReplyStarted(model=request.model)
+    last: core.Event | None = None
+    yield core.ReplyStarted(model=request.model)
     for part in parts:
         match part:
             case str():
-                last = TextPiece(part)
+                last = core.TextPiece(part)
             case Call(name=name, arguments=arguments):
                 identifier = part.identifier or identify(calls, name)
                 raw = msgspec.json.encode(arguments).decode()
-                yield InvocationStarted(calls, identifier, name)
-                yield ArgumentsPiece(calls, raw)
-                last = InvocationEnded(calls, identifier, name, arguments, raw)
+                yield core.InvocationStarted(calls, identifier, name)
+                yield core.ArgumentsPiece(calls, raw)
+                last = core.InvocationEnded(calls, identifier, name, arguments, raw)
                 calls += 1
             case _:
                 last = part
         yield last
-    if not isinstance(last, (ReplyEnded, ReplyFailed)):
-        yield ReplyEnded("invocations" if calls else "stop")
+    if not isinstance(last, (core.ReplyEnded, core.ReplyFailed)):
+        yield core.ReplyEnded("invocations" if calls else "stop")

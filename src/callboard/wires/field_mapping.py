@@ -14,22 +14,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Controls,
-    Event,
-    FileContent,
-    InvocationCanister,
-    Logprobs,
-    NamedTool,
-    PictureContent,
-    ReasoningContent,
-    ReasoningPiece,
-    ReplyExtra,
-    Request,
-    ToolDeclaration,
-)
+from callboard import core
 from callboard.wires.common.contents import content_kind, message_fields, original_item
 from callboard.wires.common.tool_declarations import NAMESPACE_TEXT
 
@@ -245,7 +230,7 @@ _ONE_STORE = frozenset({"responses", "chat"})
 """Wires whose files have one name at their provider."""
 
 
-def translate_request(request: Request, front: str, back: str) -> tuple[Request, tuple[str, ...]]:
+def translate_request(request: core.Request, front: str, back: str) -> tuple[core.Request, tuple[str, ...]]:
     """Translate a request of the wire `front` for the wire `back`.
 
     Returns:
@@ -275,7 +260,7 @@ def translate_request(request: Request, front: str, back: str) -> tuple[Request,
     tools = _loaded_tools(request)
     for tool in tools:  # their encoders leave out what is another wire's
         unmapped.update(_requested_fields(tool.extra.get(front, _NOTHING), front, "tools."))
-    canisters: Sequence[Canister] = request.canisters
+    canisters: Sequence[core.Canister] = request.canisters
     if any(map(_has_reasoning, canisters)):
         canisters = tuple([_own_signatures(each, back) if _has_reasoning(each) else each for each in canisters])
     canisters, dropped = _drop_provider_bound(canisters, files=not {front, back} <= _ONE_STORE)
@@ -288,51 +273,53 @@ def translate_request(request: Request, front: str, back: str) -> tuple[Request,
     )
 
 
-def untranslated_fields(events: Iterable[Event], front: str) -> list[str]:
+def untranslated_fields(events: Iterable[core.Event], front: str) -> list[str]:
     """The names of a reply's fields that the wire `front` lacks, without those about the server and its work."""
     fields: list[str] = []
     for event in events:
-        if type(event) is Logprobs and front not in _WITH_LOGPROBS:
+        if type(event) is core.Logprobs and front not in _WITH_LOGPROBS:
             fields.append("logprobs")
-        elif type(event) is ReplyExtra and event.wire != front:
+        elif type(event) is core.ReplyExtra and event.wire != front:
             fields += [name for name in (*event.fields, *event.choice, *event.message) if name not in _SERVER_FIELDS]
     return fields
 
 
-def mark_signatures(events: list[Event], front: str, back: str) -> list[Event]:
+def mark_signatures(events: list[core.Event], front: str, back: str) -> list[core.Event]:
     """Mark the reasoning of a reply for a client of the wire `front` as signed on the wire `back`.
 
     When the client sends it back, `translate_request` keeps only the signatures that the backend's provider can open:
     not those of another provider, nor those that a client made up.
     """
-    if front == back or back not in _SIGNS or not any(type(event) is ReasoningPiece for event in events):
+    if front == back or back not in _SIGNS or not any(type(event) is core.ReasoningPiece for event in events):
         return events
     return [
         msgspec.structs.replace(event, origin=f"{back}{_SEPARATOR}{event.origin}")
-        if type(event) is ReasoningPiece
+        if type(event) is core.ReasoningPiece
         else event
         for event in events
     ]
 
 
-def _has_reasoning(canister: Canister) -> bool:
-    return isinstance(canister, AssistantCanister) and any(type(part) is ReasoningContent for part in canister.content)
+def _has_reasoning(canister: core.Canister) -> bool:
+    return isinstance(canister, core.AssistantCanister) and any(
+        type(part) is core.ReasoningContent for part in canister.content
+    )
 
 
 def _own_signatures(canister: Any, back: str) -> Any:
     """The canister with the signatures of the wire `back` only."""
-    content = [_own(part, back) if type(part) is ReasoningContent else part for part in canister.content]
+    content = [_own(part, back) if type(part) is core.ReasoningContent else part for part in canister.content]
     return msgspec.structs.replace(canister, content=tuple(content))
 
 
-def _own(part: ReasoningContent, back: str) -> ReasoningContent:
+def _own(part: core.ReasoningContent, back: str) -> core.ReasoningContent:
     wire, mark, origin = part.origin.partition(_SEPARATOR)
     if mark and wire == back:
         return msgspec.structs.replace(part, origin=origin)
     return msgspec.structs.replace(part, opaque="") if part.opaque else part
 
 
-def _loaded_tools(request: Request) -> tuple[ToolDeclaration, ...]:
+def _loaded_tools(request: core.Request) -> tuple[core.ToolDeclaration, ...]:
     """The tools that are in Anthropic's prompt: deferred ones after the others, in the order in which they were found.
 
     All of them, where Anthropic itself searches for tools.
@@ -348,33 +335,35 @@ def _loaded_tools(request: Request) -> tuple[ToolDeclaration, ...]:
     return tuple(loaded)
 
 
-def _referenced_names(request: Request) -> Iterator[str]:
+def _referenced_names(request: core.Request) -> Iterator[str]:
     """The names of tools that are called, chosen, or found by a search."""
     for canister in request.canisters:
-        if isinstance(canister, InvocationCanister):
+        if isinstance(canister, core.InvocationCanister):
             yield canister.name
             continue
         for part in canister.content:
             block = part.extra.get(_MESSAGES) if part.extra else None
             if isinstance(block, Mapping) and block.get("type") == _REFERENCE:
                 yield str(block.get("tool_name"))
-    if isinstance(request.tool_choice, NamedTool):
+    if isinstance(request.tool_choice, core.NamedTool):
         yield request.tool_choice.name
 
 
-def _drop_provider_bound(canisters: Sequence[Canister], *, files: bool) -> tuple[tuple[Canister, ...], list[str]]:
+def _drop_provider_bound(
+    canisters: Sequence[core.Canister], *, files: bool
+) -> tuple[tuple[core.Canister, ...], list[str]]:
     """The canisters without contents that only their provider can read, and their kinds; stored files only if `files`."""
-    remaining: list[Canister] = []
+    remaining: list[core.Canister] = []
     dropped: list[str] = []
     for canister in canisters:
-        if isinstance(canister, InvocationCanister):
+        if isinstance(canister, core.InvocationCanister):
             remaining.append(canister)
             continue
         bound = [_provider_bound_kind(content, files=files) for content in canister.content]
         dropped += filter(None, bound)
         if any(bound):
             content = tuple([part for part, only in zip(canister.content, bound, strict=True) if not only])
-            if content or not isinstance(canister, AssistantCanister):  # a reply without a word is refused
+            if content or not isinstance(canister, core.AssistantCanister):  # a reply without a word is refused
                 remaining.append(msgspec.structs.replace(canister, content=content))
         else:
             remaining.append(canister)
@@ -387,7 +376,7 @@ def _provider_bound_kind(content: Any, *, files: bool) -> str:
         return ""
     if original_item(content) is not None:
         return content_kind(content)
-    if not (files and isinstance(content, PictureContent | FileContent)) or content.data or content.url:
+    if not (files and isinstance(content, core.PictureContent | core.FileContent)) or content.data or content.url:
         return ""
     return _FILE if content.extra.get(_FILE) else ""
 
@@ -403,7 +392,7 @@ def _requested_fields(fields: Mapping[str, Any], wire: str, within: str = "") ->
             yield path, value
 
 
-def _effort_of_budget(controls: Controls, fields: Mapping[str, Any]) -> Controls:
+def _effort_of_budget(controls: core.Controls, fields: Mapping[str, Any]) -> core.Controls:
     """The controls, with the effort of a budget of Anthropic's where they have none."""
     budget = fields.get("thinking.budget_tokens")
     if controls.effort is not None or type(budget) is not int:

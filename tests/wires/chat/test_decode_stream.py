@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from tests.tables import table
 from tests.wires.replay import minted, run
 
-from callboard.core import (
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyFailed,
-)
+from callboard import core
 from callboard.wires.chat import StreamDecoder
 from callboard.wires.common.reply_stream import DecodeContext
 
@@ -58,14 +52,14 @@ CHUNKS = st.fixed_dictionaries(
 @given(st.lists(JSON | CHUNKS, max_size=6), st.sampled_from(["stop", "cut", "length", "cancelled"]))
 def test_any_json_is_taken(chunks, why):
     events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk) for chunk in chunks], why)
-    assert isinstance(events[-1], ReplyEnded | ReplyFailed)
-    assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
-    opened = [event.index for event in events if isinstance(event, InvocationStarted)]
-    closed = [event.index for event in events if isinstance(event, InvocationEnded | InvocationIncomplete)]
+    assert isinstance(events[-1], core.ReplyEnded | core.ReplyFailed)
+    assert sum(isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events) == 1
+    opened = [event.index for event in events if isinstance(event, core.InvocationStarted)]
+    closed = [event.index for event in events if isinstance(event, core.InvocationEnded | core.InvocationIncomplete)]
     assert opened == list(range(len(opened)))
     assert sorted(closed) == list(range(len(closed)))
     assert set(opened) <= set(closed)
-    assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationStarted)}) == len(opened)
 
 
 @table("payload", ["\ud83d", '{"choices":[{"delta":{"content":"\ud83d"}}]}'])
@@ -99,7 +93,7 @@ def test_a_megabyte_of_arguments_in_pieces():
     stage.feed('{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\"}"}}]}}]}')
     (ended, last) = stage.feed('{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}') + stage.feed("[DONE]")
     assert len(ended.arguments["x"]) == 1_000_000
-    assert last == ReplyEnded("invocations")
+    assert last == core.ReplyEnded("invocations")
 
 
 def test_many_calls():
@@ -109,4 +103,4 @@ def test_many_calls():
             f'{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"a","function":{{"name":"f"}}}}]}}}}]}}'
         )
     events = stage.feed("[DONE]")
-    assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationEnded)}) == 20_000

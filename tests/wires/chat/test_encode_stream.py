@@ -11,24 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard import core
 from callboard.wires.chat import StreamDecoder, StreamEncoder, decode_response, encode_response
 from callboard.wires.common.reply_stream import DecodeContext
 
-PIECES = {TextPiece: "text", ReasoningPiece: "text", RefusalPiece: "text", ArgumentsPiece: "json"}
+PIECES = {core.TextPiece: "text", core.ReasoningPiece: "text", core.RefusalPiece: "text", core.ArgumentsPiece: "json"}
 
 
 def minted(index, _name):
@@ -64,9 +51,9 @@ def coalesced(events):
 
 def in_message_order(events):
     """The events as a whole message orders them: reasoning, text, refusal, the calls one by one."""
-    order = [ReplyStarted, ReasoningPiece, TextPiece, RefusalPiece]
+    order = [core.ReplyStarted, core.ReasoningPiece, core.TextPiece, core.RefusalPiece]
     said = [event for event in events if type(event) in order]
-    calls = [event for event in events if isinstance(event, InvocationStarted | ArgumentsPiece)]
+    calls = [event for event in events if isinstance(event, core.InvocationStarted | core.ArgumentsPiece)]
     rest = [event for event in events if event not in said and event not in calls]
     return coalesced([*sorted(said, key=lambda e: order.index(type(e))), *sorted(calls, key=lambda e: e.index), *rest])
 
@@ -85,24 +72,28 @@ def replies(draw):
     while True:
         waiting = [index for index in range(len(raws)) if at[index] < len(raws[index])]
         if draw(st.integers(0, 3)) == 0 or not waiting:
-            kind = draw(st.sampled_from([TextPiece, ReasoningPiece, RefusalPiece]))
+            kind = draw(st.sampled_from([core.TextPiece, core.ReasoningPiece, core.RefusalPiece]))
             text = draw(TEXT)
-            events.append(ReasoningPiece(text, origin="m") if kind is ReasoningPiece else kind(text))
+            events.append(core.ReasoningPiece(text, origin="m") if kind is core.ReasoningPiece else kind(text))
             if not waiting:
                 break
         index = draw(st.sampled_from(waiting))
         for begun in range(index + 1):
-            if at[begun] == 0 and not any(isinstance(e, InvocationStarted) and e.index == begun for e in events):
-                events.append(InvocationStarted(begun, f"c{begun}", names[begun]))
+            if at[begun] == 0 and not any(isinstance(e, core.InvocationStarted) and e.index == begun for e in events):
+                events.append(core.InvocationStarted(begun, f"c{begun}", names[begun]))
         step = draw(st.integers(1, 12))
-        events.append(ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
+        events.append(core.ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
         at[index] += step
-    events += [InvocationEnded(i, f"c{i}", names[i], json.loads(raw), raw) for i, raw in enumerate(raws)]
+    events += [core.InvocationEnded(i, f"c{i}", names[i], json.loads(raw), raw) for i, raw in enumerate(raws)]
     if draw(st.booleans()):
-        events.append(Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
-    refused = any(isinstance(event, RefusalPiece) for event in events)
+        events.append(core.Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
+    refused = any(isinstance(event, core.RefusalPiece) for event in events)
     natural = "invocations" if raws else "refusal" if refused else "stop"
-    return [ReplyStarted("r1", "m"), *events, ReplyEnded(draw(st.sampled_from([natural, "length", "filter"])))]
+    return [
+        core.ReplyStarted("r1", "m"),
+        *events,
+        core.ReplyEnded(draw(st.sampled_from([natural, "length", "filter"]))),
+    ]
 
 
 @given(replies())
@@ -119,18 +110,18 @@ def test_the_whole_reply_says_what_the_stream_says(events):
 
 
 CALL = [
-    ReplyStarted("r1", "m"),
-    ReasoningPiece("hm"),
-    TextPiece("I'll look."),
-    InvocationStarted(0, "a", "f"),
-    ArgumentsPiece(0, '{"x'),
-    ArgumentsPiece(0, '":1}'),
-    InvocationStarted(1, "b", "g"),
-    InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
-    InvocationEnded(1, "b", "g", {}, ""),
-    Note("repaired", "something"),
-    Usage(9, 4, 5, 2),
-    ReplyEnded("invocations"),
+    core.ReplyStarted("r1", "m"),
+    core.ReasoningPiece("hm"),
+    core.TextPiece("I'll look."),
+    core.InvocationStarted(0, "a", "f"),
+    core.ArgumentsPiece(0, '{"x'),
+    core.ArgumentsPiece(0, '":1}'),
+    core.InvocationStarted(1, "b", "g"),
+    core.InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+    core.InvocationEnded(1, "b", "g", {}, ""),
+    core.Note("repaired", "something"),
+    core.Usage(9, 4, 5, 2),
+    core.ReplyEnded("invocations"),
 ]
 
 
@@ -177,25 +168,25 @@ def test_usage_is_sent_only_when_asked_for():
 @table(
     ("events", "reason"),
     [
-        ([TextPiece("a"), ReplyEnded("stop")], "stop"),
-        ([TextPiece("a"), ReplyEnded("length")], "length"),
-        ([TextPiece("a"), ReplyEnded("filter")], "content_filter"),
-        ([RefusalPiece("no"), ReplyEnded("refusal")], "stop"),
-        ([ReplyEnded("refusal")], "content_filter"),
+        ([core.TextPiece("a"), core.ReplyEnded("stop")], "stop"),
+        ([core.TextPiece("a"), core.ReplyEnded("length")], "length"),
+        ([core.TextPiece("a"), core.ReplyEnded("filter")], "content_filter"),
+        ([core.RefusalPiece("no"), core.ReplyEnded("refusal")], "stop"),
+        ([core.ReplyEnded("refusal")], "content_filter"),
         (CALL[1:], "tool_calls"),
     ],
 )
 def test_reasons(events, reason):
-    events = [ReplyStarted("r1", "m"), *events]
+    events = [core.ReplyStarted("r1", "m"), *events]
     (last, *_) = [choice for p in encode(events)[:-1] for choice in json.loads(p)["choices"] if choice["finish_reason"]]
     assert last["finish_reason"] == whole(events)["choices"][0]["finish_reason"] == reason
 
 
-FAILURE = ReplyFailed("provider", "overloaded_error", "too much", "<html>")
+FAILURE = core.ReplyFailed("provider", "overloaded_error", "too much", "<html>")
 
 
 def test_a_failure_is_told_and_ends_the_stream():
-    *_, error, done = encode([ReplyStarted("r1", "m"), TextPiece("a"), FAILURE, TextPiece("b")])
+    *_, error, done = encode([core.ReplyStarted("r1", "m"), core.TextPiece("a"), FAILURE, core.TextPiece("b")])
     expected = {"error": {"message": "too much", "type": "server_error", "param": None, "code": "overloaded_error"}}
     assert json.loads(error) == expected == whole([FAILURE])
     assert done == b"[DONE]"
@@ -204,25 +195,25 @@ def test_a_failure_is_told_and_ends_the_stream():
 
 @table("why", ["stop", "cut", "cancelled"])
 def test_events_that_break_off_are_a_failure(why):
-    *_, error, done = encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why)
-    assert json.loads(error)["error"]["code"] == whole([ReplyStarted("r1", "m")])["error"]["code"] == "cut"
+    *_, error, done = encode([core.ReplyStarted("r1", "m"), core.TextPiece("a")], why=why)
+    assert json.loads(error)["error"]["code"] == whole([core.ReplyStarted("r1", "m")])["error"]["code"] == "cut"
     assert done == b"[DONE]"
 
 
 def test_nothing_is_sent_twice_at_the_end():
     stage = StreamEncoder(identifier="r1", model="m", created=1)
-    assert stage.feed(ReplyEnded("stop"))[-1] == (b"", b"[DONE]")
-    assert stage.feed(TextPiece("a")) == stage.feed(ReplyEnded("stop")) == stage.finish() == []
+    assert stage.feed(core.ReplyEnded("stop"))[-1] == (b"", b"[DONE]")
+    assert stage.feed(core.TextPiece("a")) == stage.feed(core.ReplyEnded("stop")) == stage.finish() == []
 
 
 def test_an_incomplete_call_is_sent_as_far_as_it_came():
     events = [
-        ReplyStarted("r1", "m"),
-        InvocationStarted(0, "a", "f"),
-        ArgumentsPiece(0, '{"x'),
-        InvocationIncomplete(0, "a", "f", '{"x', "length"),
-        InvocationIncomplete(1, "b", "", "{}", "no name"),
-        ReplyEnded("length"),
+        core.ReplyStarted("r1", "m"),
+        core.InvocationStarted(0, "a", "f"),
+        core.ArgumentsPiece(0, '{"x'),
+        core.InvocationIncomplete(0, "a", "f", '{"x', "length"),
+        core.InvocationIncomplete(1, "b", "", "{}", "no name"),
+        core.ReplyEnded("length"),
     ]
     assert (
         decode(encode(events))
@@ -233,12 +224,12 @@ def test_an_incomplete_call_is_sent_as_far_as_it_came():
 
 def test_after_a_retry_the_whole_reply_is_the_second():
     events = [
-        ReplyStarted("r0", "m"),
-        TextPiece("bad"),
-        ReplyEnded("retry"),
-        ReplyStarted("r1", "m"),
-        TextPiece("good"),
-        ReplyEnded("stop"),
+        core.ReplyStarted("r0", "m"),
+        core.TextPiece("bad"),
+        core.ReplyEnded("retry"),
+        core.ReplyStarted("r1", "m"),
+        core.TextPiece("good"),
+        core.ReplyEnded("stop"),
     ]
     assert whole(events)["choices"][0]["message"]["content"] == "good"
 
@@ -253,8 +244,8 @@ def test_a_body_that_is_no_reply_is_a_failure(body):
 def test_a_whole_reply_without_finish_reason():
     body = {"choices": [{"message": {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}}]}
     assert decode_response(body, DecodeContext(identify=minted))[-2:] == [
-        InvocationEnded(0, "minted_0", "f", {}, ""),
-        ReplyEnded("invocations"),
+        core.InvocationEnded(0, "minted_0", "f", {}, ""),
+        core.ReplyEnded("invocations"),
     ]
 
 
@@ -277,7 +268,9 @@ def test_openai_reads_the_whole(types, events):
     types.ChatCompletion.model_validate(whole(events), strict=True)
 
 
-@pytest.mark.parametrize("events", [CALL, [ReplyStarted("r1", "m"), RefusalPiece("no"), ReplyEnded("refusal")]])
+@pytest.mark.parametrize(
+    "events", [CALL, [core.ReplyStarted("r1", "m"), core.RefusalPiece("no"), core.ReplyEnded("refusal")]]
+)
 def test_openai_adds_the_chunks_up_as_we_do(types, events):
     from openai.lib.streaming.chat import ChatCompletionStreamState
 

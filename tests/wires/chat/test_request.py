@@ -9,41 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    CUSTOM_SCHEMA,
-    AssistantCanister,
-    Constraint,
-    Controls,
-    DocumentCanister,
-    FileContent,
-    InvocationCanister,
-    NamedTool,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    ToolError,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.chat import decode_request, encode_request
 
-PICTURE = PictureContent(data=b"png")
-FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
+PICTURE = core.PictureContent(data=b"png")
+FILE = core.FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 PICTURE_PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}
 FILE_PART = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}}
-WAV = FileContent(data=b"wav", mime_type="audio/wav")
-MP3 = FileContent(data=b"mp3", mime_type="audio/mpeg")
+WAV = core.FileContent(data=b"wav", mime_type="audio/wav")
+MP3 = core.FileContent(data=b"mp3", mime_type="audio/mpeg")
 WAV_PART = {"type": "input_audio", "input_audio": {"data": "d2F2", "format": "wav"}}
 MP3_PART = {"type": "input_audio", "input_audio": {"data": "bXAz", "format": "mp3"}}
 
 
 def lowered(*canisters, **fields):
-    return encode_request(Request("m", canisters, **fields))
+    return encode_request(core.Request("m", canisters, **fields))
 
 
 def tool_call(identifier, name, arguments):
@@ -51,7 +32,7 @@ def tool_call(identifier, name, arguments):
 
 
 def invocation(identifier="a", name="f", arguments=None, raw=""):
-    return InvocationCanister(identifier, name, arguments, raw)
+    return core.InvocationCanister(identifier, name, arguments, raw)
 
 
 NO_RESULT = {"role": "tool", "content": "No result: the call was not run.", "tool_call_id": "a"}
@@ -62,21 +43,29 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
     ("canisters", "messages", "dropped"),
     [
         (
-            [SupervisorCanister("s"), UserCanister("u")],
+            [core.SupervisorCanister("s"), core.UserCanister("u")],
             [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
             (),
         ),
-        ([UserCanister([TextualContent("a"), TextualContent("b")])], [{"role": "user", "content": "a\nb"}], ()),
-        ([AssistantCanister([TextualContent("a"), TextualContent("b")])], [{"role": "assistant", "content": "ab"}], ()),
-        ([UserCanister()], [{"role": "user", "content": ""}], ()),
+        (
+            [core.UserCanister([core.TextualContent("a"), core.TextualContent("b")])],
+            [{"role": "user", "content": "a\nb"}],
+            (),
+        ),
+        (
+            [core.AssistantCanister([core.TextualContent("a"), core.TextualContent("b")])],
+            [{"role": "assistant", "content": "ab"}],
+            (),
+        ),
+        ([core.UserCanister()], [{"role": "user", "content": ""}], ()),
         (
             [
-                UserCanister(
+                core.UserCanister(
                     [
-                        TextualContent("see"),
+                        core.TextualContent("see"),
                         PICTURE,
                         FILE,
-                        PictureContent(url="https://x/y.png", extra={"detail": "low"}),
+                        core.PictureContent(url="https://x/y.png", extra={"detail": "low"}),
                     ]
                 )
             ],
@@ -94,18 +83,18 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
             (),
         ),
         (
-            [UserCanister([TextualContent("hear"), WAV, MP3])],
+            [core.UserCanister([core.TextualContent("hear"), WAV, MP3])],
             [{"role": "user", "content": [{"type": "text", "text": "hear"}, WAV_PART, MP3_PART]}],
             (),
         ),
         (
             [
-                UserCanister(
+                core.UserCanister(
                     [
-                        TextualContent("u"),
-                        FileContent(b"ogg", "audio/ogg"),
-                        FileContent(mime_type="audio/wav", url="https://x/a.wav"),
-                        FileContent(mime_type="audio/wav"),
+                        core.TextualContent("u"),
+                        core.FileContent(b"ogg", "audio/ogg"),
+                        core.FileContent(mime_type="audio/wav", url="https://x/a.wav"),
+                        core.FileContent(mime_type="audio/wav"),
                     ]
                 )
             ],
@@ -113,7 +102,7 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
             ("file",),
         ),
         (
-            [invocation(), ResultCanister(WAV, invocation_id="a")],
+            [invocation(), core.ResultCanister(WAV, invocation_id="a")],
             [
                 CALL_A,
                 {"role": "tool", "content": "[file: in the next message]", "tool_call_id": "a"},
@@ -122,33 +111,45 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
             (),
         ),
         (
-            [UserCanister([FileContent(url="https://x/a.pdf"), PictureContent(), TextualContent("u")])],
+            [
+                core.UserCanister(
+                    [core.FileContent(url="https://x/a.pdf"), core.PictureContent(), core.TextualContent("u")]
+                )
+            ],
             [{"role": "user", "content": "u"}],
             ("file", "picture"),
         ),
         (
-            [UserCanister(FileContent(extra={"file_id": "f1"}))],
+            [core.UserCanister(core.FileContent(extra={"file_id": "f1"}))],
             [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]}],
             (),
         ),
-        ([SupervisorCanister([TextualContent("s"), PICTURE])], [{"role": "system", "content": "s"}], ("picture",)),
-        ([DocumentCanister("text", title="Title")], [{"role": "user", "content": "Title\n\ntext"}], ()),
         (
-            [DocumentCanister([TextualContent("text"), PICTURE])],
+            [core.SupervisorCanister([core.TextualContent("s"), PICTURE])],
+            [{"role": "system", "content": "s"}],
+            ("picture",),
+        ),
+        ([core.DocumentCanister("text", title="Title")], [{"role": "user", "content": "Title\n\ntext"}], ()),
+        (
+            [core.DocumentCanister([core.TextualContent("text"), PICTURE])],
             [{"role": "user", "content": [{"type": "text", "text": "text"}, PICTURE_PART]}],
             (),
         ),
-        ([AssistantCanister("t")], [{"role": "assistant", "content": "t"}], ()),
-        ([AssistantCanister()], [{"role": "assistant", "content": ""}], ()),
-        ([AssistantCanister(RefusalContent("no"))], [{"role": "assistant", "content": None, "refusal": "no"}], ()),
+        ([core.AssistantCanister("t")], [{"role": "assistant", "content": "t"}], ()),
+        ([core.AssistantCanister()], [{"role": "assistant", "content": ""}], ()),
+        (
+            [core.AssistantCanister(core.RefusalContent("no"))],
+            [{"role": "assistant", "content": None, "refusal": "no"}],
+            (),
+        ),
         (
             [
-                AssistantCanister(
+                core.AssistantCanister(
                     [
-                        ReasoningContent("hm", origin="m"),
-                        ReasoningContent("x", origin="n"),
-                        ReasoningContent("", "opaque", "m"),
-                        TextualContent("t"),
+                        core.ReasoningContent("hm", origin="m"),
+                        core.ReasoningContent("x", origin="n"),
+                        core.ReasoningContent("", "opaque", "m"),
+                        core.TextualContent("t"),
                         PICTURE,
                     ]
                 )
@@ -158,11 +159,11 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
         ),
         (
             [
-                AssistantCanister("t"),
+                core.AssistantCanister("t"),
                 invocation("a", "f", {"x": 1}),
                 invocation("b", "g", None, '{"y'),
-                ResultCanister("2", invocation_id="b"),
-                ResultCanister("1", invocation_id="a"),
+                core.ResultCanister("2", invocation_id="b"),
+                core.ResultCanister("1", invocation_id="a"),
             ],
             [
                 {
@@ -175,10 +176,10 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
             ],
             (),
         ),
-        ([invocation(), UserCanister("u")], [CALL_A, NO_RESULT, {"role": "user", "content": "u"}], ()),
-        ([ResultCanister("lost", invocation_id="z")], [{"role": "user", "content": "lost"}], ()),
+        ([invocation(), core.UserCanister("u")], [CALL_A, NO_RESULT, {"role": "user", "content": "u"}], ()),
+        ([core.ResultCanister("lost", invocation_id="z")], [{"role": "user", "content": "lost"}], ()),
         (
-            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [invocation(), core.ResultCanister((), invocation_id="a", error=core.ToolError("timeout", "late"))],
             [CALL_A, {"role": "tool", "content": "Error: late", "tool_call_id": "a"}],
             (),
         ),
@@ -186,8 +187,8 @@ CALL_A = {"role": "assistant", "content": None, "tool_calls": [tool_call("a", "f
             [
                 invocation(),
                 invocation("b"),
-                ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
-                ResultCanister([FILE, RefusalContent("x")], invocation_id="b"),
+                core.ResultCanister([core.TextualContent("seen"), PICTURE], invocation_id="a"),
+                core.ResultCanister([FILE, core.RefusalContent("x")], invocation_id="b"),
             ],
             [
                 {
@@ -244,12 +245,12 @@ def test_messages(canisters, messages, dropped):
 def test_a_whole_body():
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     request = lowered(
-        UserCanister("u"),
-        tools=(ToolDeclaration("f", "does", schema), ToolDeclaration("g")),
-        tool_choice=NamedTool("f"),
+        core.UserCanister("u"),
+        tools=(core.ToolDeclaration("f", "does", schema), core.ToolDeclaration("g")),
+        tool_choice=core.NamedTool("f"),
         parallel=False,
-        constraint=Constraint("answer", schema),
-        controls=Controls(0.0, 0.5, 10, 7, ("\n",)),
+        constraint=core.Constraint("answer", schema),
+        controls=core.Controls(0.0, 0.5, 10, 7, ("\n",)),
         extra={"user": "me", "temperature": 1},
     )
     assert request.body == {
@@ -274,7 +275,7 @@ def test_a_whole_body():
 
 
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
-    request = lowered(UserCanister("u"), stream=False, parallel=True)
+    request = lowered(core.UserCanister("u"), stream=False, parallel=True)
     assert request.body == {"model": "m", "messages": [{"role": "user", "content": "u"}]}
     assert (request.names, request.dropped) == ({}, ())
 
@@ -285,7 +286,7 @@ def test_a_choice_without_tools_is_dropped():
 
 def test_names_are_safe_everywhere():
     request = lowered(
-        invocation("a", "io.read", {}), tools=(ToolDeclaration("io.read"),), tool_choice=NamedTool("io.read")
+        invocation("a", "io.read", {}), tools=(core.ToolDeclaration("io.read"),), tool_choice=core.NamedTool("io.read")
     )
     assert request.body["tools"][0]["function"]["name"] == "io_read"
     assert request.body["tool_choice"]["function"]["name"] == "io_read"
@@ -296,15 +297,15 @@ def test_names_are_safe_everywhere():
 # What the wire carries: one text, or parts with something else among them; a turn that says its reasoning, text
 # and refusal before its calls; a result a call, of text; names that are safe; no error, title, timestamp or extra.
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-TEXTS = st.builds(TextualContent, WORDS)
+TEXTS = st.builds(core.TextualContent, WORDS)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 PICTURES = st.builds(
-    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
-) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
-FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS) | (
-    st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["audio/wav", "audio/mpeg"]))
+    core.PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
+) | (st.builds(core.PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
+FILES = st.builds(core.FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS) | (
+    st.builds(core.FileContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["audio/wav", "audio/mpeg"]))
 )
 SPOKEN = st.one_of(
     st.just(()),
@@ -318,16 +319,20 @@ OPTIONAL = st.lists(TEXTS, max_size=1)
 @st.composite
 def turn_canisters(draw, identifiers):
     content = [
-        *draw(st.lists(st.builds(ReasoningContent, WORDS, origin=st.just("m")), max_size=1)),
+        *draw(st.lists(st.builds(core.ReasoningContent, WORDS, origin=st.just("m")), max_size=1)),
         *draw(OPTIONAL),
-        *draw(st.lists(st.builds(RefusalContent, WORDS), max_size=1)),
+        *draw(st.lists(st.builds(core.RefusalContent, WORDS), max_size=1)),
     ]
     calls = []
     for arguments in draw(st.lists(OBJECTS, max_size=3)):
         raw = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-        calls.append(InvocationCanister(f"call_{next(identifiers)}", draw(NAMES), arguments, raw))
-    said = [AssistantCanister(tuple(content))] if content or not calls else []
-    return [*said, *calls, *[ResultCanister(tuple(draw(OPTIONAL)), invocation_id=call.identifier) for call in calls]]
+        calls.append(core.InvocationCanister(f"call_{next(identifiers)}", draw(NAMES), arguments, raw))
+    said = [core.AssistantCanister(tuple(content))] if content or not calls else []
+    return [
+        *said,
+        *calls,
+        *[core.ResultCanister(tuple(draw(OPTIONAL)), invocation_id=call.identifier) for call in calls],
+    ]
 
 
 @st.composite
@@ -337,12 +342,12 @@ def conversations(draw):
     for _ in range(draw(st.integers(0, 4))):
         match draw(st.integers(0, 2)):
             case 0:
-                canisters.append(SupervisorCanister(tuple(draw(OPTIONAL))))
+                canisters.append(core.SupervisorCanister(tuple(draw(OPTIONAL))))
             case 1:
-                canisters.append(UserCanister(draw(SPOKEN)))
+                canisters.append(core.UserCanister(draw(SPOKEN)))
             case 2:
                 # A turn without calls followed by another would be one message; a user's word keeps them apart.
-                canisters += [*draw(turn_canisters(identifiers)), UserCanister("then")]
+                canisters += [*draw(turn_canisters(identifiers)), core.UserCanister("then")]
     return tuple(canisters)
 
 
@@ -360,14 +365,14 @@ UNNAMED = st.sampled_from(
 )
 TOOLS = st.lists(
     st.builds(
-        ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
+        core.ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
     )
-    | st.builds(ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
+    | st.builds(core.ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
     unique_by=lambda t: t.name,
     max_size=3,
 )
 CONTROLS = st.builds(
-    Controls,
+    core.Controls,
     st.none() | st.floats(0, 2),
     st.none() | st.floats(0, 1),
     st.none() | st.integers(1, 99),
@@ -379,14 +384,14 @@ CONTROLS = st.builds(
 @st.composite
 def requests(draw):
     tools = tuple(draw(TOOLS))
-    choices = [NamedTool(tools[0].name), "none", "required"] if tools else []
-    return Request(
+    choices = [core.NamedTool(tools[0].name), "none", "required"] if tools else []
+    return core.Request(
         model="m",
         canisters=draw(conversations()),
         tools=tools,
         tool_choice=draw(st.sampled_from(["auto", *choices])),
         parallel=draw(st.sampled_from([None, True, False])) if tools else None,
-        constraint=draw(st.none() | st.builds(Constraint, NAMES, SCHEMAS, st.booleans())),
+        constraint=draw(st.none() | st.builds(core.Constraint, NAMES, SCHEMAS, st.booleans())),
         controls=draw(CONTROLS),
         stream=draw(st.booleans()),
         extra=draw(st.dictionaries(st.sampled_from(["user", "n", "logit_bias"]), WORDS)),
@@ -403,7 +408,7 @@ def test_what_is_encoded_is_decoded(request):
 
 def test_a_conversation_costs_what_it_holds():
     """20,000 canisters, all calls under one identifier: this finishes because each is looked at once."""
-    step = [UserCanister("u"), invocation(), invocation(), ResultCanister("1", invocation_id="a")]
+    step = [core.UserCanister("u"), invocation(), invocation(), core.ResultCanister("1", invocation_id="a")]
     assert len(lowered(*step * 5_000).body["messages"]) == 20_000
 
 
@@ -445,24 +450,26 @@ OPENAI = {
 
 
 def test_a_client_s_request():
-    assert decode_request(OPENAI) == Request(
+    assert decode_request(OPENAI) == core.Request(
         model="m",
         canisters=(
-            SupervisorCanister("d"),
-            SupervisorCanister("s", extra={"chat": {"name": "x"}}),
-            UserCanister([TextualContent("see"), PictureContent(url="https://x/y.png", extra={"detail": "auto"})]),
-            InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
-            ResultCanister("1", invocation_id="a"),
-            AssistantCanister([TextualContent("t"), RefusalContent("no")]),
+            core.SupervisorCanister("d"),
+            core.SupervisorCanister("s", extra={"chat": {"name": "x"}}),
+            core.UserCanister(
+                [core.TextualContent("see"), core.PictureContent(url="https://x/y.png", extra={"detail": "auto"})]
+            ),
+            core.InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
+            core.ResultCanister("1", invocation_id="a"),
+            core.AssistantCanister([core.TextualContent("t"), core.RefusalContent("no")]),
         ),
         tools=(
-            ToolDeclaration("f", "does", {"type": "object"}, strict=True),
-            ToolDeclaration("g", "", {"type": "object", "properties": {}}),
-            ToolDeclaration("c", "", CUSTOM_SCHEMA, kind="custom"),
+            core.ToolDeclaration("f", "does", {"type": "object"}, strict=True),
+            core.ToolDeclaration("g", "", {"type": "object", "properties": {}}),
+            core.ToolDeclaration("c", "", core.CUSTOM_SCHEMA, kind="custom"),
         ),
-        tool_choice=NamedTool("f"),
+        tool_choice=core.NamedTool("f"),
         parallel=True,
-        controls=Controls(max_tokens=10, stop=("\n",), effort="low"),
+        controls=core.Controls(max_tokens=10, stop=("\n",), effort="low"),
         stream=True,
         extra={"response_format": {"type": "json_object"}},
     )
@@ -482,14 +489,14 @@ def test_the_request_above_is_openai_s(openai_body):
 
 def test_what_we_send_is_openai_s(openai_body):
     request = lowered(
-        SupervisorCanister("s"),
-        UserCanister([TextualContent("see"), PICTURE, FILE]),
-        AssistantCanister("t"),
+        core.SupervisorCanister("s"),
+        core.UserCanister([core.TextualContent("see"), PICTURE, FILE]),
+        core.AssistantCanister("t"),
         invocation("a", "f", {"x": 1}),
-        ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
-        tools=(ToolDeclaration("f", "does", {"type": "object"}),),
+        core.ResultCanister([core.TextualContent("seen"), PICTURE], invocation_id="a"),
+        tools=(core.ToolDeclaration("f", "does", {"type": "object"}),),
         tool_choice="required",
-        constraint=Constraint("answer", {"type": "object"}),
+        constraint=core.Constraint("answer", {"type": "object"}),
     )
     openai_body.validate_python(request.body)
 
@@ -569,7 +576,7 @@ def test_arguments_in_the_history(arguments, expected, raw):
     [("audio/x-wav", "wav"), ("audio/wave", "wav"), ("audio/vnd.wave; codec=1", "wav"), ("AUDIO/MP3", "mp3")],
 )
 def test_a_type_of_audio_may_have_several_names(mime_type, format_):
-    (part,) = lowered(UserCanister(FileContent(b"a", mime_type))).body["messages"][0]["content"]
+    (part,) = lowered(core.UserCanister(core.FileContent(b"a", mime_type))).body["messages"][0]["content"]
     assert part["input_audio"]["format"] == format_
 
 
@@ -579,13 +586,13 @@ def test_a_type_of_audio_may_have_several_names(mime_type, format_):
         ({"data": "d2F2", "format": "wav"}, WAV),
         ({"data": "bXAz", "format": "mp3"}, MP3),
         ({"data": "data:audio/wav;base64,d2F2", "format": "wav"}, WAV),
-        ({"data": "b2dn", "format": "ogg"}, FileContent(b"ogg", "audio/ogg", extra={"format": "ogg"})),
+        ({"data": "b2dn", "format": "ogg"}, core.FileContent(b"ogg", "audio/ogg", extra={"format": "ogg"})),
     ],
 )
 def test_a_client_s_audio_is_a_file(audio, content):
     body = {"model": "m", "messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": audio}]}]}
     request = decode_request(body)
-    assert request.canisters == (UserCanister(content),)
+    assert request.canisters == (core.UserCanister(content),)
     # What a client sends in a format that OpenAI has not is for a backend that has it.
     (part,) = encode_request(request).body["messages"][0]["content"]
     assert part["input_audio"] == {**audio, "data": audio["data"].removeprefix("data:audio/wav;base64,")}

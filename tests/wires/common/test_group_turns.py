@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    ResultCanister,
-    SupervisorCanister,
-    UserCanister,
-)
+from callboard import core
 from callboard.wires.common.group_turns import NOT_RUN, Turn, group_turns
 
 
 def call(identifier):
-    return InvocationCanister(identifier, "f", {})
+    return core.InvocationCanister(identifier, "f", {})
 
 
 def result(identifier, text="ok"):
-    return ResultCanister(text, invocation_id=identifier)
+    return core.ResultCanister(text, invocation_id=identifier)
 
 
-U, S, T = UserCanister("u"), SupervisorCanister("s"), AssistantCanister("t")
+U, S, T = core.UserCanister("u"), core.SupervisorCanister("s"), core.AssistantCanister("t")
 
 
 def turn(reply, results=()):

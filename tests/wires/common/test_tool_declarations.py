@@ -8,19 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    InvocationCanister,
-    InvocationEnded,
-    InvocationStarted,
-    NamedTool,
-    Note,
-    ReplyEnded,
-    ReplyStarted,
-    Request,
-    ToolDeclaration,
-    identify_in_turn,
-    pipe,
-)
+from callboard import core
+from callboard.core import identify_in_turn, pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires import WIRES
 from callboard.wires.common.reply_stream import DecodeContext
@@ -29,8 +18,8 @@ from callboard.wires.common.tool_declarations import ToolNames
 
 
 def naming(*tools, history=(), choice="auto"):
-    canisters = [InvocationCanister("a", name, {}) for name in history]
-    return ToolNames(Request("m", canisters, tuple(map(ToolDeclaration, tools)), choice))
+    canisters = [core.InvocationCanister("a", name, {}) for name in history]
+    return ToolNames(core.Request("m", canisters, tuple(map(core.ToolDeclaration, tools)), choice))
 
 
 def test_safe_names_stay():
@@ -53,7 +42,7 @@ def test_collisions_and_overflow_get_a_hash():
 
 
 def test_history_and_choice_never_move_a_tool():
-    names = naming("a.b", history=["a_b", "c.d"], choice=NamedTool("a.b"))
+    names = naming("a.b", history=["a_b", "c.d"], choice=core.NamedTool("a.b"))
     assert names.on_wire("a.b") == naming("a.b").on_wire("a.b") == "a_b"
     assert names.on_wire("a_b") != "a_b"
     assert names.reverse[names.on_wire("c.d")] == "c.d"
@@ -89,10 +78,10 @@ DECLARED = frozenset({"f", "io.read", "functions.g"})
 @table("wire", WIRES)
 def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
     events = [
-        ReplyStarted("r", "m"),
-        InvocationStarted(0, "c", called),
-        InvocationEnded(0, "c", called, {"x": 1}, '{"x":1}'),
-        ReplyEnded("invocations"),
+        core.ReplyStarted("r", "m"),
+        core.InvocationStarted(0, "c", called),
+        core.InvocationEnded(0, "c", called, {"x": 1}, '{"x":1}'),
+        core.ReplyEnded("invocations"),
     ]
     reading = {"names": NAMES, "identify": identify_in_turn(0), "declared": DECLARED}
     telling = {"identifier": "r", "model": "m", "created": 0}
@@ -103,13 +92,13 @@ def test_a_leaked_namespace_is_taken_off(wire, called, name, known, whole):
         decoder = WIRES[wire].stream_decoder(DecodeContext(**reading))
         frames = SSEDecoder().feed(b"".join(frame for event in events for frame in encoder.feed(event)))
         told = [event for frame in frames for event in decoder.feed(frame.data)] + decoder.finish()
-    begun = [event for event in told if isinstance(event, InvocationStarted)]
-    ended = [event for event in told if isinstance(event, InvocationEnded)]
+    begun = [event for event in told if isinstance(event, core.InvocationStarted)]
+    ended = [event for event in told if isinstance(event, core.InvocationEnded)]
     assert [(event.name, event.known) for event in begun] == [(name, known)]
     assert [(event.name, event.arguments) for event in ended] == [(name, {"x": 1})]
-    repaired = [Note("repaired", f"{name}, called as {called}")] if called != name else []
-    assert [event for event in told if isinstance(event, Note)] == repaired
-    assert isinstance(told[0], ReplyStarted)
+    repaired = [core.Note("repaired", f"{name}, called as {called}")] if called != name else []
+    assert [event for event in told if isinstance(event, core.Note)] == repaired
+    assert isinstance(told[0], core.ReplyStarted)
 
 
 def test_nothing_is_repaired_where_every_name_is_known():
@@ -119,9 +108,9 @@ def test_nothing_is_repaired_where_every_name_is_known():
 
 @table("name", ["3d_model", "-flag", "9", "-"])
 def test_a_name_for_gemini_begins_with_a_letter_or_an_underscore_and_comes_back(name):
-    tools = (ToolDeclaration(name), ToolDeclaration(f"_{name}"))
-    low = WIRES["gemini"].encode_request(Request("m", (), tools))
+    tools = (core.ToolDeclaration(name), core.ToolDeclaration(f"_{name}"))
+    low = WIRES["gemini"].encode_request(core.Request("m", (), tools))
     sent = [each["name"] for each in low.body["tools"][0]["functionDeclarations"]]
     assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}", each) for each in sent)
     assert [low.names.get(each, each) for each in sent] == [name, f"_{name}"]
-    assert WIRES["chat"].encode_request(Request("m", (), tools)).names == {}
+    assert WIRES["chat"].encode_request(core.Request("m", (), tools)).names == {}

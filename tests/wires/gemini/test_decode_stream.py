@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from tests.tables import table
 from tests.wires.replay import context, expected, minted, payloads, rows, run, without_prose
 
-from callboard.core import (
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyFailed,
-)
+from callboard import core
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import StreamDecoder, decode_response
 
@@ -70,12 +64,12 @@ def spoiled(value, wrong):
 def test_anything_at_every_field(wrong):
     for chunk in spoiled(FULL, wrong):
         events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk), json.dumps(FULL)])
-        assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
-        assert isinstance(events[-1], ReplyEnded | ReplyFailed)
+        assert sum(isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events) == 1
+        assert isinstance(events[-1], core.ReplyEnded | core.ReplyFailed)
         whole = decode_response(
             chunk if isinstance(chunk, dict | list) else json.dumps(chunk), DecodeContext(identify=minted)
         )
-        assert isinstance(whole[-1], ReplyEnded | ReplyFailed)
+        assert isinstance(whole[-1], core.ReplyEnded | core.ReplyFailed)
 
 
 KEYS = """
@@ -116,13 +110,13 @@ CHUNKS = st.fixed_dictionaries(
 @given(st.lists(JSON | CHUNKS, max_size=6), st.sampled_from(["stop", "cut", "length", "cancelled"]))
 def test_any_json_is_taken(chunks, why):
     events = run(StreamDecoder(DecodeContext(identify=minted)), [json.dumps(chunk) for chunk in chunks], why)
-    assert isinstance(events[-1], ReplyEnded | ReplyFailed)
-    assert sum(isinstance(event, ReplyEnded | ReplyFailed) for event in events) == 1
-    opened = [event.index for event in events if isinstance(event, InvocationStarted)]
-    closed = [event.index for event in events if isinstance(event, InvocationEnded | InvocationIncomplete)]
+    assert isinstance(events[-1], core.ReplyEnded | core.ReplyFailed)
+    assert sum(isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events) == 1
+    opened = [event.index for event in events if isinstance(event, core.InvocationStarted)]
+    closed = [event.index for event in events if isinstance(event, core.InvocationEnded | core.InvocationIncomplete)]
     assert closed == list(range(len(closed)))
     assert set(opened) <= set(closed)
-    assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationStarted)}) == len(opened)
 
 
 @table("payload", ["\ud83d", '{"candidates":[{"content":{"parts":[{"text":"\ud83d"}]}}]}', "[" * 5000])
@@ -147,4 +141,4 @@ def test_many_calls():
     stage = StreamDecoder(DecodeContext(identify=minted))
     chunk = '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","id":"a"}}]}}]}'
     events = [event for _ in range(20_000) for event in stage.feed(chunk)]
-    assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationEnded)}) == 20_000

@@ -12,25 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningContent,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ResultCanister,
-    TextPiece,
-    Usage,
-    UserCanister,
-    pipe,
-)
+from callboard import core
+from callboard.core import pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import (
@@ -42,7 +25,7 @@ from callboard.wires.gemini import (
     encode_response,
 )
 
-PIECES = (TextPiece, ReasoningPiece, RefusalPiece)
+PIECES = (core.TextPiece, core.ReasoningPiece, core.RefusalPiece)
 
 
 def minted(index, _name):
@@ -97,26 +80,30 @@ def replies(draw):
     for kind in draw(st.lists(st.sampled_from(["text", "thought", "signature", "call"]), max_size=6)):
         match kind:
             case "text":
-                events.append(TextPiece(draw(TEXT)))
+                events.append(core.TextPiece(draw(TEXT)))
             case "thought":
-                events.append(ReasoningPiece(draw(TEXT), draw(st.just("") | SIGNATURES), "m"))
+                events.append(core.ReasoningPiece(draw(TEXT), draw(st.just("") | SIGNATURES), "m"))
             case "signature":
-                events += [ReasoningPiece("", f">{draw(SIGNATURES)}", "m"), TextPiece(draw(TEXT))]
+                events += [core.ReasoningPiece("", f">{draw(SIGNATURES)}", "m"), core.TextPiece(draw(TEXT))]
             case "call":
                 arguments = draw(ARGUMENTS)
                 raw = msgspec.json.encode(arguments).decode()
                 identifier, name = f"c{count}", draw(st.sampled_from(["f", "get_weather"]))
-                events += draw(st.sampled_from([[], [ReasoningPiece("", ">QQ==", "m")]]))
+                events += draw(st.sampled_from([[], [core.ReasoningPiece("", ">QQ==", "m")]]))
                 events += [
-                    InvocationStarted(count, identifier, name),
-                    ArgumentsPiece(count, raw),
-                    InvocationEnded(count, identifier, name, arguments, raw),
+                    core.InvocationStarted(count, identifier, name),
+                    core.ArgumentsPiece(count, raw),
+                    core.InvocationEnded(count, identifier, name, arguments, raw),
                 ]
                 count += 1
     if draw(st.booleans()):
-        events.append(Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
+        events.append(core.Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
     natural = "invocations" if count else "stop"
-    return [ReplyStarted("r1", "m"), *events, ReplyEnded(draw(st.sampled_from([natural, "length", "filter"])))]
+    return [
+        core.ReplyStarted("r1", "m"),
+        *events,
+        core.ReplyEnded(draw(st.sampled_from([natural, "length", "filter"]))),
+    ]
 
 
 @given(replies())
@@ -133,19 +120,19 @@ def test_the_whole_reply_says_what_the_stream_says(events):
 
 
 CALL = [
-    ReplyStarted("r1", "m"),
-    ReasoningPiece("hm", origin="m"),
-    TextPiece("I'll look."),
-    ReasoningPiece("", ">U2ln", "m"),
-    InvocationStarted(0, "a", "f"),
-    ArgumentsPiece(0, '{"x'),
-    ArgumentsPiece(0, '":1}'),
-    InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
-    InvocationStarted(1, "b", "g"),
-    InvocationEnded(1, "b", "g", {}, ""),
-    Note("repaired", "something"),
-    Usage(9, 4, 5, 2),
-    ReplyEnded("invocations"),
+    core.ReplyStarted("r1", "m"),
+    core.ReasoningPiece("hm", origin="m"),
+    core.TextPiece("I'll look."),
+    core.ReasoningPiece("", ">U2ln", "m"),
+    core.InvocationStarted(0, "a", "f"),
+    core.ArgumentsPiece(0, '{"x'),
+    core.ArgumentsPiece(0, '":1}'),
+    core.InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+    core.InvocationStarted(1, "b", "g"),
+    core.InvocationEnded(1, "b", "g", {}, ""),
+    core.Note("repaired", "something"),
+    core.Usage(9, 4, 5, 2),
+    core.ReplyEnded("invocations"),
 ]
 PARTS = [
     {"text": "hm", "thought": True},
@@ -190,43 +177,55 @@ def test_a_whole_body():
 @table(
     ("events", "reason"),
     [
-        ([TextPiece("a"), ReplyEnded("stop")], "STOP"),
-        ([TextPiece("a"), ReplyEnded("length")], "MAX_TOKENS"),
-        ([TextPiece("a"), ReplyEnded("filter")], "SAFETY"),
-        ([RefusalPiece("no"), ReplyEnded("refusal")], "SAFETY"),
-        ([ReplyEnded("stop")], "STOP"),
+        ([core.TextPiece("a"), core.ReplyEnded("stop")], "STOP"),
+        ([core.TextPiece("a"), core.ReplyEnded("length")], "MAX_TOKENS"),
+        ([core.TextPiece("a"), core.ReplyEnded("filter")], "SAFETY"),
+        ([core.RefusalPiece("no"), core.ReplyEnded("refusal")], "SAFETY"),
+        ([core.ReplyEnded("stop")], "STOP"),
         (CALL[1:], "STOP"),
         (
-            [InvocationStarted(0, "a", "f"), InvocationEnded(0, "a", "f", None, "[1"), ReplyEnded("invocations")],
+            [
+                core.InvocationStarted(0, "a", "f"),
+                core.InvocationEnded(0, "a", "f", None, "[1"),
+                core.ReplyEnded("invocations"),
+            ],
             "MALFORMED_FUNCTION_CALL",
         ),
         (
-            [InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "cut"), ReplyEnded("stop")],
+            [
+                core.InvocationStarted(0, "a", "f"),
+                core.InvocationIncomplete(0, "a", "f", "{", "cut"),
+                core.ReplyEnded("stop"),
+            ],
             "MALFORMED_FUNCTION_CALL",
         ),
         (
-            [InvocationStarted(0, "a", "f"), InvocationIncomplete(0, "a", "f", "{", "length"), ReplyEnded("length")],
+            [
+                core.InvocationStarted(0, "a", "f"),
+                core.InvocationIncomplete(0, "a", "f", "{", "length"),
+                core.ReplyEnded("length"),
+            ],
             "MAX_TOKENS",
         ),
     ],
 )
 def test_reasons(events, reason):
-    events = [ReplyStarted("r1", "m"), *events]
+    events = [core.ReplyStarted("r1", "m"), *events]
     chunks = [json.loads(payload)["candidates"][0] for payload in payloads(encode(events))]
     assert [chunk["finishReason"] for chunk in chunks if "finishReason" in chunk] == [reason]
     candidate = whole(events)["candidates"][0]
     assert candidate["finishReason"] == reason
     assert candidate.get("finishMessage") == chunks[-1].get("finishMessage")
     assert ("finishMessage" in candidate) == any(
-        isinstance(event, InvocationIncomplete) or getattr(event, "arguments", 0) is None for event in events
+        isinstance(event, core.InvocationIncomplete) or getattr(event, "arguments", 0) is None for event in events
     )
 
 
-FAILURE = ReplyFailed("provider", "overloaded_error", "too much", "<html>")
+FAILURE = core.ReplyFailed("provider", "overloaded_error", "too much", "<html>")
 
 
 def test_a_failure_is_told_and_ends_the_stream():
-    frames = encode([ReplyStarted("r1", "m"), TextPiece("a"), FAILURE, TextPiece("b")])
+    frames = encode([core.ReplyStarted("r1", "m"), core.TextPiece("a"), FAILURE, core.TextPiece("b")])
     assert len(frames) == 2
     expected = {"error": {"code": 503, "message": "too much", "status": "UNAVAILABLE"}}
     assert json.loads(payloads(frames)[-1]) == expected == whole([FAILURE])
@@ -235,18 +234,18 @@ def test_a_failure_is_told_and_ends_the_stream():
 
 @table(("why", "code"), [("stop", "INTERNAL"), ("cut", "INTERNAL"), ("cancelled", "CANCELLED")])
 def test_events_that_break_off_are_a_failure(why, code):
-    *_, error = payloads(encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why))
+    *_, error = payloads(encode([core.ReplyStarted("r1", "m"), core.TextPiece("a")], why=why))
     assert json.loads(error)["error"]["status"] == code
-    assert "error" in whole([ReplyStarted("r1", "m"), TextPiece("a")])
+    assert "error" in whole([core.ReplyStarted("r1", "m"), core.TextPiece("a")])
 
 
 @table(
     "events",
     [
         [],
-        [ReplyEnded("retry")],
-        [ReplyEnded("stop"), ReplyFailed("provider", "x", "y")],
-        [FAILURE, ReplyEnded("stop")],
+        [core.ReplyEnded("retry")],
+        [core.ReplyEnded("stop"), core.ReplyFailed("provider", "x", "y")],
+        [FAILURE, core.ReplyEnded("stop")],
         CALL * 2,
     ],
 )
@@ -256,16 +255,27 @@ def test_there_is_one_end_whatever_came(events):
     ends = [p for p in payloads(frames) if "finishReason" in p or p.startswith('{"error"')]
     assert len(ends) == 1
     assert ends == payloads(frames)[-1:]
-    assert stage.feed(TextPiece("a")) == stage.feed(ReplyEnded("stop")) == stage.finish() == []
+    assert stage.feed(core.TextPiece("a")) == stage.feed(core.ReplyEnded("stop")) == stage.finish() == []
 
 
 def test_after_a_retry_the_whole_reply_is_the_second():
-    events = [TextPiece("bad"), ReplyEnded("retry"), ReplyStarted("r1", "m"), TextPiece("good"), ReplyEnded("stop")]
+    events = [
+        core.TextPiece("bad"),
+        core.ReplyEnded("retry"),
+        core.ReplyStarted("r1", "m"),
+        core.TextPiece("good"),
+        core.ReplyEnded("stop"),
+    ]
     assert whole(events)["candidates"][0]["content"]["parts"] == [{"text": "good"}]
 
 
 def test_a_signature_that_no_part_follows_is_sent_at_the_end():
-    events = [ReplyStarted("r1", "m"), TextPiece("a"), ReasoningPiece("", ">QQ==", "m"), ReplyEnded("stop")]
+    events = [
+        core.ReplyStarted("r1", "m"),
+        core.TextPiece("a"),
+        core.ReasoningPiece("", ">QQ==", "m"),
+        core.ReplyEnded("stop"),
+    ]
     (last,) = json.loads(payloads(encode(events))[-1])["candidates"]
     assert last["content"]["parts"] == [{"text": "", "thoughtSignature": "QQ=="}]
     assert decode(encode(events)) == decode_response(whole(events), DecodeContext(identify=minted)) == events
@@ -280,7 +290,11 @@ def test_a_body_that_is_no_reply_is_a_failure(body):
 
 def test_a_whole_reply_without_finish_reason():
     body = {"candidates": [{"content": {"parts": [{"text": "a"}]}}]}
-    assert decode_response(body, DecodeContext(identify=minted)) == [ReplyStarted(), TextPiece("a"), ReplyEnded("stop")]
+    assert decode_response(body, DecodeContext(identify=minted)) == [
+        core.ReplyStarted(),
+        core.TextPiece("a"),
+        core.ReplyEnded("stop"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +329,7 @@ def serve(replies_, asked, use):
         assert (request.query.get("alt") == "sse") == stream
         asked.append(decode_request(await request.json(), model=model, stream=stream))
         events = next(replies_)
-        if isinstance(events, ReplyFailed):
+        if isinstance(events, core.ReplyFailed):
             status, body = encode_error(events)
             return web.json_response(body, status=status)
         if not stream:
@@ -352,14 +366,20 @@ def test_google_s_client_calls_a_tool(types, stream, opaque):
     """Question, thought, call, result, answer: the signature comes back on the part that it came on."""
     asked = []
     first = [
-        ReplyStarted("r1", "m"),
-        ReasoningPiece("hm", opaque, "m"),
-        InvocationStarted(0, "a", "f"),
-        InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
-        Usage(9, 4, 5, 2),
-        ReplyEnded("invocations"),
+        core.ReplyStarted("r1", "m"),
+        core.ReasoningPiece("hm", opaque, "m"),
+        core.InvocationStarted(0, "a", "f"),
+        core.InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+        core.Usage(9, 4, 5, 2),
+        core.ReplyEnded("invocations"),
     ]
-    second = [ReplyStarted("r2", "m"), TextPiece("It is "), TextPiece("2."), Usage(1, 1), ReplyEnded("stop")]
+    second = [
+        core.ReplyStarted("r2", "m"),
+        core.TextPiece("It is "),
+        core.TextPiece("2."),
+        core.Usage(1, 1),
+        core.ReplyEnded("stop"),
+    ]
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     declaration = {"name": "f", "description": "does", "parameters_json_schema": schema}
 
@@ -397,10 +417,10 @@ def test_google_s_client_calls_a_tool(types, stream, opaque):
     assert request.tools[0].schema == schema
     assert (request.tool_choice, request.controls.temperature) == ("required", 0.5)
     supervisor, user, thought, call, result = request.canisters
-    assert (supervisor.text, user) == ("s", UserCanister("u"))
-    assert thought.content == (ReasoningContent("hm", opaque, "m"),)
-    assert call == InvocationCanister("a", "f", {"x": 1}, '{"x":1}')
-    assert result == ResultCanister("2", invocation_id="a")
+    assert (supervisor.text, user) == ("s", core.UserCanister("u"))
+    assert thought.content == (core.ReasoningContent("hm", opaque, "m"),)
+    assert call == core.InvocationCanister("a", "f", {"x": 1}, '{"x":1}')
+    assert result == core.ResultCanister("2", invocation_id="a")
 
 
 @OFFICIAL
@@ -420,6 +440,6 @@ def test_google_s_client_reads_failures():
                 told.append((error.code, error.status, error.message))
         return told
 
-    refusal = ReplyFailed("caller", "context_length_exceeded", "too long")
-    told = serve(iter([refusal, [ReplyStarted("r1", "m"), TextPiece("a"), FAILURE]]), [], use)
+    refusal = core.ReplyFailed("caller", "context_length_exceeded", "too long")
+    told = serve(iter([refusal, [core.ReplyStarted("r1", "m"), core.TextPiece("a"), FAILURE]]), [], use)
     assert told == [(400, "INVALID_ARGUMENT", "too long"), (503, "UNAVAILABLE", "too much")]

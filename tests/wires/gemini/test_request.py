@@ -12,41 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    Constraint,
-    Controls,
-    DocumentCanister,
-    FileContent,
-    Fold,
-    HostedTool,
-    InvocationCanister,
-    NamedTool,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    ToolError,
-    UserCanister,
-    error_result,
-)
+from callboard import core
+from callboard.core import error_result
 from callboard.errors import CallerError
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.gemini import StreamDecoder, decode_request, encode_request, request_path
 
-PICTURE = PictureContent(data=b"png")
-FILE = FileContent(data=b"pdf", mime_type="application/pdf")
+PICTURE = core.PictureContent(data=b"png")
+FILE = core.FileContent(data=b"pdf", mime_type="application/pdf")
 PICTURE_PART = {"inlineData": {"mimeType": "image/png", "data": "cG5n"}}
 FILE_PART = {"inlineData": {"mimeType": "application/pdf", "data": "cGRm"}}
-SIGNED = ReasoningContent("", ">U2ln", "m")
+SIGNED = core.ReasoningContent("", ">U2ln", "m")
 
 
 def lowered(*canisters, **fields):
-    return encode_request(Request("m", canisters, **fields))
+    return encode_request(core.Request("m", canisters, **fields))
 
 
 def decoded(body, **fields):
@@ -54,7 +34,7 @@ def decoded(body, **fields):
 
 
 def invocation(identifier="a", name="f", arguments=None, raw=""):
-    return InvocationCanister(identifier, name, arguments, raw)
+    return core.InvocationCanister(identifier, name, arguments, raw)
 
 
 def user(*parts):
@@ -83,14 +63,21 @@ NO_RESULT = response(output="No result: the call was not run.")
 @table(
     ("canisters", "contents", "dropped"),
     [
-        ([UserCanister("u")], [user(text("u"))], ()),
-        ([UserCanister([TextualContent("a"), TextualContent("b")])], [user(text("a"), text("b"))], ()),
-        ([UserCanister("a"), UserCanister("b"), UserCanister()], [user(text("a"), text("b"))], ()),
-        ([UserCanister([TextualContent("see"), PICTURE, FILE])], [user(text("see"), PICTURE_PART, FILE_PART)], ()),
+        ([core.UserCanister("u")], [user(text("u"))], ()),
+        ([core.UserCanister([core.TextualContent("a"), core.TextualContent("b")])], [user(text("a"), text("b"))], ()),
+        ([core.UserCanister("a"), core.UserCanister("b"), core.UserCanister()], [user(text("a"), text("b"))], ()),
+        (
+            [core.UserCanister([core.TextualContent("see"), PICTURE, FILE])],
+            [user(text("see"), PICTURE_PART, FILE_PART)],
+            (),
+        ),
         (
             [
-                UserCanister(
-                    [PictureContent(url="https://x/y.JPG"), FileContent(url="gs://a.pdf", mime_type="application/pdf")]
+                core.UserCanister(
+                    [
+                        core.PictureContent(url="https://x/y.JPG"),
+                        core.FileContent(url="gs://a.pdf", mime_type="application/pdf"),
+                    ]
                 )
             ],
             [
@@ -102,20 +89,28 @@ NO_RESULT = response(output="No result: the call was not run.")
             (),
         ),
         (
-            [UserCanister([FileContent(b"pdf", name="a.pdf", mime_type="application/pdf"), PictureContent()])],
+            [
+                core.UserCanister(
+                    [core.FileContent(b"pdf", name="a.pdf", mime_type="application/pdf"), core.PictureContent()]
+                )
+            ],
             [user(FILE_PART)],
             ("name of a file", "picture"),
         ),
-        ([DocumentCanister("text", title="Title")], [user(text("Title\n\ntext"))], ()),
-        ([AssistantCanister("t"), AssistantCanister(RefusalContent("no"))], [model(text("t"), text("no"))], ()),
-        ([AssistantCanister(), UserCanister("u")], [user(text("u"))], ()),
+        ([core.DocumentCanister("text", title="Title")], [user(text("Title\n\ntext"))], ()),
+        (
+            [core.AssistantCanister("t"), core.AssistantCanister(core.RefusalContent("no"))],
+            [model(text("t"), text("no"))],
+            (),
+        ),
+        ([core.AssistantCanister(), core.UserCanister("u")], [user(text("u"))], ()),
         (
             [
-                AssistantCanister(
+                core.AssistantCanister(
                     [
-                        ReasoningContent("hm", "QQ==", "m"),
-                        ReasoningContent("x", "Qg==", "n"),
-                        TextualContent("t"),
+                        core.ReasoningContent("hm", "QQ==", "m"),
+                        core.ReasoningContent("x", "Qg==", "n"),
+                        core.TextualContent("t"),
                         PICTURE,
                     ]
                 )
@@ -125,13 +120,13 @@ NO_RESULT = response(output="No result: the call was not run.")
         ),
         (
             [
-                AssistantCanister("t"),
+                core.AssistantCanister("t"),
                 invocation("a", "f", {"x": 1}),
-                AssistantCanister("u"),
+                core.AssistantCanister("u"),
                 invocation("b", "g", {}),
-                ResultCanister("2", invocation_id="b"),
-                ResultCanister("1", invocation_id="a"),
-                UserCanister("then"),
+                core.ResultCanister("2", invocation_id="b"),
+                core.ResultCanister("1", invocation_id="a"),
+                core.UserCanister("then"),
             ],
             [
                 model(text("t"), call("a", "f", {"x": 1}), text("u"), call("b", "g")),
@@ -140,10 +135,10 @@ NO_RESULT = response(output="No result: the call was not run.")
             (),
         ),
         ([invocation("a", "f", None, "[1")], [model(call("a", "f", {"raw": "[1"})), user(NO_RESULT)], ()),
-        ([invocation(), UserCanister("u")], [model(call()), user(NO_RESULT, text("u"))], ()),
-        ([ResultCanister("lost", invocation_id="z")], [user(text("lost"))], ()),
+        ([invocation(), core.UserCanister("u")], [model(call()), user(NO_RESULT, text("u"))], ()),
+        ([core.ResultCanister("lost", invocation_id="z")], [user(text("lost"))], ()),
         (
-            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [invocation(), core.ResultCanister((), invocation_id="a", error=core.ToolError("timeout", "late"))],
             [model(call()), user(response(error="late"))],
             (),
         ),
@@ -153,27 +148,33 @@ NO_RESULT = response(output="No result: the call was not run.")
             (),
         ),
         (
-            [invocation(), ResultCanister('{"x":[1,null]}', invocation_id="a")],
+            [invocation(), core.ResultCanister('{"x":[1,null]}', invocation_id="a")],
             [model(call()), user(response(x=[1, None]))],
             (),
         ),
         (
-            [invocation(), ResultCanister('{"x": 1}', invocation_id="a")],
+            [invocation(), core.ResultCanister('{"x": 1}', invocation_id="a")],
             [model(call()), user(response(output='{"x": 1}'))],
             (),
         ),
         (
-            [invocation(), ResultCanister('{"output":"x"}', invocation_id="a")],
+            [invocation(), core.ResultCanister('{"output":"x"}', invocation_id="a")],
             [model(call()), user(response(output='{"output":"x"}'))],
             (),
         ),
-        ([invocation(), ResultCanister("{no}", invocation_id="a")], [model(call()), user(response(output="{no}"))], ()),
+        (
+            [invocation(), core.ResultCanister("{no}", invocation_id="a")],
+            [model(call()), user(response(output="{no}"))],
+            (),
+        ),
         (
             [
                 invocation(),
                 invocation("b"),
-                ResultCanister([TextualContent("seen"), PICTURE, RefusalContent("x")], invocation_id="a"),
-                ResultCanister([FILE], invocation_id="b"),
+                core.ResultCanister(
+                    [core.TextualContent("seen"), PICTURE, core.RefusalContent("x")], invocation_id="a"
+                ),
+                core.ResultCanister([FILE], invocation_id="b"),
             ],
             [
                 model(call(), call("b")),
@@ -182,7 +183,7 @@ NO_RESULT = response(output="No result: the call was not run.")
             ("refusal",),
         ),
         (
-            [AssistantCanister([ReasoningContent("hm", ">U2ln", "m")]), invocation(), invocation("b")],
+            [core.AssistantCanister([core.ReasoningContent("hm", ">U2ln", "m")]), invocation(), invocation("b")],
             [
                 model(text("hm", thought=True), call(thoughtSignature="U2ln"), call("b")),
                 user(NO_RESULT, response("b", output="No result: the call was not run.")),
@@ -192,9 +193,9 @@ NO_RESULT = response(output="No result: the call was not run.")
         (
             [
                 invocation(),
-                AssistantCanister(SIGNED),
+                core.AssistantCanister(SIGNED),
                 invocation("b"),
-                AssistantCanister([TextualContent("t"), SIGNED]),
+                core.AssistantCanister([core.TextualContent("t"), SIGNED]),
             ],
             [
                 model(call(), call("b", thoughtSignature="U2ln"), text("t"), text("", thoughtSignature="U2ln")),
@@ -203,12 +204,17 @@ NO_RESULT = response(output="No result: the call was not run.")
             (),
         ),
         (
-            [AssistantCanister([ReasoningContent("", ">QQ==", "m"), ReasoningContent("", ">Qg==", "m")]), invocation()],
+            [
+                core.AssistantCanister(
+                    [core.ReasoningContent("", ">QQ==", "m"), core.ReasoningContent("", ">Qg==", "m")]
+                ),
+                invocation(),
+            ],
             [model(text("", thoughtSignature="QQ=="), call(thoughtSignature="Qg==")), user(NO_RESULT)],
             (),
         ),
         (
-            [AssistantCanister([ReasoningContent("", ">QQ==", "n"), TextualContent("t")])],
+            [core.AssistantCanister([core.ReasoningContent("", ">QQ==", "n"), core.TextualContent("t")])],
             [model(text("t"))],
             ("reasoning",),
         ),
@@ -248,38 +254,40 @@ def test_contents(canisters, contents, dropped):
 
 
 def test_the_first_instructions_are_parts_in_order_and_later_ones_stay_at_their_place():
-    request = lowered(SupervisorCanister("a"), SupervisorCanister("b"), UserCanister("u"), SupervisorCanister("c"))
+    request = lowered(
+        core.SupervisorCanister("a"), core.SupervisorCanister("b"), core.UserCanister("u"), core.SupervisorCanister("c")
+    )
     assert request.body["systemInstruction"] == {"parts": [text("a"), text("b")]}
     assert request.body["contents"] == [user(text("u"), text("<system>\nc\n</system>"))]
     assert request.dropped == ()
 
 
 def test_pictures_of_the_supervisor_are_dropped():
-    assert lowered(SupervisorCanister([TextualContent("a"), PICTURE])).dropped == ("picture",)
+    assert lowered(core.SupervisorCanister([core.TextualContent("a"), PICTURE])).dropped == ("picture",)
 
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": ["integer", "null"]}}, "additionalProperties": False}
 
 
 def whole(**fields):
-    return Request(
+    return core.Request(
         "m",
-        (UserCanister("u"),),
+        (core.UserCanister("u"),),
         tools=(
-            ToolDeclaration("f", "does", SCHEMA, strict=True),
-            ToolDeclaration("g"),
-            ToolDeclaration(
+            core.ToolDeclaration("f", "does", SCHEMA, strict=True),
+            core.ToolDeclaration("g"),
+            core.ToolDeclaration(
                 "c", "text", kind="custom", grammar={"type": "grammar", "syntax": "lark", "definition": "start: /x/"}
             ),
-            ToolDeclaration("ns__f", namespace="ns"),
+            core.ToolDeclaration("ns__f", namespace="ns"),
         ),
-        tool_choice=NamedTool("f"),
+        tool_choice=core.NamedTool("f"),
         parallel=False,
-        constraint=Constraint("answer", SCHEMA),
-        controls=Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
+        constraint=core.Constraint("answer", SCHEMA),
+        controls=core.Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
         hosted=(
-            HostedTool("gemini", "googleSearch", {}),
-            HostedTool("responses", "web_search", {"type": "web_search"}),
+            core.HostedTool("gemini", "googleSearch", {}),
+            core.HostedTool("responses", "web_search", {"type": "web_search"}),
         ),
         extra={"safetySettings": [], "generationConfig": {"topK": 3, "temperature": 1}},
         **fields,
@@ -331,7 +339,7 @@ def test_a_whole_body():
 
 
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
-    request = lowered(UserCanister("u"), stream=False, parallel=True)
+    request = lowered(core.UserCanister("u"), stream=False, parallel=True)
     assert request.body == {"contents": [user(text("u"))]}
     assert (request.names, request.dropped) == ({}, ())
 
@@ -342,7 +350,7 @@ def test_a_choice_without_tools_is_dropped():
 
 def test_names_are_safe_everywhere():
     request = lowered(
-        invocation("a", "io.read", {}), tools=(ToolDeclaration("io.read"),), tool_choice=NamedTool("io.read")
+        invocation("a", "io.read", {}), tools=(core.ToolDeclaration("io.read"),), tool_choice=core.NamedTool("io.read")
     )
     sent = json.dumps(request.body)
     assert sent.count('"io_read"') == 4
@@ -361,7 +369,7 @@ def test_names_are_safe_everywhere():
     ],
 )
 def test_efforts(effort, level, lost):
-    request = Request("m", (), controls=Controls(effort=effort))
+    request = core.Request("m", (), controls=core.Controls(effort=effort))
     low = encode_request(request)
     assert low.body.get("generationConfig", {}).get("thinkingConfig") == level
     assert low.dropped == lost
@@ -414,26 +422,26 @@ def test_a_models_name_is_one_segment_of_the_path(model):
 # What the wire carries: supervisors first, one text each; a result's pictures behind its text; what stands behind a
 # result begins with a text; signatures that are base64; names that are safe; no error but of the tool's own doing.
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-TEXTS = st.builds(TextualContent, WORDS)
+TEXTS = st.builds(core.TextualContent, WORDS)
 NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 EXTRA = st.sampled_from([None, {"videoMetadata": {"fps": 1}}, {"mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}}])
 PICTURES = st.builds(
-    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=EXTRA
-) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=EXTRA))
-FILES = st.builds(FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), extra=EXTRA) | (
-    st.builds(FileContent, url=st.just("gs://x"), mime_type=st.just("video/mp4"), extra=EXTRA)
+    core.PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=EXTRA
+) | (st.builds(core.PictureContent, url=st.just("https://x/y.png"), extra=EXTRA))
+FILES = st.builds(core.FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), extra=EXTRA) | (
+    st.builds(core.FileContent, url=st.just("gs://x"), mime_type=st.just("video/mp4"), extra=EXTRA)
 )
 MEDIA = PICTURES | FILES
 SPOKEN = st.tuples(TEXTS, st.lists(TEXTS | MEDIA, max_size=3)).map(lambda pair: (pair[0], *pair[1]))
 SIGNATURES = st.binary(min_size=1, max_size=4).map(lambda data: base64.b64encode(data).decode())
 FOLLOWING = SIGNATURES.map(lambda signature: f">{signature}")
-THOUGHTS = st.builds(ReasoningContent, WORDS, st.just("") | SIGNATURES | FOLLOWING, st.just("m"))
+THOUGHTS = st.builds(core.ReasoningContent, WORDS, st.just("") | SIGNATURES | FOLLOWING, st.just("m"))
 RESULTS = st.one_of(
     st.just(()),
     st.tuples(TEXTS),
-    OBJECTS.map(lambda value: (TextualContent(msgspec.json.encode(value).decode()),)),
+    OBJECTS.map(lambda value: (core.TextualContent(msgspec.json.encode(value).decode()),)),
     st.tuples(TEXTS, MEDIA),
     st.tuples(MEDIA),
 )
@@ -446,17 +454,19 @@ def turn_canisters(draw, identifiers):
         content = draw(
             st.lists(TEXTS, max_size=1).flatmap(lambda t: st.lists(THOUGHTS, max_size=1).map(lambda r: (*r, *t)))
         )
-        if not canisters or isinstance(canisters[-1], InvocationCanister):
-            canisters += [AssistantCanister(content)] if content else []
+        if not canisters or isinstance(canisters[-1], core.InvocationCanister):
+            canisters += [core.AssistantCanister(content)] if content else []
         if draw(st.booleans()):
             arguments = draw(OBJECTS)
             identifier, name = f"c{next(identifiers)}", draw(NAMES)
-            canisters.append(InvocationCanister(identifier, name, arguments, msgspec.json.encode(arguments).decode()))
+            canisters.append(
+                core.InvocationCanister(identifier, name, arguments, msgspec.json.encode(arguments).decode())
+            )
             failed = draw(st.booleans())
             result = (
                 error_result(identifier, "execution", draw(WORDS))
                 if failed
-                else ResultCanister(draw(RESULTS), invocation_id=identifier)
+                else core.ResultCanister(draw(RESULTS), invocation_id=identifier)
             )
             results.append(result)
     return canisters + results
@@ -464,14 +474,14 @@ def turn_canisters(draw, identifiers):
 
 @st.composite
 def conversations(draw):
-    canisters = [SupervisorCanister((each,)) for each in draw(st.lists(TEXTS, max_size=2))]
+    canisters = [core.SupervisorCanister((each,)) for each in draw(st.lists(TEXTS, max_size=2))]
     identifiers = iter(range(1000))
     for _ in range(draw(st.integers(0, 4))):
         # A turn or a user's word followed by another would be one content.
-        canisters += [UserCanister(draw(SPOKEN)), *draw(turn_canisters(identifiers))]
+        canisters += [core.UserCanister(draw(SPOKEN)), *draw(turn_canisters(identifiers))]
     merged = []
     for canister in canisters:
-        if merged and isinstance(canister, UserCanister) and isinstance(merged[-1], UserCanister):
+        if merged and isinstance(canister, core.UserCanister) and isinstance(merged[-1], core.UserCanister):
             continue
         merged.append(canister)
     return tuple(merged)
@@ -480,13 +490,13 @@ def conversations(draw):
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "x_y": properties})
 UNNAMED = st.sampled_from([{}, {"gemini": {"behavior": "NON_BLOCKING", "response": {"type": "STRING"}}}])
 TOOLS = st.lists(
-    st.builds(ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, extra=UNNAMED),
+    st.builds(core.ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, extra=UNNAMED),
     unique_by=lambda t: t.name,
     max_size=3,
 )
 EFFORTS = st.sampled_from([None, "none", "minimal", "low", "medium", "high", "xhigh"])
 CONTROLS = st.builds(
-    Controls,
+    core.Controls,
     st.none() | st.floats(0, 2),
     st.none() | st.floats(0, 1),
     st.none() | st.integers(1, 99),
@@ -507,18 +517,20 @@ EXTRAS = st.fixed_dictionaries(
 @st.composite
 def requests(draw):
     tools = tuple(draw(TOOLS))
-    choices = [NamedTool(tools[0].name), "none", "required"] if tools else []
-    return Request(
+    choices = [core.NamedTool(tools[0].name), "none", "required"] if tools else []
+    return core.Request(
         model="m",
         canisters=draw(conversations()),
         tools=tools,
         tool_choice=draw(st.sampled_from(["auto", *choices])),
-        constraint=draw(st.none() | st.builds(Constraint, st.just("reply"), SCHEMAS)),
+        constraint=draw(st.none() | st.builds(core.Constraint, st.just("reply"), SCHEMAS)),
         controls=draw(CONTROLS),
         stream=draw(st.booleans()),
         extra=draw(EXTRAS),
         hosted=draw(
-            st.sampled_from([(), (HostedTool("gemini", "googleSearch", {}), HostedTool("gemini", "urlContext", {}))])
+            st.sampled_from(
+                [(), (core.HostedTool("gemini", "googleSearch", {}), core.HostedTool("gemini", "urlContext", {}))]
+            )
         ),
     )
 
@@ -536,7 +548,7 @@ def test_what_is_encoded_is_decoded(request):
 
 def test_a_conversation_costs_what_it_holds():
     """20,000 canisters, all calls under one identifier: this finishes because each is looked at once."""
-    step = [UserCanister("u"), invocation(), invocation(), ResultCanister("1", invocation_id="a")]
+    step = [core.UserCanister("u"), invocation(), invocation(), core.ResultCanister("1", invocation_id="a")]
     assert len(lowered(*step * 5_000).body["contents"]) == 10_001
 
 
@@ -602,28 +614,30 @@ GOOGLE = {
 
 
 def test_a_client_s_request():
-    assert decode_request(GOOGLE, model="models/m") == Request(
+    assert decode_request(GOOGLE, model="models/m") == core.Request(
         model="m",
         canisters=(
-            SupervisorCanister("s"),
-            UserCanister([TextualContent("see"), PictureContent(data=b"\xff\xef", mime_type="image/jpeg")]),
-            AssistantCanister(ReasoningContent("", ">/+8=", "m")),
-            InvocationCanister("call_0", "f", {"snake_case": 1}, '{"snake_case":1}'),
-            InvocationCanister("call_1", "g", {}, "{}"),
-            ResultCanister('{"snake_case":2}', invocation_id="call_1"),
-            ResultCanister("1", invocation_id="call_0"),
-            AssistantCanister("t"),
+            core.SupervisorCanister("s"),
+            core.UserCanister(
+                [core.TextualContent("see"), core.PictureContent(data=b"\xff\xef", mime_type="image/jpeg")]
+            ),
+            core.AssistantCanister(core.ReasoningContent("", ">/+8=", "m")),
+            core.InvocationCanister("call_0", "f", {"snake_case": 1}, '{"snake_case":1}'),
+            core.InvocationCanister("call_1", "g", {}, "{}"),
+            core.ResultCanister('{"snake_case":2}', invocation_id="call_1"),
+            core.ResultCanister("1", invocation_id="call_0"),
+            core.AssistantCanister("t"),
         ),
         tools=(
-            ToolDeclaration(
+            core.ToolDeclaration(
                 "f",
                 "does",
                 {"type": "object", "properties": {"snake_case": {"type": ["string", "null"], "minLength": 1}}},
             ),
-            ToolDeclaration("g", "", {"type": "object", "properties": {}}),
+            core.ToolDeclaration("g", "", {"type": "object", "properties": {}}),
         ),
-        tool_choice=NamedTool("f"),
-        controls=Controls(max_tokens=10, stop=("\n",), effort="medium"),
+        tool_choice=core.NamedTool("f"),
+        controls=core.Controls(max_tokens=10, stop=("\n",), effort="medium"),
         stream=False,
         extra={
             "cachedContent": "cachedContents/x",
@@ -633,7 +647,7 @@ def test_a_client_s_request():
                 "thinkingConfig": {"thinkingBudget": 5000},
             },
         },
-        hosted=(HostedTool("gemini", "googleSearch", {"excludeDomains": ["x"]}),),
+        hosted=(core.HostedTool("gemini", "googleSearch", {"excludeDomains": ["x"]}),),
     )
 
 
@@ -666,7 +680,7 @@ def test_what_the_core_has_no_word_for_comes_back():
 )
 def test_results_find_their_calls(parts, pairs):
     body = {"contents": [model(call("a"), call("b")), user(*parts)]}
-    results = [each for each in decoded(body).canisters if isinstance(each, ResultCanister)]
+    results = [each for each in decoded(body).canisters if isinstance(each, core.ResultCanister)]
     assert [(each.invocation_id, each.text) for each in results] == pairs
 
 
@@ -675,7 +689,7 @@ def test_parts_of_a_response_are_its_content():
         "functionResponse": {"id": "a", "name": "f", "response": {"output": "x"}, "parts": [PICTURE_PART, FILE_PART]}
     }
     *_, result = decoded({"contents": [model(call()), user(part, PICTURE_PART)]}).canisters
-    assert result == ResultCanister([TextualContent("x"), PICTURE, FILE, PICTURE], invocation_id="a")
+    assert result == core.ResultCanister([core.TextualContent("x"), PICTURE, FILE, PICTURE], invocation_id="a")
 
 
 def test_a_reply_comes_back_as_it_was_folded():
@@ -691,7 +705,7 @@ def test_a_reply_comes_back_as_it_was_folded():
     stage = StreamDecoder(DecodeContext(identify=lambda index, _: f"c{index}", origin="m"))
     chunks = [{"candidates": [{"content": model(part)}]} for part in parts]
     events = [event for chunk in chunks for event in stage.feed(json.dumps(chunk))]
-    fold = Fold()
+    fold = core.Fold()
     canisters = [canister for event in events for canister in fold.feed(event)] + fold.finish()
     said, _ = lowered(*canisters).body["contents"]
     assert said["parts"] == parts
@@ -742,18 +756,18 @@ def test_a_request_without_model_is_refused():
 
 
 FULL = encode_request(
-    Request(
+    core.Request(
         "m",
         (
-            SupervisorCanister("s"),
-            UserCanister([TextualContent("u"), PICTURE, FileContent(url="gs://x")]),
-            AssistantCanister([ReasoningContent("hm", "QQ==", "m"), ReasoningContent("", ">Qg==", "m")]),
+            core.SupervisorCanister("s"),
+            core.UserCanister([core.TextualContent("u"), PICTURE, core.FileContent(url="gs://x")]),
+            core.AssistantCanister([core.ReasoningContent("hm", "QQ==", "m"), core.ReasoningContent("", ">Qg==", "m")]),
             invocation(),
-            ResultCanister("1", invocation_id="a"),
+            core.ResultCanister("1", invocation_id="a"),
         ),
         tools=whole().tools,
         tool_choice="required",
-        constraint=Constraint("reply", SCHEMA),
+        constraint=core.Constraint("reply", SCHEMA),
         controls=whole().controls,
         hosted=whole().hosted,
     )
@@ -813,7 +827,7 @@ STAND_INS = ["skip_thought_signature_validator", "context_engineering_is_the_way
 def test_a_word_that_stands_for_a_signature_is_none(stand_in):
     """Gemini CLI puts it onto calls whose signature it does not have; no other provider can read it."""
     request = decoded({"contents": [user(text("u")), model(call("a", thoughtSignature=stand_in))]})
-    assert request.canisters == (UserCanister("u"), invocation("a", arguments={}, raw="{}"))
+    assert request.canisters == (core.UserCanister("u"), invocation("a", arguments={}, raw="{}"))
 
 
 @table(
@@ -827,7 +841,7 @@ def test_a_word_that_stands_for_a_signature_is_none(stand_in):
 def test_one_object_may_stand_for_a_list(body):
     more = {"system_instruction": {"parts": {"text": "s"}}, "tools": {"function_declarations": {"name": "f"}}}
     request = decoded({**body, **more})
-    assert request.canisters == (SupervisorCanister("s"), UserCanister("u"))
+    assert request.canisters == (core.SupervisorCanister("s"), core.UserCanister("u"))
     assert [tool.name for tool in request.tools] == ["f"]
 
 
@@ -843,14 +857,14 @@ def test_what_clients_send_is_read(client):
     first, last = (decoded(CLIENTS[client][which]) for which in ("first", "last"))
     (tool,) = first.tools
     assert (tool.name, tool.schema["properties"]["city"]["type"]) == ("get_weather", "string")
-    assert first.canisters[-1] == UserCanister("Weather?")
-    calls = [each for each in last.canisters if isinstance(each, InvocationCanister)]
-    results = [each for each in last.canisters if isinstance(each, ResultCanister)]
+    assert first.canisters[-1] == core.UserCanister("Weather?")
+    calls = [each for each in last.canisters if isinstance(each, core.InvocationCanister)]
+    results = [each for each in last.canisters if isinstance(each, core.ResultCanister)]
     assert [call.arguments for call in calls] == [{"city": "Oslo"}, {"city": "Rome"}]
     assert [result.invocation_id for result in results] == [call.identifier for call in calls]
     assert ["sunny in Oslo" in results[0].text, "sunny in Rome" in results[1].text] == [True, True]
-    (thought,) = [part for each in last.canisters if isinstance(each, AssistantCanister) for part in each.content]
-    assert thought == ReasoningContent("I look.", "", "m")
+    (thought,) = [part for each in last.canisters if isinstance(each, core.AssistantCanister) for part in each.content]
+    assert thought == core.ReasoningContent("I look.", "", "m")
 
 
 @table("client", CLIENTS)

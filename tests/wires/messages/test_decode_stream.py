@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from tests.tables import table
 from tests.wires.replay import decoder, minted, payloads, rows, run
 
-from callboard.core import (
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-)
+from callboard import core
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.messages import StreamDecoder
 
@@ -69,10 +62,14 @@ def test_anything_at_every_field(case):
                 frames = [*case["payloads"]]
                 frames[place] = altered(frame, path, value)
                 events = run(decoder("messages", case), payloads({"payloads": frames}))
-                ends = [isinstance(event, ReplyEnded | ReplyFailed) for event in events]
+                ends = [isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events]
                 assert ends.index(True) == len(ends) - 1
-                opened = [event.index for event in events if isinstance(event, InvocationStarted)]
-                closed = [event.index for event in events if isinstance(event, InvocationEnded | InvocationIncomplete)]
+                opened = [event.index for event in events if isinstance(event, core.InvocationStarted)]
+                closed = [
+                    event.index
+                    for event in events
+                    if isinstance(event, core.InvocationEnded | core.InvocationIncomplete)
+                ]
                 assert set(opened) <= set(closed)
                 assert len(closed) == len(set(closed))
 
@@ -80,9 +77,9 @@ def test_anything_at_every_field(case):
 @given(st.permutations(rows("messages")["calls: as Anthropic sends it"]["payloads"]))
 def test_any_order(frames):
     events = run(StreamDecoder(DecodeContext(identify=minted)), payloads({"payloads": frames}))
-    assert [isinstance(event, ReplyEnded | ReplyFailed) for event in events].index(True) == len(events) - 1
-    assert isinstance(events[0], ReplyStarted)
-    assert sum(isinstance(event, ReplyStarted) for event in events) == 1
+    assert [isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events].index(True) == len(events) - 1
+    assert isinstance(events[0], core.ReplyStarted)
+    assert sum(isinstance(event, core.ReplyStarted) for event in events) == 1
 
 
 @table("payload", ["\ud83d", '{"type":"ping","x":"\ud83d"}', "[" * 100_000, "null", "3", '""'])
@@ -118,4 +115,4 @@ def test_many_calls():
     for index in range(20_000):
         stage.feed(json.dumps({"type": "content_block_start", "index": index, "content_block": opening}))
     events = stage.feed('{"type":"message_stop"}')
-    assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationEnded)}) == 20_000

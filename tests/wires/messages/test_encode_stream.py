@@ -11,26 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    pipe,
-)
+from callboard import core
+from callboard.core import pipe
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.messages import StreamDecoder, StreamEncoder, decode_response, encode_response
 
-PIECES = {TextPiece: "text", ArgumentsPiece: "json"}
+PIECES = {core.TextPiece: "text", core.ArgumentsPiece: "json"}
 
 
 def minted(index, _name):
@@ -73,7 +60,7 @@ def coalesced(events):
         ):
             name = PIECES[type(event)]
             joined[-1] = msgspec.structs.replace(last, **{name: getattr(last, name) + getattr(event, name)})
-        elif isinstance(event, ReasoningPiece) and isinstance(last, ReasoningPiece) and not last.opaque:
+        elif isinstance(event, core.ReasoningPiece) and isinstance(last, core.ReasoningPiece) and not last.opaque:
             if event.opaque.startswith("redacted:"):
                 joined.append(event)
             else:
@@ -91,16 +78,16 @@ def in_order(events):
     previous = None
     for event in events:
         match event:
-            case InvocationStarted(index=i) | ArgumentsPiece(index=i) | InvocationEnded(index=i):
+            case core.InvocationStarted(index=i) | core.ArgumentsPiece(index=i) | core.InvocationEnded(index=i):
                 key = ("call", i)
-            case TextPiece() | ReasoningPiece():
+            case core.TextPiece() | core.ReasoningPiece():
                 if type(event) is not type(previous):
                     place += 1
                 key = ("said", place)
             case _:
                 rest.append(event)
                 continue
-        if not isinstance(event, ArgumentsPiece | InvocationEnded):
+        if not isinstance(event, core.ArgumentsPiece | core.InvocationEnded):
             previous = event
         blocks.setdefault(key, []).append(event)
     start, *end = rest
@@ -112,9 +99,9 @@ ARGUMENTS = st.dictionaries(
     TEXT, TEXT | st.integers(-9, 9) | st.none() | st.lists(TEXT, max_size=2), min_size=1, max_size=2
 )
 THOUGHTS = st.one_of(
-    st.builds(ReasoningPiece, TEXT, origin=st.just("m")),
-    st.builds(ReasoningPiece, TEXT | st.just(""), st.just("c2ln"), st.just("m")),
-    st.builds(ReasoningPiece, st.just(""), st.just("redacted:ZGF0YQ=="), st.just("m")),
+    st.builds(core.ReasoningPiece, TEXT, origin=st.just("m")),
+    st.builds(core.ReasoningPiece, TEXT | st.just(""), st.just("c2ln"), st.just("m")),
+    st.builds(core.ReasoningPiece, st.just(""), st.just("redacted:ZGF0YQ=="), st.just("m")),
 )
 
 
@@ -129,25 +116,29 @@ def replies(draw):
     while True:
         waiting = [index for index in range(len(raws)) if at[index] < len(raws[index])]
         if draw(st.integers(0, 3)) == 0 or not waiting:
-            events.append(draw(st.builds(TextPiece, TEXT) | THOUGHTS))
+            events.append(draw(st.builds(core.TextPiece, TEXT) | THOUGHTS))
             if not waiting:
                 break
         index = draw(st.sampled_from(waiting))
         for begun in range(index + 1):
-            if at[begun] == 0 and not any(isinstance(e, InvocationStarted) and e.index == begun for e in events):
-                events.append(InvocationStarted(begun, f"c{begun}", names[begun]))
+            if at[begun] == 0 and not any(isinstance(e, core.InvocationStarted) and e.index == begun for e in events):
+                events.append(core.InvocationStarted(begun, f"c{begun}", names[begun]))
         step = draw(st.integers(1, 12))
-        events.append(ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
+        events.append(core.ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
         at[index] += step
         if at[index] >= len(raws[index]) and draw(st.booleans()):
-            events.append(InvocationEnded(index, f"c{index}", names[index], json.loads(raws[index]), raws[index]))
-    ended = {event.index for event in events if isinstance(event, InvocationEnded)}
+            events.append(core.InvocationEnded(index, f"c{index}", names[index], json.loads(raws[index]), raws[index]))
+    ended = {event.index for event in events if isinstance(event, core.InvocationEnded)}
     events += [
-        InvocationEnded(i, f"c{i}", names[i], json.loads(raw), raw) for i, raw in enumerate(raws) if i not in ended
+        core.InvocationEnded(i, f"c{i}", names[i], json.loads(raw), raw) for i, raw in enumerate(raws) if i not in ended
     ]
-    events.append(Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
+    events.append(core.Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
     natural = "invocations" if raws else "stop"
-    return [ReplyStarted("r1", "m"), *events, ReplyEnded(draw(st.sampled_from([natural, "length", "refusal"])))]
+    return [
+        core.ReplyStarted("r1", "m"),
+        *events,
+        core.ReplyEnded(draw(st.sampled_from([natural, "length", "refusal"]))),
+    ]
 
 
 @given(replies())
@@ -177,21 +168,21 @@ def test_blocks_are_open_one_at_a_time(events):
 
 
 CALL = [
-    ReplyStarted("r0", "m0"),
-    ReasoningPiece("hm"),
-    ReasoningPiece("", "c2ln"),
-    TextPiece("I'll look."),
-    InvocationStarted(0, "a", "f"),
-    ArgumentsPiece(0, '{"x'),
-    ArgumentsPiece(0, '":1}'),
-    InvocationStarted(1, "b", "g"),
-    InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
-    InvocationEnded(1, "b", "g", {}, ""),
-    InvocationStarted(2, "c", "h"),
-    InvocationEnded(2, "c", "h", {"y": 2}, '{"y":2}'),
-    Note("repaired", "something"),
-    Usage(9, 4, 5, 2),
-    ReplyEnded("invocations"),
+    core.ReplyStarted("r0", "m0"),
+    core.ReasoningPiece("hm"),
+    core.ReasoningPiece("", "c2ln"),
+    core.TextPiece("I'll look."),
+    core.InvocationStarted(0, "a", "f"),
+    core.ArgumentsPiece(0, '{"x'),
+    core.ArgumentsPiece(0, '":1}'),
+    core.InvocationStarted(1, "b", "g"),
+    core.InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}'),
+    core.InvocationEnded(1, "b", "g", {}, ""),
+    core.InvocationStarted(2, "c", "h"),
+    core.InvocationEnded(2, "c", "h", {"y": 2}, '{"y":2}'),
+    core.Note("repaired", "something"),
+    core.Usage(9, 4, 5, 2),
+    core.ReplyEnded("invocations"),
 ]
 NO_USAGE = {
     "input_tokens": 0,
@@ -268,12 +259,12 @@ def test_a_whole_call_does_not_wait_for_its_end_when_another_begins():
 
 def test_what_overtakes_a_call_waits_for_it():
     stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
-    stage.feed(InvocationStarted(0, "a", "f"))
-    stage.feed(ArgumentsPiece(0, '{"x'))
-    assert stage.feed(TextPiece("meanwhile")) == stage.feed(InvocationStarted(1, "b", "g")) == []
-    assert stage.feed(ArgumentsPiece(1, "{}")) == []
-    assert len(stage.feed(ArgumentsPiece(0, '":1}'))) == 1
-    frames = read(stage.feed(InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}')))
+    stage.feed(core.InvocationStarted(0, "a", "f"))
+    stage.feed(core.ArgumentsPiece(0, '{"x'))
+    assert stage.feed(core.TextPiece("meanwhile")) == stage.feed(core.InvocationStarted(1, "b", "g")) == []
+    assert stage.feed(core.ArgumentsPiece(1, "{}")) == []
+    assert len(stage.feed(core.ArgumentsPiece(0, '":1}'))) == 1
+    frames = read(stage.feed(core.InvocationEnded(0, "a", "f", {"x": 1}, '{"x":1}')))
     assert [(name, data["index"]) for name, data in frames] == [
         ("content_block_stop", 0),
         ("content_block_start", 1),
@@ -287,9 +278,9 @@ def test_what_overtakes_a_call_waits_for_it():
 def test_many_calls_that_wait():
     """20,000 calls, none whole before the end: this finishes because each is told once."""
     count = 20_000
-    events = [InvocationStarted(i, f"c{i}", "f") for i in range(count)]
-    events += [ArgumentsPiece(i, '{"x":1}') for i in reversed(range(count))]
-    assert len(encode([*events, ReplyEnded("invocations")])) == 3 * count + 3
+    events = [core.InvocationStarted(i, f"c{i}", "f") for i in range(count)]
+    events += [core.ArgumentsPiece(i, '{"x":1}') for i in reversed(range(count))]
+    assert len(encode([*events, core.ReplyEnded("invocations")])) == 3 * count + 3
 
 
 @table(
@@ -303,7 +294,7 @@ def test_many_calls_that_wait():
     ],
 )
 def test_reasons(reason, expected):
-    events = [ReplyStarted("r1", "m"), RefusalPiece("no"), ReplyEnded(reason)]
+    events = [core.ReplyStarted("r1", "m"), core.RefusalPiece("no"), core.ReplyEnded(reason)]
     (*_, (_, delta), _) = read(encode(events))
     assert delta["delta"]["stop_reason"] == whole(events)["stop_reason"] == expected
     assert delta["usage"] == whole(events)["usage"] == NO_USAGE
@@ -311,19 +302,21 @@ def test_reasons(reason, expected):
 
 
 def test_a_reply_that_says_nothing():
-    assert [name for name, _ in read(encode([ReplyEnded("stop")]))] == [
+    assert [name for name, _ in read(encode([core.ReplyEnded("stop")]))] == [
         "message_start",
         "message_delta",
         "message_stop",
     ]
-    assert whole([ReplyEnded("stop")])["content"] == []
+    assert whole([core.ReplyEnded("stop")])["content"] == []
 
 
-FAILURE = ReplyFailed("provider", "overloaded_error", "too much", "<html>")
+FAILURE = core.ReplyFailed("provider", "overloaded_error", "too much", "<html>")
 
 
 def test_a_failure_is_told_and_ends_the_stream():
-    frames = encode([ReplyStarted("r1", "m"), TextPiece("a"), FAILURE, TextPiece("b"), ReplyEnded("stop")])
+    frames = encode(
+        [core.ReplyStarted("r1", "m"), core.TextPiece("a"), FAILURE, core.TextPiece("b"), core.ReplyEnded("stop")]
+    )
     expected = {"type": "error", "error": {"type": "overloaded_error", "message": "too much"}}
     assert read(frames)[-1] == ("error", expected)
     assert whole([FAILURE]) == expected
@@ -336,56 +329,68 @@ def test_a_failure_is_told_and_ends_the_stream():
 
 @table("why", ["stop", "cut", "cancelled"])
 def test_events_that_break_off_are_a_failure(why):
-    frames = encode([ReplyStarted("r1", "m"), TextPiece("a")], why=why)
+    frames = encode([core.ReplyStarted("r1", "m"), core.TextPiece("a")], why=why)
     assert read(frames)[-1][0] == "error"
-    assert whole([ReplyStarted("r1", "m")])["type"] == "error"
+    assert whole([core.ReplyStarted("r1", "m")])["type"] == "error"
 
 
 def test_nothing_is_sent_twice_at_the_end():
     stage = pipe(StreamEncoder(identifier="r1", model="m", created=1), SSEEncoder())
-    assert read(stage.feed(ReplyEnded("stop")))[-1][0] == "message_stop"
-    late = [TextPiece("a"), ReplyStarted(), ReplyEnded("stop"), FAILURE, InvocationStarted(0, "a", "f")]
+    assert read(stage.feed(core.ReplyEnded("stop")))[-1][0] == "message_stop"
+    late = [
+        core.TextPiece("a"),
+        core.ReplyStarted(),
+        core.ReplyEnded("stop"),
+        FAILURE,
+        core.InvocationStarted(0, "a", "f"),
+    ]
     assert [stage.feed(event) for event in late] == [[]] * len(late)
     assert stage.finish() == []
 
 
 def test_an_incomplete_call_is_sent_as_far_as_it_came():
     events = [
-        ReplyStarted("r1", "m"),
-        InvocationStarted(0, "a", "f"),
-        ArgumentsPiece(0, '{"x'),
-        InvocationIncomplete(0, "a", "f", '{"x', "length"),
-        InvocationIncomplete(1, "b", "", "{}", "no name"),
-        Usage(1, 1),
-        ReplyEnded("length"),
+        core.ReplyStarted("r1", "m"),
+        core.InvocationStarted(0, "a", "f"),
+        core.ArgumentsPiece(0, '{"x'),
+        core.InvocationIncomplete(0, "a", "f", '{"x', "length"),
+        core.InvocationIncomplete(1, "b", "", "{}", "no name"),
+        core.Usage(1, 1),
+        core.ReplyEnded("length"),
     ]
     assert decode(encode(events)) == [*events[:4], *events[5:]]
     assert whole(events)["content"] == [{"type": "tool_use", "id": "a", "name": "f", "input": {"raw": '{"x'}}]
 
 
 def test_after_a_retry_the_whole_reply_is_the_second():
-    events = [TextPiece("bad"), ReplyEnded("retry"), ReplyStarted("r1", "m"), TextPiece("good"), ReplyEnded("stop")]
+    events = [
+        core.TextPiece("bad"),
+        core.ReplyEnded("retry"),
+        core.ReplyStarted("r1", "m"),
+        core.TextPiece("good"),
+        core.ReplyEnded("stop"),
+    ]
     assert whole(events)["content"] == [{"type": "text", "text": "good"}]
 
 
 @table(
     "events",
     [
-        [ArgumentsPiece(3, "{}"), InvocationEnded(4, "a", "f", {}, ""), ReplyEnded("stop")],
+        [core.ArgumentsPiece(3, "{}"), core.InvocationEnded(4, "a", "f", {}, ""), core.ReplyEnded("stop")],
         [
-            TextPiece(""),
-            ReasoningPiece(""),
-            ReplyStarted(),
-            ReplyEnded("retry"),
-            ReplyEnded("stop"),
-            ReplyEnded("stop"),
+            core.TextPiece(""),
+            core.ReasoningPiece(""),
+            core.ReplyStarted(),
+            core.ReplyEnded("retry"),
+            core.ReplyEnded("stop"),
+            core.ReplyEnded("stop"),
         ],
-        [InvocationStarted(0, "a", "f"), TextPiece("a"), ReplyEnded("invocations")],
+        [core.InvocationStarted(0, "a", "f"), core.TextPiece("a"), core.ReplyEnded("invocations")],
         [
-            InvocationStarted(0, "a", "f"),
-            InvocationEnded(0, "a", "f", None, "[1"),
-            ArgumentsPiece(0, "]"),
-            ReplyEnded("stop"),
+            core.InvocationStarted(0, "a", "f"),
+            core.InvocationEnded(0, "a", "f", None, "[1"),
+            core.ArgumentsPiece(0, "]"),
+            core.ReplyEnded("stop"),
         ],
         [],
     ],
@@ -427,14 +432,16 @@ def test_anything_at_every_field_of_a_whole_reply():
     for name in BODY:
         for value in (None, True, -1, 1.5, "x", [], [1], [None], {}, [{"type": "x"}], [{"type": "tool_use"}]):
             events = decode_response(BODY | {name: value}, DecodeContext(identify=minted))
-            assert [isinstance(event, ReplyEnded | ReplyFailed) for event in events].index(True) == len(events) - 1
+            assert [isinstance(event, core.ReplyEnded | core.ReplyFailed) for event in events].index(True) == len(
+                events
+            ) - 1
 
 
 def test_an_explained_refusal():
     assert decode_response(BODY, DecodeContext(identify=minted))[-3:] == [
-        RefusalPiece("no"),
-        Usage(9, 4, 5, 2),
-        ReplyEnded("refusal"),
+        core.RefusalPiece("no"),
+        core.Usage(9, 4, 5, 2),
+        core.ReplyEnded("refusal"),
     ]
 
 

@@ -12,26 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    AssistantCanister,
-    Constraint,
-    Controls,
-    DocumentCanister,
-    FileContent,
-    HostedTool,
-    InvocationCanister,
-    NamedTool,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    ToolError,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.messages import decode_request, encode_request
 
@@ -62,7 +43,7 @@ def exhaust(value):
 
 
 def request_of(case):
-    request = msgspec.convert(case["request"], Request)
+    request = msgspec.convert(case["request"], core.Request)
     return msgspec.structs.replace(request, canisters=tuple(request.canisters))
 
 
@@ -87,7 +68,7 @@ def test_a_request_to_a_backend(case, anthropic_body):
 
 
 def lowered(*canisters, **fields):
-    return encode_request(Request("m", canisters, **fields))
+    return encode_request(core.Request("m", canisters, **fields))
 
 
 def text(words):
@@ -95,7 +76,7 @@ def text(words):
 
 
 def invocation(identifier="a", name="f", arguments=None, raw=""):
-    return InvocationCanister(identifier, name, arguments, raw)
+    return core.InvocationCanister(identifier, name, arguments, raw)
 
 
 def tool_use(identifier="a", name="f", **arguments):
@@ -115,41 +96,51 @@ def assistant(*blocks):
 
 
 NOT_RUN = text("No result: the call was not run.")
-PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
+PDF = core.FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 
 
 @table(
     ("canisters", "messages", "dropped"),
     [
         (
-            [UserCanister("a"), UserCanister("b"), AssistantCanister("c"), UserCanister(), AssistantCanister("d")],
+            [
+                core.UserCanister("a"),
+                core.UserCanister("b"),
+                core.AssistantCanister("c"),
+                core.UserCanister(),
+                core.AssistantCanister("d"),
+            ],
             [user(text("a"), text("b")), assistant(text("c"), text("d"))],
             (),
         ),
         (
-            [UserCanister([TextualContent(""), TextualContent(" \n")]), AssistantCanister(), UserCanister("u")],
+            [
+                core.UserCanister([core.TextualContent(""), core.TextualContent(" \n")]),
+                core.AssistantCanister(),
+                core.UserCanister("u"),
+            ],
             [user(text("u"))],
             (),
         ),
         (
-            [UserCanister("u"), SupervisorCanister("mind"), UserCanister("v")],
+            [core.UserCanister("u"), core.SupervisorCanister("mind"), core.UserCanister("v")],
             [user(text("u"), text("<system>\nmind\n</system>"), text("v"))],
             (),
         ),
         (
-            [UserCanister("u"), SupervisorCanister([TextualContent("a"), PictureContent(url="x")])],
+            [core.UserCanister("u"), core.SupervisorCanister([core.TextualContent("a"), core.PictureContent(url="x")])],
             [user(text("u"), text("<system>\na\n</system>"))],
             ("picture",),
         ),
-        ([invocation(), UserCanister("u")], [assistant(tool_use()), user(result("a", NOT_RUN), text("u"))], ()),
-        ([UserCanister("u"), ResultCanister("lost", invocation_id="z")], [user(text("u"), text("lost"))], ()),
+        ([invocation(), core.UserCanister("u")], [assistant(tool_use()), user(result("a", NOT_RUN), text("u"))], ()),
+        ([core.UserCanister("u"), core.ResultCanister("lost", invocation_id="z")], [user(text("u"), text("lost"))], ()),
         (
             [
-                AssistantCanister("t"),
+                core.AssistantCanister("t"),
                 invocation("a", "f", {"x": 1}),
                 invocation("b", "g", None, '{"y'),
-                ResultCanister("2", invocation_id="b"),
-                ResultCanister("1", invocation_id="a"),
+                core.ResultCanister("2", invocation_id="b"),
+                core.ResultCanister("1", invocation_id="a"),
             ],
             [
                 assistant(text("t"), tool_use("a", x=1), tool_use("b", "g", raw='{"y')),
@@ -160,12 +151,12 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
         (
             [
                 invocation("f:0"),
-                ResultCanister("1", invocation_id="f:0"),
+                core.ResultCanister("1", invocation_id="f:0"),
                 invocation("f:0"),
                 invocation("f.0"),
                 invocation(""),
-                ResultCanister("3", invocation_id="f.0"),
-                ResultCanister("2", invocation_id="f:0"),
+                core.ResultCanister("3", invocation_id="f.0"),
+                core.ResultCanister("2", invocation_id="f:0"),
             ],
             [
                 assistant(tool_use("f_0")),
@@ -176,12 +167,15 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
             (),
         ),
         (
-            [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+            [invocation(), core.ResultCanister((), invocation_id="a", error=core.ToolError("timeout", "late"))],
             [assistant(tool_use()), user(result("a", text("late"), is_error=True))],
             (),
         ),
         (
-            [invocation(), ResultCanister([TextualContent("seen"), PDF, RefusalContent("x")], invocation_id="a")],
+            [
+                invocation(),
+                core.ResultCanister([core.TextualContent("seen"), PDF, core.RefusalContent("x")], invocation_id="a"),
+            ],
             [
                 assistant(tool_use()),
                 user(
@@ -201,30 +195,30 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
         ),
         (
             [
-                AssistantCanister(
+                core.AssistantCanister(
                     [
-                        ReasoningContent("hm", "s", "m"),
-                        ReasoningContent("x", "s", "n"),
-                        ReasoningContent("", "redacted:x", "n"),
-                        ReasoningContent("unsigned", "", "m"),
-                        TextualContent("t"),
+                        core.ReasoningContent("hm", "s", "m"),
+                        core.ReasoningContent("x", "s", "n"),
+                        core.ReasoningContent("", "redacted:x", "n"),
+                        core.ReasoningContent("unsigned", "", "m"),
+                        core.TextualContent("t"),
                     ]
                 )
             ],
             [assistant({"type": "thinking", "thinking": "hm", "signature": "s"}, text("t"))],
             ("reasoning",),
         ),
-        ([AssistantCanister(RefusalContent("no"))], [assistant(text("no"))], ()),
+        ([core.AssistantCanister(core.RefusalContent("no"))], [assistant(text("no"))], ()),
         (
             [
-                UserCanister(
+                core.UserCanister(
                     [
-                        PictureContent(),
-                        PictureContent(data=b"x", mime_type="image/tiff"),
-                        FileContent(data=b"\xff", mime_type="text/plain"),
-                        FileContent(data=b"x", mime_type="application/zip"),
-                        FileContent(),
-                        TextualContent("u", extra={"detail": "low"}),
+                        core.PictureContent(),
+                        core.PictureContent(data=b"x", mime_type="image/tiff"),
+                        core.FileContent(data=b"\xff", mime_type="text/plain"),
+                        core.FileContent(data=b"x", mime_type="application/zip"),
+                        core.FileContent(),
+                        core.TextualContent("u", extra={"detail": "low"}),
                     ]
                 )
             ],
@@ -232,7 +226,7 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
             ("picture", "file"),
         ),
         (
-            [UserCanister(FileContent(data=b"a,b", mime_type="text/csv", name="t.csv"))],
+            [core.UserCanister(core.FileContent(data=b"a,b", mime_type="text/csv", name="t.csv"))],
             [
                 user(
                     {
@@ -246,8 +240,8 @@ PDF = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
         ),
         (
             [
-                DocumentCanister("", title="empty"),
-                DocumentCanister([TextualContent("a"), PDF, PictureContent(url="https://x/y.png")]),
+                core.DocumentCanister("", title="empty"),
+                core.DocumentCanister([core.TextualContent("a"), PDF, core.PictureContent(url="https://x/y.png")]),
             ],
             [
                 user(
@@ -291,17 +285,17 @@ def test_messages(canisters, messages, dropped):
 
 
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
-    request = lowered(UserCanister("u"), stream=False)
+    request = lowered(core.UserCanister("u"), stream=False)
     assert request.body == {"model": "m", "max_tokens": 4096, "messages": [user(text("u"))]}
     assert (request.names, request.dropped) == ({}, ())
 
 
 def test_what_the_wire_has_no_word_for():
     request = lowered(
-        UserCanister("u"),
-        hosted=(HostedTool("responses", "web_search", {"type": "web_search"}),),
+        core.UserCanister("u"),
+        hosted=(core.HostedTool("responses", "web_search", {"type": "web_search"}),),
         tool_choice="required",
-        controls=Controls(1.5, seed=7, stop=("\n", "END"), effort="minimal"),
+        controls=core.Controls(1.5, seed=7, stop=("\n", "END"), effort="minimal"),
     )
     assert request.dropped == (
         "tool web_search",
@@ -320,9 +314,9 @@ def test_what_the_wire_has_no_word_for():
 def test_a_custom_tool_is_a_function():
     grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
     tools = (
-        ToolDeclaration("patch", "Patches.", kind="custom", grammar=grammar),
-        ToolDeclaration("fs__read", "Reads.", {"properties": {}}, namespace="fs"),
-        ToolDeclaration("plain", kind="custom"),
+        core.ToolDeclaration("patch", "Patches.", kind="custom", grammar=grammar),
+        core.ToolDeclaration("fs__read", "Reads.", {"properties": {}}, namespace="fs"),
+        core.ToolDeclaration("plain", kind="custom"),
     )
     patch, read, plain = lowered(invocation("a", "patch", {"input": "*** Begin"}), tools=tools).body["tools"]
     schema = {
@@ -343,7 +337,7 @@ def test_a_custom_tool_is_a_function():
 
 def test_names_are_safe_everywhere():
     request = lowered(
-        invocation("a", "io.read", {}), tools=(ToolDeclaration("io.read"),), tool_choice=NamedTool("io.read")
+        invocation("a", "io.read", {}), tools=(core.ToolDeclaration("io.read"),), tool_choice=core.NamedTool("io.read")
     )
     assert request.body["tools"][0]["name"] == request.body["tool_choice"]["name"] == "io_read"
     assert request.body["messages"][0]["content"][0]["name"] == "io_read"
@@ -352,8 +346,8 @@ def test_names_are_safe_everywhere():
 
 def test_extra_wins():
     request = lowered(
-        controls=Controls(effort="low", max_tokens=5),
-        constraint=Constraint("x", {"type": "object"}),
+        controls=core.Controls(effort="low", max_tokens=5),
+        constraint=core.Constraint("x", {"type": "object"}),
         extra={"max_tokens": 9, "output_config": {"effort": "max"}},
     )
     assert request.body["max_tokens"] == 9
@@ -364,7 +358,13 @@ def test_extra_wins():
 
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
-TALK = (SupervisorCanister("a"), SupervisorCanister("b"), UserCanister("c"), AssistantCanister("d"), UserCanister("e"))
+TALK = (
+    core.SupervisorCanister("a"),
+    core.SupervisorCanister("b"),
+    core.UserCanister("c"),
+    core.AssistantCanister("d"),
+    core.UserCanister("e"),
+)
 
 
 def broken(request):
@@ -373,7 +373,7 @@ def broken(request):
 
 
 def test_breakpoints_where_they_are_asked_for():
-    request = Request("m", TALK, (ToolDeclaration("f"), ToolDeclaration("g")))
+    request = core.Request("m", TALK, (core.ToolDeclaration("f"), core.ToolDeclaration("g")))
     plain, marked = encode_request(request).body, broken(request)
     assert "cache_control" not in str(plain)
     assert str(marked).count("cache_control") == 3
@@ -383,37 +383,43 @@ def test_breakpoints_where_they_are_asked_for():
 
 
 def test_breakpoints_stand_on_no_thinking_and_beside_no_others():
-    thought = AssistantCanister([TextualContent("t"), ReasoningContent("hm", "s", "m")])
-    (message,) = broken(Request("m", (thought,)))["messages"]
+    thought = core.AssistantCanister([core.TextualContent("t"), core.ReasoningContent("hm", "s", "m")])
+    (message,) = broken(core.Request("m", (thought,)))["messages"]
     assert message["content"][0] == text("t") | CACHED
     assert "cache_control" not in message["content"][1]
-    own = UserCanister(TextualContent("u", extra=CACHED))
-    request = Request("m", (*TALK, own))
+    own = core.UserCanister(core.TextualContent("u", extra=CACHED))
+    request = core.Request("m", (*TALK, own))
     assert broken(request) == encode_request(request).body
-    assert broken(Request("m", ()))["messages"] == []
+    assert broken(core.Request("m", ()))["messages"] == []
 
 
 @table(
     "fields",
     [
-        {"tools": (ToolDeclaration("f", extra={"messages": CACHED}), ToolDeclaration("g"))},
-        {"hosted": (HostedTool("messages", "bash_20250124", {"name": "bash", **CACHED}),)},
+        {"tools": (core.ToolDeclaration("f", extra={"messages": CACHED}), core.ToolDeclaration("g"))},
+        {"hosted": (core.HostedTool("messages", "bash_20250124", {"name": "bash", **CACHED}),)},
         {"extra": CACHED},
-        {"canisters": (*TALK, invocation(), ResultCanister([TextualContent("u", extra=CACHED)], invocation_id="a"))},
-        {"canisters": (*TALK, DocumentCanister([TextualContent("u", extra=CACHED)]))},
+        {
+            "canisters": (
+                *TALK,
+                invocation(),
+                core.ResultCanister([core.TextualContent("u", extra=CACHED)], invocation_id="a"),
+            )
+        },
+        {"canisters": (*TALK, core.DocumentCanister([core.TextualContent("u", extra=CACHED)]))},
     ],
     ids=["on a tool", "on a hosted tool", "on the request", "inside a result", "inside a document"],
 )
 def test_a_client_s_own_breakpoint_is_the_only_one(fields):
-    request = Request(**{"model": "m", "canisters": TALK, **fields})
+    request = core.Request(**{"model": "m", "canisters": TALK, **fields})
     body = broken(request)
     assert body == encode_request(request).body
     assert str(body).count("cache_control") == 1
 
 
 def test_no_breakpoint_stands_on_a_tool_that_is_loaded_later():
-    tools = (ToolDeclaration("f"), ToolDeclaration("g", extra={"messages": {"defer_loading": True}}))
-    first, second = broken(Request("m", TALK, tools))["tools"]
+    tools = (core.ToolDeclaration("f"), core.ToolDeclaration("g", extra={"messages": {"defer_loading": True}}))
+    first, second = broken(core.Request("m", TALK, tools))["tools"]
     assert "cache_control" in first
     assert second["defer_loading"] is True
     assert "cache_control" not in second
@@ -431,38 +437,39 @@ def test_encoding_changes_nothing_that_was_given():
 # thinking of the model; results of calls in their order; names and identifiers that are safe.
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(lambda t: not t.isspace())
 MARKS = st.sampled_from([None, CACHED])
-TEXTS = st.builds(TextualContent, WORDS, extra=MARKS)
+TEXTS = st.builds(core.TextualContent, WORDS, extra=MARKS)
 NAMES = st.from_regex(r"[a-zA-Z0-9_-]{1,64}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 PICTURES = st.builds(
-    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=MARKS
-) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=MARKS))
+    core.PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"]), extra=MARKS
+) | (st.builds(core.PictureContent, url=st.just("https://x/y.png"), extra=MARKS))
 FILES = st.builds(
-    FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS, extra=MARKS
+    core.FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS, extra=MARKS
 )
 KEPT = st.builds(
-    lambda w: TextualContent(w, extra={"messages": {"type": "search_result", "title": w, "content": [text(w)]}}), WORDS
+    lambda w: core.TextualContent(w, extra={"messages": {"type": "search_result", "title": w, "content": [text(w)]}}),
+    WORDS,
 )
-THOUGHTS = st.builds(ReasoningContent, WORDS | st.just(""), WORDS, st.just("m")) | st.builds(
-    lambda data: ReasoningContent("", f"redacted:{data}", "m"), WORDS
+THOUGHTS = st.builds(core.ReasoningContent, WORDS | st.just(""), WORDS, st.just("m")) | st.builds(
+    lambda data: core.ReasoningContent("", f"redacted:{data}", "m"), WORDS
 )
-USERS = st.builds(UserCanister, st.lists(TEXTS | PICTURES | FILES | KEPT, min_size=1, max_size=3).map(tuple))
+USERS = st.builds(core.UserCanister, st.lists(TEXTS | PICTURES | FILES | KEPT, min_size=1, max_size=3).map(tuple))
 DOCUMENTS = st.builds(
-    DocumentCanister,
-    st.tuples(st.builds(TextualContent, WORDS)) | st.lists(TEXTS | PICTURES, min_size=2, max_size=3).map(tuple),
+    core.DocumentCanister,
+    st.tuples(st.builds(core.TextualContent, WORDS)) | st.lists(TEXTS | PICTURES, min_size=2, max_size=3).map(tuple),
     title=WORDS | st.just(""),
     extra=st.sampled_from([None, {"citations": {"enabled": True}}]),
 )
-LATER = st.builds(SupervisorCanister, st.tuples(TEXTS), extra=st.just({"role": "system"}))
+LATER = st.builds(core.SupervisorCanister, st.tuples(TEXTS), extra=st.just({"role": "system"}))
 
 
 @st.composite
 def results(draw, identifier):
     content = tuple(draw(st.lists(TEXTS | PICTURES, max_size=2)))
-    said = "\n".join(part.text for part in content if isinstance(part, TextualContent))
-    error = draw(st.sampled_from([None, ToolError("execution", said)])) if content else None
-    return ResultCanister(content, invocation_id=identifier, error=error, extra=draw(MARKS))
+    said = "\n".join(part.text for part in content if isinstance(part, core.TextualContent))
+    error = draw(st.sampled_from([None, core.ToolError("execution", said)])) if content else None
+    return core.ResultCanister(content, invocation_id=identifier, error=error, extra=draw(MARKS))
 
 
 @st.composite
@@ -471,12 +478,12 @@ def turn_canisters(draw, identifiers):
     for _ in range(draw(st.integers(1, 3))):
         said = draw(st.lists(TEXTS | THOUGHTS, max_size=3))
         if said:
-            canisters.append(AssistantCanister(tuple(said)))
+            canisters.append(core.AssistantCanister(tuple(said)))
         if not said or draw(st.booleans()):
             arguments = draw(OBJECTS)
             raw = msgspec.json.encode(arguments).decode()
             calls.append(
-                InvocationCanister(f"call_{next(identifiers)}", draw(NAMES), arguments, raw, extra=draw(MARKS))
+                core.InvocationCanister(f"call_{next(identifiers)}", draw(NAMES), arguments, raw, extra=draw(MARKS))
             )
             canisters.append(calls[-1])
         else:
@@ -486,7 +493,7 @@ def turn_canisters(draw, identifiers):
 
 @st.composite
 def conversations(draw):
-    canisters = [SupervisorCanister((part,)) for part in draw(st.lists(TEXTS, max_size=2))]
+    canisters = [core.SupervisorCanister((part,)) for part in draw(st.lists(TEXTS, max_size=2))]
     identifiers = iter(range(1000))
     for _ in range(draw(st.integers(0, 3))):
         # Two of the same kind that stand together would be one.
@@ -514,14 +521,14 @@ UNNAMED = st.sampled_from(
 )
 TOOLS = st.lists(
     st.builds(
-        ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
+        core.ToolDeclaration, NAMES, st.just("") | WORDS, SCHEMAS, strict=st.sampled_from([None, False]), extra=UNNAMED
     )
-    | st.builds(ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
+    | st.builds(core.ToolDeclaration, NAMES, st.just(""), STRICT, strict=st.just(True), extra=UNNAMED),
     unique_by=lambda t: t.name,
     max_size=3,
 )
 CONTROLS = st.builds(
-    Controls,
+    core.Controls,
     st.none() | st.floats(0, 1),
     st.none() | st.floats(0, 1),
     st.integers(0, 99),
@@ -537,23 +544,23 @@ EXTRA = st.fixed_dictionaries(
         "output_config": st.just({"task_budget": {"total": 5}}),
     },
 )
-HOSTED = HostedTool("messages", "bash_20250124", {"type": "bash_20250124", "name": "bash"})
+HOSTED = core.HostedTool("messages", "bash_20250124", {"type": "bash_20250124", "name": "bash"})
 
 
 @st.composite
 def requests(draw):
     tools = tuple(draw(TOOLS))
-    choice = draw(st.sampled_from(["auto", *([NamedTool(tools[0].name), "none", "required"] if tools else [])]))
+    choice = draw(st.sampled_from(["auto", *([core.NamedTool(tools[0].name), "none", "required"] if tools else [])]))
     controls, extra = draw(CONTROLS), draw(EXTRA)
     if controls.effort == "none":
         extra.pop("thinking", None)
-    return Request(
+    return core.Request(
         model="m",
         canisters=draw(conversations()),
         tools=tools,
         tool_choice=choice,
         parallel=draw(st.sampled_from([None, True, False])) if tools and choice != "none" else None,
-        constraint=draw(st.none() | st.builds(Constraint, st.just("reply"), SCHEMAS)),
+        constraint=draw(st.none() | st.builds(core.Constraint, st.just("reply"), SCHEMAS)),
         controls=controls,
         stream=draw(st.booleans()),
         extra=extra,
@@ -584,7 +591,7 @@ def test_what_we_send_is_anthropic_s(anthropic_body, request, breakpoints):
 
 def test_a_conversation_costs_what_it_holds():
     """20,000 canisters, all calls under one identifier: this finishes because each is looked at once."""
-    step = [UserCanister("u"), invocation(), invocation(), ResultCanister("1", invocation_id="a")]
+    step = [core.UserCanister("u"), invocation(), invocation(), core.ResultCanister("1", invocation_id="a")]
     messages = lowered(*step * 5_000).body["messages"]
     calls = [block["id"] for message in messages for block in message["content"] if block["type"] == "tool_use"]
     assert len(calls) == len(set(calls)) == 10_000

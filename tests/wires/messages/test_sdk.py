@@ -9,44 +9,28 @@ import pytest
 from aiohttp import web
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    NamedTool,
-    ReasoningContent,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    ToolDeclaration,
-    Usage,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.text.sse import encode_frame
 from callboard.wires.messages import StreamEncoder, decode_request, encode_error, encode_response
 
 SIGNATURE = "EqQBCgIYAhIM+/sig=="
 REPLY = [
-    ReplyStarted("r", "m"),
-    ReasoningPiece("Let me "),
-    ReasoningPiece("think."),
-    ReasoningPiece("", SIGNATURE, "m"),
-    ReasoningPiece("", "redacted:Emw+", "m"),
-    TextPiece("I'll "),
-    TextPiece("look — ✓\n\n"),
-    InvocationStarted(0, "toolu_1", "weather"),
-    ArgumentsPiece(0, '{"city":'),
-    InvocationStarted(1, "toolu_2", "clock"),
-    ArgumentsPiece(0, '"Oslo"}'),
-    InvocationEnded(0, "toolu_1", "weather", {"city": "Oslo"}, '{"city":"Oslo"}'),
-    InvocationEnded(1, "toolu_2", "clock", {}, ""),
-    Usage(30, 12, 10, 5),
-    ReplyEnded("invocations"),
+    core.ReplyStarted("r", "m"),
+    core.ReasoningPiece("Let me "),
+    core.ReasoningPiece("think."),
+    core.ReasoningPiece("", SIGNATURE, "m"),
+    core.ReasoningPiece("", "redacted:Emw+", "m"),
+    core.TextPiece("I'll "),
+    core.TextPiece("look — ✓\n\n"),
+    core.InvocationStarted(0, "toolu_1", "weather"),
+    core.ArgumentsPiece(0, '{"city":'),
+    core.InvocationStarted(1, "toolu_2", "clock"),
+    core.ArgumentsPiece(0, '"Oslo"}'),
+    core.InvocationEnded(0, "toolu_1", "weather", {"city": "Oslo"}, '{"city":"Oslo"}'),
+    core.InvocationEnded(1, "toolu_2", "clock", {}, ""),
+    core.Usage(30, 12, 10, 5),
+    core.ReplyEnded("invocations"),
 ]
 TOOLS = [
     {
@@ -56,7 +40,7 @@ TOOLS = [
     },
     {"name": "clock", "input_schema": {"type": "object"}},
 ]
-OVERLOADED = ReplyFailed("provider", "overloaded_error", "busy")
+OVERLOADED = core.ReplyFailed("provider", "overloaded_error", "busy")
 
 
 class Server:
@@ -70,11 +54,11 @@ class Server:
         try:
             request = decode_request(await http.json())
         except CallerError as error:
-            status, body = encode_error(ReplyFailed("caller", "invalid_request_error", str(error)))
+            status, body = encode_error(core.ReplyFailed("caller", "invalid_request_error", str(error)))
             return web.json_response(body, status=status)
         self.asked.append(request)
         about = {"identifier": "msg_1", "model": request.model, "created": 1, "request": request}
-        if isinstance(self.events[0], ReplyFailed):
+        if isinstance(self.events[0], core.ReplyFailed):
             status, body = encode_error(self.events[0])
             return web.json_response(body, status=status)
         if not request.stream:
@@ -158,11 +142,11 @@ def test_a_stream():
     check(message)
     assert {"thinking", "signature", "text", "input_json", "message_stop"} <= set(seen)
     supervisor, user = request.canisters
-    assert isinstance(supervisor, SupervisorCanister)
+    assert isinstance(supervisor, core.SupervisorCanister)
     assert supervisor.content[0].extra == {"cache_control": {"type": "ephemeral"}}
-    assert user == UserCanister("Weather?")
-    assert request.tools[0] == ToolDeclaration("weather", "says it", TOOLS[0]["input_schema"])
-    assert (request.tool_choice, request.parallel, request.stream) == (NamedTool("weather"), False, True)
+    assert user == core.UserCanister("Weather?")
+    assert request.tools[0] == core.ToolDeclaration("weather", "says it", TOOLS[0]["input_schema"])
+    assert (request.tool_choice, request.parallel, request.stream) == (core.NamedTool("weather"), False, True)
     assert request.extra == {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 
@@ -188,17 +172,17 @@ def test_what_was_said_comes_back():
     _, (_, request) = ask(REPLY, twice)
     _, _, said, first, second, one, two = request.canisters
     assert said.content[:2] == (
-        ReasoningContent("Let me think.", SIGNATURE, "m"),
-        ReasoningContent("", "redacted:Emw+", "m"),
+        core.ReasoningContent("Let me think.", SIGNATURE, "m"),
+        core.ReasoningContent("", "redacted:Emw+", "m"),
     )
     assert said.text == "I'll look — ✓\n\n"
     assert (first.arguments, second.arguments) == ({"city": "Oslo"}, {})
-    assert one == ResultCanister("4", invocation_id="toolu_1")
+    assert one == core.ResultCanister("4", invocation_id="toolu_1")
     assert two.error.category == "execution"
 
 
 def test_only_text():
-    (_, message), _ = ask([TextPiece("Hi"), ReplyEnded("stop")], stream)
+    (_, message), _ = ask([core.TextPiece("Hi"), core.ReplyEnded("stop")], stream)
     assert (message.content[0].text, message.stop_reason, message.usage.output_tokens) == ("Hi", "end_turn", 0)
 
 
@@ -210,7 +194,7 @@ def test_a_failure_at_once(use):
         ask([OVERLOADED], use)
 
 
-@table("events", [[TextPiece("a"), OVERLOADED], [TextPiece("a")]], ids=["told", "broken off"])
+@table("events", [[core.TextPiece("a"), OVERLOADED], [core.TextPiece("a")]], ids=["told", "broken off"])
 def test_a_failure_in_the_middle(events):
     from anthropic import APIStatusError
 

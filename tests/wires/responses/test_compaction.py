@@ -7,17 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    UserCanister,
-)
+from callboard import core
 from callboard.wires.responses import decode_request
 from callboard.wires.responses.compaction import CompactionEncoder, encode_compaction
 from callboard.wires.responses.content import read_summary, seal, seal_summary
@@ -40,22 +30,22 @@ def test_a_model_reads_it_as_said_by_the_user():
     item = {"type": "compaction", "encrypted_content": seal_summary("A dog was seen.", "other")}
     request = decode_request({"model": "m", "input": [item, {"role": "user", "content": "So?"}]})
     first, second = request.canisters
-    assert isinstance(first, UserCanister)
+    assert isinstance(first, core.UserCanister)
     assert first.text.endswith("A dog was seen.")
-    assert second == UserCanister("So?")
+    assert second == core.UserCanister("So?")
 
 
 @pytest.mark.parametrize(
     ("events", "status", "items"),
     [
-        ([ReplyStarted(), TextPiece("a"), TextPiece("b"), Usage(1, 2), ReplyEnded("stop")], "completed", 1),
-        ([ReasoningPiece("x"), InvocationStarted(0, "c", "f"), TextPiece("ab"), ReplyEnded("invocations")],
+        ([core.ReplyStarted(), core.TextPiece("a"), core.TextPiece("b"), core.Usage(1, 2), core.ReplyEnded("stop")], "completed", 1),
+        ([core.ReasoningPiece("x"), core.InvocationStarted(0, "c", "f"), core.TextPiece("ab"), core.ReplyEnded("invocations")],
          "completed", 1),
-        ([TextPiece("x"), ReplyEnded("retry"), Note("alert", "x"), TextPiece("ab"), ReplyEnded("stop")],
+        ([core.TextPiece("x"), core.ReplyEnded("retry"), core.Note("alert", "x"), core.TextPiece("ab"), core.ReplyEnded("stop")],
          "completed", 1),
-        ([TextPiece("ab"), ReplyEnded("length")], "incomplete", 1),
-        ([TextPiece("ab"), ReplyFailed("provider", "x", "x")], "failed", 0),
-        ([TextPiece("ab")], "failed", 0),
+        ([core.TextPiece("ab"), core.ReplyEnded("length")], "incomplete", 1),
+        ([core.TextPiece("ab"), core.ReplyFailed("provider", "x", "x")], "failed", 0),
+        ([core.TextPiece("ab")], "failed", 0),
         ([], "failed", 0),
     ],
 )  # fmt: skip
@@ -69,9 +59,9 @@ def test_a_reply_is_one_item(events, status, items, judge_response):
 
 def test_nothing_follows_the_end():
     encoder = CompactionEncoder(**SAID)
-    for event in (TextPiece("x"), ReplyEnded("stop")):
+    for event in (core.TextPiece("x"), core.ReplyEnded("stop")):
         encoder.feed(event)
-    assert encoder.feed(ReplyEnded("stop")) == encoder.feed(Usage()) == encoder.finish() == []
+    assert encoder.feed(core.ReplyEnded("stop")) == encoder.feed(core.Usage()) == encoder.finish() == []
     assert len(encoder.response["output"]) == 1
 
 

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from tests.tables import table
 from tests.wires.replay import decoder, minted, payloads, rows, run, terminals
 
-from callboard.core import (
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    ReplyEnded,
-    ReplyFailed,
-)
+from callboard import core
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, decode_response
 
@@ -31,12 +25,12 @@ def test_any_order(case, data):
 
 def check(events):
     assert terminals(events) == events[-1:]
-    opened = [event.index for event in events if isinstance(event, InvocationStarted)]
-    closed = [event.index for event in events if isinstance(event, InvocationEnded | InvocationIncomplete)]
+    opened = [event.index for event in events if isinstance(event, core.InvocationStarted)]
+    closed = [event.index for event in events if isinstance(event, core.InvocationEnded | core.InvocationIncomplete)]
     assert opened == sorted(opened)
     assert sorted(closed) == list(range(len(closed)))
     assert set(opened) <= set(closed)
-    assert len({event.identifier for event in events if isinstance(event, InvocationStarted)}) == len(opened)
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationStarted)}) == len(opened)
 
 
 KEYS = """
@@ -125,7 +119,7 @@ def test_what_is_no_reply_has_failed(body):
 
 def test_a_whole_reply_that_is_an_error():
     assert decode_response('{"error":{"message":"x","code":"y"}}', DecodeContext(identify=minted)) == [
-        ReplyFailed("provider", "y", "x", '{"error":{"message":"x","code":"y"}}')
+        core.ReplyFailed("provider", "y", "x", '{"error":{"message":"x","code":"y"}}')
     ]
 
 
@@ -148,7 +142,7 @@ def test_a_megabyte_of_arguments_in_pieces():
     stage.feed(json.dumps({**delta, "delta": '"}'}))
     (ended, last) = stage.feed('{"type":"response.completed","response":{"status":"completed"}}')
     assert len(ended.arguments["x"]) == 1_000_000
-    assert last == ReplyEnded("invocations")
+    assert last == core.ReplyEnded("invocations")
 
 
 def test_many_calls():
@@ -157,4 +151,4 @@ def test_many_calls():
         item = {"type": "function_call", "call_id": "a", "name": "f"}
         stage.feed(json.dumps({"type": "response.output_item.added", "output_index": index, "item": item}))
     events = stage.feed('{"type":"response.completed","response":{"status":"completed"}}')
-    assert len({event.identifier for event in events if isinstance(event, InvocationEnded)}) == 20_000
+    assert len({event.identifier for event in events if isinstance(event, core.InvocationEnded)}) == 20_000

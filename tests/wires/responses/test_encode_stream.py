@@ -11,40 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    Constraint,
-    Controls,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    NamedTool,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    ToolDeclaration,
-    Usage,
-    UserCanister,
-)
+from callboard import core
 from callboard.text.sse import SSEDecoder, SSEEncoder
 from callboard.wires.common.reply_stream import DecodeContext
 from callboard.wires.responses import StreamDecoder, StreamEncoder, decode_response, encode_response
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}}
 TOOLS = (
-    ToolDeclaration("f", "does", SCHEMA),
-    ToolDeclaration("ns__g", "", SCHEMA, namespace="ns"),
-    ToolDeclaration("apply_patch", kind="custom"),
-    ToolDeclaration("ns__exec", kind="custom", namespace="ns"),
-    ToolDeclaration("tool_search", "", SCHEMA, kind="search"),
+    core.ToolDeclaration("f", "does", SCHEMA),
+    core.ToolDeclaration("ns__g", "", SCHEMA, namespace="ns"),
+    core.ToolDeclaration("apply_patch", kind="custom"),
+    core.ToolDeclaration("ns__exec", kind="custom", namespace="ns"),
+    core.ToolDeclaration("tool_search", "", SCHEMA, kind="search"),
 )
-REQUEST = Request("m", (UserCanister("u"),), TOOLS)
-START = ReplyStarted("upstream", "m")
+REQUEST = core.Request("m", (core.UserCanister("u"),), TOOLS)
+START = core.ReplyStarted("upstream", "m")
 
 
 def minted(index, _name):
@@ -94,11 +75,11 @@ def sequence(events, **fields):
 def call(index=0, name="f", raw='{"x":1}', arguments=..., *, identifier="c1", pieces=2):
     arguments = json.loads(raw) if arguments is ... else arguments
     step = -(-len(raw) // pieces)
-    cuts = [ArgumentsPiece(index, raw[at : at + step]) for at in range(0, len(raw), step)]
+    cuts = [core.ArgumentsPiece(index, raw[at : at + step]) for at in range(0, len(raw), step)]
     return [
-        InvocationStarted(index, identifier, name),
+        core.InvocationStarted(index, identifier, name),
         *cuts,
-        InvocationEnded(index, identifier, name, arguments, raw),
+        core.InvocationEnded(index, identifier, name, arguments, raw),
     ]
 
 
@@ -112,25 +93,25 @@ CALLED = [
 ]
 OPENED = ["output_item.added 0 message in_progress", "content_part.added 0 output_text"]
 CLOSED = ["output_text.done 0 Hello", "content_part.done 0 output_text", "output_item.done 0 message completed"]
-HELLO = [TextPiece("Hel"), TextPiece("lo")]
+HELLO = [core.TextPiece("Hel"), core.TextPiece("lo")]
 TOLD = ["output_text.delta 0 Hel", "output_text.delta 0 lo"]
 
 SEQUENCES = {
-    "text": ([START, *HELLO, ReplyEnded("stop")], [*SAID, *OPENED, *TOLD, *CLOSED, "completed"]),
+    "text": ([START, *HELLO, core.ReplyEnded("stop")], [*SAID, *OPENED, *TOLD, *CLOSED, "completed"]),
     "nothing said": (
-        [START, TextPiece(""), ReasoningPiece(""), RefusalPiece(""), ReplyEnded("stop")],
+        [START, core.TextPiece(""), core.ReasoningPiece(""), core.RefusalPiece(""), core.ReplyEnded("stop")],
         [*SAID, "completed"],
     ),
     "a call closes the text before it": (
-        [START, *HELLO, *call(), ReplyEnded("invocations")],
+        [START, *HELLO, *call(), core.ReplyEnded("invocations")],
         [*SAID, *OPENED, *TOLD, *CLOSED, *CALLED, "completed"],
     ),
     "a call alone opens no message": (
-        [START, *call(), ReplyEnded("invocations")],
+        [START, *call(), core.ReplyEnded("invocations")],
         [*SAID, *[each.replace(" 1 ", " 0 ", 1) for each in CALLED], "completed"],
     ),
     "reasoning, then text": (
-        [START, ReasoningPiece("h"), ReasoningPiece("m"), TextPiece("a"), ReplyEnded("stop")],
+        [START, core.ReasoningPiece("h"), core.ReasoningPiece("m"), core.TextPiece("a"), core.ReplyEnded("stop")],
         [
             *SAID,
             "output_item.added 0 reasoning",
@@ -150,11 +131,11 @@ SEQUENCES = {
         ],
     ),
     "reasoning that is only opaque": (
-        [START, ReasoningPiece("", "sig"), ReplyEnded("stop")],
+        [START, core.ReasoningPiece("", "sig"), core.ReplyEnded("stop")],
         [*SAID, "output_item.added 0 reasoning", "output_item.done 0 reasoning", "completed"],
     ),
     "text, then a refusal": (
-        [START, *HELLO, RefusalPiece("no"), ReplyEnded("refusal")],
+        [START, *HELLO, core.RefusalPiece("no"), core.ReplyEnded("refusal")],
         [
             *SAID,
             *OPENED,
@@ -175,7 +156,7 @@ SEQUENCES = {
             call(1, identifier="c2")[0],
             *call(1, identifier="c2", pieces=1)[1:],
             *call(0, pieces=1)[1:],
-            ReplyEnded("invocations"),
+            core.ReplyEnded("invocations"),
         ],
         [
             *SAID,
@@ -191,7 +172,12 @@ SEQUENCES = {
         ],
     ),
     "a call without pieces": (
-        [START, InvocationStarted(0, "c1", "f"), InvocationEnded(0, "c1", "f", {}, ""), ReplyEnded("invocations")],
+        [
+            START,
+            core.InvocationStarted(0, "c1", "f"),
+            core.InvocationEnded(0, "c1", "f", {}, ""),
+            core.ReplyEnded("invocations"),
+        ],
         [
             *SAID,
             "output_item.added 0 function_call in_progress",
@@ -202,7 +188,7 @@ SEQUENCES = {
         ],
     ),
     "a call that was not announced": (
-        [InvocationEnded(0, "c1", "f", {}, ""), ReplyEnded("invocations")],
+        [core.InvocationEnded(0, "c1", "f", {}, ""), core.ReplyEnded("invocations")],
         [
             *SAID,
             "output_item.added 0 function_call in_progress",
@@ -213,7 +199,7 @@ SEQUENCES = {
         ],
     ),
     "a custom tool's call is its text": (
-        [START, *call(0, "apply_patch", '{"input": "a\\n\\u26c5\\"b"}', pieces=9), ReplyEnded("invocations")],
+        [START, *call(0, "apply_patch", '{"input": "a\\n\\u26c5\\"b"}', pieces=9), core.ReplyEnded("invocations")],
         [
             *SAID,
             "output_item.added 0 custom_tool_call  in_progress".replace("  ", " "),
@@ -227,7 +213,7 @@ SEQUENCES = {
         ],
     ),
     "a custom tool's call under another key": (
-        [START, *call(0, "apply_patch", '{"patch":"p"}'), ReplyEnded("invocations")],
+        [START, *call(0, "apply_patch", '{"patch":"p"}'), core.ReplyEnded("invocations")],
         [
             *SAID,
             "output_item.added 0 custom_tool_call in_progress",
@@ -238,7 +224,7 @@ SEQUENCES = {
         ],
     ),
     "a custom tool's call that is no object": (
-        [START, *call(0, "apply_patch", "*** Begin", arguments=None), ReplyEnded("invocations")],
+        [START, *call(0, "apply_patch", "*** Begin", arguments=None), core.ReplyEnded("invocations")],
         [
             *SAID,
             "output_item.added 0 custom_tool_call in_progress",
@@ -249,7 +235,7 @@ SEQUENCES = {
         ],
     ),
     "a tool search comes whole": (
-        [START, *call(0, "tool_search", '{"query":"x"}'), ReplyEnded("invocations")],
+        [START, *call(0, "tool_search", '{"query":"x"}'), core.ReplyEnded("invocations")],
         [
             *SAID,
             "output_item.added 0 tool_search_call in_progress",
@@ -258,30 +244,30 @@ SEQUENCES = {
         ],
     ),
     "length": (
-        [START, *HELLO, ReplyEnded("length")],
+        [START, *HELLO, core.ReplyEnded("length")],
         [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "incomplete"],
     ),
-    "a refusal that is not spelled out": ([START, ReplyEnded("refusal")], [*SAID, "incomplete"]),
+    "a refusal that is not spelled out": ([START, core.ReplyEnded("refusal")], [*SAID, "incomplete"]),
     "a call that breaks off gets no done": (
-        [START, *call()[:2], InvocationIncomplete(0, "c1", "f", '{"x"', "length"), ReplyEnded("length")],
+        [START, *call()[:2], core.InvocationIncomplete(0, "c1", "f", '{"x"', "length"), core.ReplyEnded("length")],
         [*SAID, "output_item.added 0 function_call in_progress", 'function_call_arguments.delta 0 {"x"', "incomplete"],
     ),
     "failed": (
-        [START, *HELLO, ReplyFailed("provider", "server_error", "x")],
+        [START, *HELLO, core.ReplyFailed("provider", "server_error", "x")],
         [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"],
     ),
-    "failed before it began": ([ReplyFailed("provider", "server_error", "x")], [*SAID, "failed"]),
+    "failed before it began": ([core.ReplyFailed("provider", "server_error", "x")], [*SAID, "failed"]),
     "no end": (
         [START, *HELLO],
         [*SAID, *OPENED, *TOLD, *CLOSED[:2], "output_item.done 0 message incomplete", "failed"],
     ),
     "nothing": ([], [*SAID, "failed"]),
     "nothing after the end": (
-        [START, ReplyEnded("stop"), *HELLO, ReplyFailed("provider", "x", "y")],
+        [START, core.ReplyEnded("stop"), *HELLO, core.ReplyFailed("provider", "x", "y")],
         [*SAID, "completed"],
     ),
     "notes and retries are not sent": (
-        [START, Note("repaired", "x"), ReplyEnded("retry"), START, *HELLO, ReplyEnded("stop")],
+        [START, core.Note("repaired", "x"), core.ReplyEnded("retry"), START, *HELLO, core.ReplyEnded("stop")],
         [*SAID, *OPENED, *TOLD, *CLOSED, "completed"],
     ),
 }
@@ -297,17 +283,17 @@ def test_the_sequence(events, told, judge):
 
 MIXED = [
     START,
-    ReasoningPiece("hm", origin="m"),
-    ReasoningPiece("", "sig", "m"),
-    TextPiece("I'll look. "),
+    core.ReasoningPiece("hm", origin="m"),
+    core.ReasoningPiece("", "sig", "m"),
+    core.TextPiece("I'll look. "),
     *call(0, "ns__g"),
     *call(1, "apply_patch", '{"input":"a"}', identifier="c2"),
     *call(2, "ns__exec", '{"input":"b"}', identifier="c3"),
     *call(3, "tool_search", '{"query":"x"}', identifier="c4"),
     *call(4, "unknown", identifier="c5"),
-    TextPiece("Done."),
-    Usage(7, 5, 3, 2),
-    ReplyEnded("invocations"),
+    core.TextPiece("Done."),
+    core.Usage(7, 5, 3, 2),
+    core.ReplyEnded("invocations"),
 ]
 OUTPUT = [
     {
@@ -392,8 +378,8 @@ def test_what_was_lowered_is_restored(judge, judge_response):
 
 
 def test_a_function_that_is_called_tool_search_is_one():
-    request = Request("m", (), (ToolDeclaration("tool_search", "", SCHEMA),))
-    (item,) = whole([START, *call(0, "tool_search"), ReplyEnded("invocations")], request=request)["output"]
+    request = core.Request("m", (), (core.ToolDeclaration("tool_search", "", SCHEMA),))
+    (item,) = whole([START, *call(0, "tool_search"), core.ReplyEnded("invocations")], request=request)["output"]
     assert (item["type"], item["name"]) == ("function_call", "tool_search")
 
 
@@ -410,18 +396,34 @@ def test_the_whole_is_the_terminal_event_s(events, judge_response):
 
 
 def test_a_retry_leaves_nothing_in_the_whole():
-    retried = whole([START, TextPiece("wrong"), ReplyEnded("retry"), START, TextPiece("right"), ReplyEnded("stop")])
-    assert retried == whole([START, TextPiece("right"), ReplyEnded("stop")])
+    retried = whole(
+        [
+            START,
+            core.TextPiece("wrong"),
+            core.ReplyEnded("retry"),
+            START,
+            core.TextPiece("right"),
+            core.ReplyEnded("stop"),
+        ]
+    )
+    assert retried == whole([START, core.TextPiece("right"), core.ReplyEnded("stop")])
 
 
 def test_calls_of_a_retry_are_other_calls():
-    events = [START, *call()[:2], ReplyEnded("retry"), START, *call(identifier="c2"), ReplyEnded("invocations")]
+    events = [
+        START,
+        *call()[:2],
+        core.ReplyEnded("retry"),
+        START,
+        *call(identifier="c2"),
+        core.ReplyEnded("invocations"),
+    ]
     output = read(encode(events))[-1]["response"]["output"]
     assert [(item["call_id"], item["status"]) for item in output] == [("c1", "incomplete"), ("c2", "completed")]
 
 
 def test_usage_is_never_null():
-    usage = read(encode([START, ReplyEnded("stop")]))[-1]["response"]["usage"]
+    usage = read(encode([START, core.ReplyEnded("stop")]))[-1]["response"]["usage"]
     assert usage == {
         "input_tokens": 0,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -432,7 +434,9 @@ def test_usage_is_never_null():
 
 
 def test_a_failure_says_whose_and_what():
-    response = read(encode([START, ReplyFailed("provider", "context_length_exceeded", "too long")]))[-1]["response"]
+    response = read(encode([START, core.ReplyFailed("provider", "context_length_exceeded", "too long")]))[-1][
+        "response"
+    ]
     assert (response["status"], response["error"]) == (
         "failed",
         {"code": "context_length_exceeded", "message": "too long"},
@@ -441,14 +445,14 @@ def test_a_failure_says_whose_and_what():
 
 def test_incomplete_says_why():
     for reason, said in (("length", "max_output_tokens"), ("filter", "content_filter")):
-        response = read(encode([START, ReplyEnded(reason)]))[-1]["response"]
+        response = read(encode([START, core.ReplyEnded(reason)]))[-1]["response"]
         assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": said})
 
 
 def test_a_heartbeat_is_an_event_between_the_first_and_the_last():
     stage = encoder()
-    frames = stage.heartbeat() + stage.heartbeat() + stage.feed(START) + stage.feed(TextPiece("a"))
-    frames += stage.heartbeat() + stage.feed(ReplyEnded("stop"))
+    frames = stage.heartbeat() + stage.heartbeat() + stage.feed(START) + stage.feed(core.TextPiece("a"))
+    frames += stage.heartbeat() + stage.feed(core.ReplyEnded("stop"))
     assert stage.heartbeat() == []
     kinds = [data["type"].removeprefix("response.") for data in read(frames)]
     assert kinds[:3] == ["created", "in_progress", "in_progress"]
@@ -477,14 +481,14 @@ def test_the_resource_has_every_field():
 
 
 def test_the_request_is_repeated():
-    request = Request(
+    request = core.Request(
         "m",
-        (UserCanister("u"),),
+        (core.UserCanister("u"),),
         TOOLS[:1],
-        NamedTool("f"),
+        core.NamedTool("f"),
         parallel=False,
-        constraint=Constraint("answer", SCHEMA),
-        controls=Controls(0.5, 0.9, 10, effort="low"),
+        constraint=core.Constraint("answer", SCHEMA),
+        controls=core.Controls(0.5, 0.9, 10, effort="low"),
         extra={"metadata": {"a": "b"}, "text": {"verbosity": "low"}},
     )
     form = {"type": "json_schema", "name": "answer", "description": None, "schema": SCHEMA, "strict": True}
@@ -562,7 +566,12 @@ response.done
 
 def test_the_seed_s_events():
     raw = '{"location":"San Francisco, CA"}'
-    events = [START, TextPiece("Hi"), *call(0, "get_weather", raw, identifier="call_xyz"), ReplyEnded("invocations")]
+    events = [
+        START,
+        core.TextPiece("Hi"),
+        *call(0, "get_weather", raw, identifier="call_xyz"),
+        core.ReplyEnded("invocations"),
+    ]
     datas = read(encode(events, compat_events=True))
     told = [" ".join([data["type"], *[str(data[key]) for key in ("output_index",) if key in data]]) for data in datas]
     assert told == SEED.split("\n")[1:-1]
@@ -584,7 +593,7 @@ def test_the_seed_s_events_have_one_end_too(events):
 
 
 # What a reply may be, and what both halves say of it.
-PIECES = {TextPiece: "text", ReasoningPiece: "text", RefusalPiece: "text", ArgumentsPiece: "json"}
+PIECES = {core.TextPiece: "text", core.ReasoningPiece: "text", core.RefusalPiece: "text", core.ArgumentsPiece: "json"}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 ARGUMENTS = st.dictionaries(TEXT, TEXT | st.integers(-9, 9) | st.none() | st.lists(TEXT, max_size=2), max_size=2)
 NAMES = {tool.name: tool.kind for tool in TOOLS[:4]}
@@ -615,30 +624,34 @@ def replies(draw):
     while True:
         waiting = [index for index in range(len(raws)) if at[index] < len(raws[index])]
         if draw(st.integers(0, 3)) == 0 or not waiting:
-            kind = draw(st.sampled_from([TextPiece, ReasoningPiece, RefusalPiece]))
+            kind = draw(st.sampled_from([core.TextPiece, core.ReasoningPiece, core.RefusalPiece]))
             text = draw(TEXT)
-            if kind is ReasoningPiece:
-                events.append(ReasoningPiece(text, origin="m"))
+            if kind is core.ReasoningPiece:
+                events.append(core.ReasoningPiece(text, origin="m"))
                 if draw(st.booleans()):
-                    events.append(ReasoningPiece("", draw(TEXT), "m"))
+                    events.append(core.ReasoningPiece("", draw(TEXT), "m"))
             else:
                 events.append(kind(text))
             if not waiting:
                 break
         index = draw(st.sampled_from(waiting))
         for begun in range(index + 1):
-            if at[begun] == 0 and not any(isinstance(e, InvocationStarted) and e.index == begun for e in events):
-                events.append(InvocationStarted(begun, f"c{begun}", names[begun]))
+            if at[begun] == 0 and not any(isinstance(e, core.InvocationStarted) and e.index == begun for e in events):
+                events.append(core.InvocationStarted(begun, f"c{begun}", names[begun]))
         step = draw(st.integers(1, 12))
-        events.append(ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
+        events.append(core.ArgumentsPiece(index, raws[index][at[index] : at[index] + step]))
         at[index] += step
         if at[index] >= len(raws[index]):
-            events.append(InvocationEnded(index, f"c{index}", names[index], values[index], raws[index]))
+            events.append(core.InvocationEnded(index, f"c{index}", names[index], values[index], raws[index]))
     if draw(st.booleans()):
-        events.append(Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
-    refused = any(isinstance(event, RefusalPiece) for event in events)
+        events.append(core.Usage(7, 5, draw(st.integers(0, 7)), draw(st.integers(0, 5))))
+    refused = any(isinstance(event, core.RefusalPiece) for event in events)
     natural = "invocations" if raws else "refusal" if refused else "stop"
-    return [ReplyStarted("resp_1", "m"), *events, ReplyEnded(draw(st.sampled_from([natural, "length", "filter"])))]
+    return [
+        core.ReplyStarted("resp_1", "m"),
+        *events,
+        core.ReplyEnded(draw(st.sampled_from([natural, "length", "filter"]))),
+    ]
 
 
 def decode(frames):
@@ -648,10 +661,10 @@ def decode(frames):
 
 def pieces_aside(events):
     """Where pieces of arguments stand among other things is the wire's affair; what they say is not."""
-    said = [event for event in events if not isinstance(event, ArgumentsPiece)]
+    said = [event for event in events if not isinstance(event, core.ArgumentsPiece)]
     spelled = {}
     for event in events:
-        if isinstance(event, ArgumentsPiece):
+        if isinstance(event, core.ArgumentsPiece):
             spelled[event.index] = spelled.get(event.index, "") + event.json
     return coalesced(said), spelled
 
@@ -672,35 +685,45 @@ def test_the_whole_reply_says_what_the_stream_says(events):
     assert said == decode_response(msgspec.json.encode(whole(events)), DecodeContext(identify=minted))
     streamed = decode(encode(events))
     assert (said[0], said[-1]) == (streamed[0], streamed[-1])
-    for kind in (InvocationEnded, Usage):
+    for kind in (core.InvocationEnded, core.Usage):
         among = [sorted(map(repr, filter(lambda e: isinstance(e, kind), each))) for each in (said, streamed)]
         assert among[0] == among[1]
-    for kind in (TextPiece, RefusalPiece, ReasoningPiece):
+    for kind in (core.TextPiece, core.RefusalPiece, core.ReasoningPiece):
         among = ["".join(e.text for e in each if isinstance(e, kind)) for each in (said, streamed)]
         assert among[0] == among[1]
 
 
 EVENTS = st.one_of(
-    st.builds(ReplyStarted),
-    st.builds(TextPiece, TEXT | st.just("")),
-    st.builds(ReasoningPiece, TEXT | st.just(""), TEXT | st.just(""), st.sampled_from(["", "m", "n"])),
-    st.builds(RefusalPiece, TEXT | st.just("")),
+    st.builds(core.ReplyStarted),
+    st.builds(core.TextPiece, TEXT | st.just("")),
+    st.builds(core.ReasoningPiece, TEXT | st.just(""), TEXT | st.just(""), st.sampled_from(["", "m", "n"])),
+    st.builds(core.RefusalPiece, TEXT | st.just("")),
     st.builds(
-        InvocationStarted, st.integers(0, 2), st.sampled_from(["a", "b"]), st.sampled_from([*NAMES, "tool_search", "?"])
+        core.InvocationStarted,
+        st.integers(0, 2),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([*NAMES, "tool_search", "?"]),
     ),
-    st.builds(ArgumentsPiece, st.integers(0, 2), st.sampled_from(['{"input":"', "x", '"}', "\\", "u00e9", '"', ""])),
     st.builds(
-        InvocationEnded, st.integers(0, 2), st.just("a"), st.sampled_from([*NAMES, "?"]), st.none() | ARGUMENTS, TEXT
+        core.ArgumentsPiece, st.integers(0, 2), st.sampled_from(['{"input":"', "x", '"}', "\\", "u00e9", '"', ""])
     ),
-    st.builds(InvocationIncomplete, st.integers(0, 2), st.just("a"), st.just("f"), TEXT, TEXT),
-    st.builds(Usage),
-    st.just(ReplyEnded("retry")),
+    st.builds(
+        core.InvocationEnded,
+        st.integers(0, 2),
+        st.just("a"),
+        st.sampled_from([*NAMES, "?"]),
+        st.none() | ARGUMENTS,
+        TEXT,
+    ),
+    st.builds(core.InvocationIncomplete, st.integers(0, 2), st.just("a"), st.just("f"), TEXT, TEXT),
+    st.builds(core.Usage),
+    st.just(core.ReplyEnded("retry")),
 )
 
 
 @given(
     st.lists(EVENTS, max_size=12),
-    st.sampled_from([[], [ReplyEnded("stop")], [ReplyFailed("p", "", "")]]),
+    st.sampled_from([[], [core.ReplyEnded("stop")], [core.ReplyFailed("p", "", "")]]),
     st.booleans(),
 )
 def test_any_events_have_one_end(events, last, seeded):

@@ -10,33 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from callboard.core import (
-    CUSTOM_SCHEMA,
-    AssistantCanister,
-    Constraint,
-    Controls,
-    DocumentCanister,
-    FileContent,
-    HostedTool,
-    InvocationCanister,
-    NamedTool,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolDeclaration,
-    ToolError,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.contents import seal, unseal
 from callboard.wires.responses import decode_request, encode_request, read_request
 
-PICTURE = PictureContent(data=b"png")
-FILE = FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
+PICTURE = core.PictureContent(data=b"png")
+FILE = core.FileContent(data=b"pdf", mime_type="application/pdf", name="a.pdf")
 PICTURE_PART = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"}
 FILE_PART = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}
 SCHEMA = {
@@ -49,11 +29,11 @@ GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}
 
 
 def lowered(*canisters, **fields):
-    return encode_request(Request("m", canisters, **fields))
+    return encode_request(core.Request("m", canisters, **fields))
 
 
 def invocation(identifier="a", name="f", arguments=None, raw=""):
-    return InvocationCanister(identifier, name, arguments, raw)
+    return core.InvocationCanister(identifier, name, arguments, raw)
 
 
 def message(role, content, **fields):
@@ -75,20 +55,25 @@ def said_text(text):
 KEPT = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
 CANISTERS = {
     "the supervisor's later words": (
-        [UserCanister("u"), SupervisorCanister("s")],
+        [core.UserCanister("u"), core.SupervisorCanister("s")],
         [message("user", "u"), message("system", "s")],
         (),
     ),
     "several texts stay apart": (
-        [UserCanister([TextualContent("a"), TextualContent("b")])],
+        [core.UserCanister([core.TextualContent("a"), core.TextualContent("b")])],
         [message("user", [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}])],
         (),
     ),
-    "nothing said": ([UserCanister()], [message("user", "")], ()),
+    "nothing said": ([core.UserCanister()], [message("user", "")], ()),
     "parts": (
         [
-            UserCanister(
-                [TextualContent("see"), PICTURE, FILE, PictureContent(url="https://x/y.png", extra={"detail": "low"})]
+            core.UserCanister(
+                [
+                    core.TextualContent("see"),
+                    PICTURE,
+                    FILE,
+                    core.PictureContent(url="https://x/y.png", extra={"detail": "low"}),
+                ]
             )
         ],
         [
@@ -106,11 +91,11 @@ CANISTERS = {
     ),
     "files and pictures by name and address": (
         [
-            UserCanister(
+            core.UserCanister(
                 [
-                    FileContent(url="https://x/a.pdf"),
-                    FileContent(extra={"file_id": "f1"}),
-                    PictureContent(extra={"file_id": "f2"}),
+                    core.FileContent(url="https://x/a.pdf"),
+                    core.FileContent(extra={"file_id": "f1"}),
+                    core.PictureContent(extra={"file_id": "f2"}),
                 ]
             )
         ],
@@ -127,35 +112,45 @@ CANISTERS = {
         (),
     ),
     "what has neither bytes nor a place is dropped, and told once": (
-        [UserCanister([FileContent(), PictureContent(), PictureContent(), RefusalContent("r"), TextualContent("u")])],
+        [
+            core.UserCanister(
+                [
+                    core.FileContent(),
+                    core.PictureContent(),
+                    core.PictureContent(),
+                    core.RefusalContent("r"),
+                    core.TextualContent("u"),
+                ]
+            )
+        ],
         [message("user", "u")],
         ("file", "picture", "refusal"),
     ),
     "a document with its title": (
-        [DocumentCanister("text", title="T")],
+        [core.DocumentCanister("text", title="T")],
         [message("user", "T\n\ntext")],
         (),
     ),
-    "an assistant's text": ([AssistantCanister("t")], [message("assistant", "t")], ()),
+    "an assistant's text": ([core.AssistantCanister("t")], [message("assistant", "t")], ()),
     "a phase": (
-        [AssistantCanister("t", extra={"phase": "commentary"})],
+        [core.AssistantCanister("t", extra={"phase": "commentary"})],
         [message("assistant", "t", phase="commentary")],
         (),
     ),
     "a refusal": (
-        [AssistantCanister([TextualContent("t"), RefusalContent("no")])],
+        [core.AssistantCanister([core.TextualContent("t"), core.RefusalContent("no")])],
         [message("assistant", [said_text("t"), {"type": "refusal", "refusal": "no"}])],
         (),
     ),
     "reasoning only of the model that is asked": (
         [
-            AssistantCanister(
+            core.AssistantCanister(
                 [
-                    ReasoningContent("hm", "sig", "m"),
-                    ReasoningContent("x", "y", "n"),
-                    ReasoningContent("raw", origin="m"),
-                    ReasoningContent("", "z", "m"),
-                    TextualContent("t"),
+                    core.ReasoningContent("hm", "sig", "m"),
+                    core.ReasoningContent("x", "y", "n"),
+                    core.ReasoningContent("raw", origin="m"),
+                    core.ReasoningContent("", "z", "m"),
+                    core.TextualContent("t"),
                     PICTURE,
                 ]
             )
@@ -169,17 +164,17 @@ CANISTERS = {
         ("reasoning", "picture"),
     ),
     "what the provider's own tools did": (
-        [AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])],
+        [core.AssistantCanister([core.ReasoningContent("", extra={"item": KEPT}), core.TextualContent("t")])],
         [KEPT, message("assistant", "t")],
         (),
     ),
     "a turn keeps its order, results follow in the order of the calls": (
         [
             invocation("a", "f", {"x": 1}),
-            AssistantCanister("t"),
+            core.AssistantCanister("t"),
             invocation("b", "g", None, '{"y'),
-            ResultCanister("2", invocation_id="b"),
-            ResultCanister("1", invocation_id="a"),
+            core.ResultCanister("2", invocation_id="b"),
+            core.ResultCanister("1", invocation_id="a"),
         ],
         [
             function_call("a", "f", '{"x":1}'),
@@ -191,18 +186,18 @@ CANISTERS = {
         (),
     ),
     "a call without result": (
-        [invocation(), UserCanister("u")],
+        [invocation(), core.UserCanister("u")],
         [function_call("a", "f", "{}"), output("a", "No result: the call was not run."), message("user", "u")],
         (),
     ),
-    "a result without call": ([ResultCanister("lost", invocation_id="z")], [message("user", "lost")], ()),
+    "a result without call": ([core.ResultCanister("lost", invocation_id="z")], [message("user", "lost")], ()),
     "an error without content": (
-        [invocation(), ResultCanister((), invocation_id="a", error=ToolError("timeout", "late"))],
+        [invocation(), core.ResultCanister((), invocation_id="a", error=core.ToolError("timeout", "late"))],
         [function_call("a", "f", "{}"), output("a", "Error: late")],
         (),
     ),
     "pictures in results": (
-        [invocation(), ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a")],
+        [invocation(), core.ResultCanister([core.TextualContent("seen"), PICTURE], invocation_id="a")],
         [function_call("a", "f", "{}"), output("a", [{"type": "input_text", "text": "seen"}, PICTURE_PART])],
         (),
     ),
@@ -217,10 +212,10 @@ def test_items(canisters, items, dropped):
 
 
 TOOLS = (
-    ToolDeclaration("f", "does", SCHEMA, strict=True),
-    ToolDeclaration("ns__g", "", SCHEMA, namespace="ns"),
-    ToolDeclaration("ns__exec", "runs", kind="custom", namespace="ns"),
-    ToolDeclaration("apply_patch", "patches", kind="custom", grammar=GRAMMAR),
+    core.ToolDeclaration("f", "does", SCHEMA, strict=True),
+    core.ToolDeclaration("ns__g", "", SCHEMA, namespace="ns"),
+    core.ToolDeclaration("ns__exec", "runs", kind="custom", namespace="ns"),
+    core.ToolDeclaration("apply_patch", "patches", kind="custom", grammar=GRAMMAR),
 )
 DECLARED = [
     {"type": "function", "name": "f", "description": "does", "parameters": SCHEMA, "strict": True},
@@ -239,17 +234,17 @@ DECLARED = [
 
 def test_a_whole_body():
     request = lowered(
-        SupervisorCanister("s"),
-        UserCanister("u"),
+        core.SupervisorCanister("s"),
+        core.UserCanister("u"),
         tools=TOOLS,
-        tool_choice=NamedTool("ns__g"),
+        tool_choice=core.NamedTool("ns__g"),
         parallel=False,
-        constraint=Constraint("answer", SCHEMA),
-        controls=Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
+        constraint=core.Constraint("answer", SCHEMA),
+        controls=core.Controls(0.0, 0.5, 10, 7, ("\n",), "low"),
         extra={"user": "me", "reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}},
         hosted=(
-            HostedTool("responses", "web_search", {"search_context_size": "low"}),
-            HostedTool("gemini", "googleSearch"),
+            core.HostedTool("responses", "web_search", {"search_context_size": "low"}),
+            core.HostedTool("gemini", "googleSearch"),
         ),
     )
     assert request.body == {
@@ -277,7 +272,7 @@ def test_a_whole_body():
 
 
 def test_a_plain_body_has_nothing_that_was_not_asked_for():
-    request = encode_request(Request("m", (UserCanister("u"),), stream=False, parallel=True))
+    request = encode_request(core.Request("m", (core.UserCanister("u"),), stream=False, parallel=True))
     assert request.body == {
         "model": "m",
         "input": [message("user", "u")],
@@ -288,7 +283,7 @@ def test_a_plain_body_has_nothing_that_was_not_asked_for():
 
 
 def test_extra_overrides():
-    body = lowered(UserCanister("u"), extra={"include": [], "store": True}).body
+    body = lowered(core.UserCanister("u"), extra={"include": [], "store": True}).body
     assert (body["include"], body["store"]) == ([], True)
 
 
@@ -317,8 +312,8 @@ def test_calls_go_by_the_kind_and_namespace_of_their_tools():
 def test_names_are_safe_everywhere():
     request = lowered(
         invocation("a", "io.read", {}),
-        tools=(ToolDeclaration("io.read"), ToolDeclaration("a.b__c", namespace="a.b")),
-        tool_choice=NamedTool("io.read"),
+        tools=(core.ToolDeclaration("io.read"), core.ToolDeclaration("a.b__c", namespace="a.b")),
+        tool_choice=core.NamedTool("io.read"),
     )
     assert [tool["name"] for tool in request.body["tools"]] == ["io_read", "a_b__c"]
     assert request.body["tool_choice"] == {"type": "function", "name": "io_read"}
@@ -328,20 +323,20 @@ def test_names_are_safe_everywhere():
 
 # What the wire carries.
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
-TEXTS = st.builds(TextualContent, WORDS)
+TEXTS = st.builds(core.TextualContent, WORDS)
 NAMES = st.from_regex(r"[a-zA-Z0-9-]{1,12}", fullmatch=True)
 VALUES = WORDS | st.integers(-9, 9) | st.booleans() | st.none()
 OBJECTS = st.dictionaries(WORDS, VALUES | st.lists(VALUES, max_size=2), max_size=3)
 PICTURES = st.builds(
-    PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
-) | (st.builds(PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
+    core.PictureContent, data=st.binary(min_size=1), mime_type=st.sampled_from(["image/png", "image/jpeg"])
+) | (st.builds(core.PictureContent, url=st.just("https://x/y.png"), extra=st.sampled_from([None, {"detail": "high"}])))
 FILES = st.builds(
-    FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS
-) | st.builds(FileContent, url=st.just("https://x/a.pdf"), name=st.just("") | WORDS)
+    core.FileContent, data=st.binary(min_size=1), mime_type=st.just("application/pdf"), name=WORDS
+) | st.builds(core.FileContent, url=st.just("https://x/a.pdf"), name=st.just("") | WORDS)
 SPOKEN = st.lists(TEXTS | PICTURES | FILES, max_size=3).map(tuple)
 REASONING = st.lists(
-    st.builds(ReasoningContent, WORDS, WORDS, st.just("m"))
-    | st.builds(ReasoningContent, WORDS, st.just(""), st.just("m")),
+    st.builds(core.ReasoningContent, WORDS, WORDS, st.just("m"))
+    | st.builds(core.ReasoningContent, WORDS, st.just(""), st.just("m")),
     max_size=2,
 )
 SCHEMAS = OBJECTS.map(lambda properties: {"type": "object", "properties": {}, "x": properties})
@@ -363,10 +358,10 @@ def tool(draw, space, name):
     extra = draw(st.sampled_from([{}, {"responses": {"defer_loading": True, "allowed_callers": ["direct"]}}]))
     if draw(st.booleans()):
         grammar = draw(st.sampled_from([None, GRAMMAR]))
-        return ToolDeclaration(full, text, dict(CUSTOM_SCHEMA), {}, "custom", grammar, space, extra=extra)
+        return core.ToolDeclaration(full, text, dict(core.CUSTOM_SCHEMA), {}, "custom", grammar, space, extra=extra)
     strict = draw(st.sampled_from([None, True, False]))
     schema = SCHEMA if strict else draw(SCHEMAS)
-    return ToolDeclaration(full, text, schema, namespace=space, strict=strict, extra=extra)
+    return core.ToolDeclaration(full, text, schema, namespace=space, strict=strict, extra=extra)
 
 
 @st.composite
@@ -374,17 +369,17 @@ def turn_canisters(draw, identifiers, tools):
     canisters = []
     for _ in range(draw(st.integers(1, 3))):
         if not tools or draw(st.booleans()):
-            spoken = draw(st.lists(TEXTS | st.builds(RefusalContent, WORDS), min_size=1, max_size=2))
+            spoken = draw(st.lists(TEXTS | st.builds(core.RefusalContent, WORDS), min_size=1, max_size=2))
             extra = draw(st.sampled_from([None, {"phase": "commentary"}]))
-            canisters.append(AssistantCanister((*draw(REASONING), *spoken), extra=extra))
+            canisters.append(core.AssistantCanister((*draw(REASONING), *spoken), extra=extra))
             continue
         called = draw(st.sampled_from(tools))
         texts = st.just("") | WORDS
         arguments = draw(texts.map(lambda text: {"input": text}) if called.kind == "custom" else OBJECTS)
         raw = msgspec.json.encode(arguments).decode()
-        canisters.append(InvocationCanister(f"call_{next(identifiers)}", called.name, arguments, raw))
-    calls = [canister for canister in canisters if isinstance(canister, InvocationCanister)]
-    return [*canisters, *[ResultCanister(draw(SPOKEN), invocation_id=call.identifier) for call in calls]]
+        canisters.append(core.InvocationCanister(f"call_{next(identifiers)}", called.name, arguments, raw))
+    calls = [canister for canister in canisters if isinstance(canister, core.InvocationCanister)]
+    return [*canisters, *[core.ResultCanister(draw(SPOKEN), invocation_id=call.identifier) for call in calls]]
 
 
 @st.composite
@@ -394,23 +389,23 @@ def conversations(draw, tools):
     for _ in range(draw(st.integers(0, 4))):
         match draw(st.integers(0, 2)):
             case 0:
-                canisters.append(SupervisorCanister(draw(SPOKEN)))
+                canisters.append(core.SupervisorCanister(draw(SPOKEN)))
             case 1:
-                canisters.append(UserCanister(draw(SPOKEN)))
+                canisters.append(core.UserCanister(draw(SPOKEN)))
             case 2:
                 canisters += draw(turn_canisters(identifiers, tools))
     return tuple(canisters)
 
 
 CONTROLS = st.builds(
-    Controls,
+    core.Controls,
     st.none() | st.floats(0, 2),
     st.none() | st.floats(0, 1),
     st.none() | st.integers(1, 99),
     effort=st.sampled_from([None, "low", "xhigh"]),
 )
 HOSTED = st.lists(
-    st.builds(HostedTool, st.just("responses"), st.sampled_from(["web_search", "code_interpreter"]), OBJECTS),
+    st.builds(core.HostedTool, st.just("responses"), st.sampled_from(["web_search", "code_interpreter"]), OBJECTS),
     unique_by=lambda hosted: hosted.kind,
     max_size=2,
 ).map(tuple)
@@ -423,14 +418,14 @@ def requests(draw):
         HOSTED.filter(lambda hosted: not any({"type", "execution"} & set(each.definition) for each in hosted))
     )
     locals_ = [each.local for each in tools]
-    choices = [NamedTool(each.name) for each in tools if locals_.count(each.local) == 1]
-    return Request(
+    choices = [core.NamedTool(each.name) for each in tools if locals_.count(each.local) == 1]
+    return core.Request(
         model="m",
         canisters=draw(conversations(tools)),
         tools=tools,
         tool_choice=draw(st.sampled_from(["auto", *choices, *(["none", "required"] if tools or hosted else [])])),
         parallel=draw(st.sampled_from([None, True, False])) if tools else None,
-        constraint=draw(st.none() | st.builds(Constraint, NAMES, SCHEMAS, st.booleans())),
+        constraint=draw(st.none() | st.builds(core.Constraint, NAMES, SCHEMAS, st.booleans())),
         controls=draw(CONTROLS),
         stream=draw(st.booleans()),
         extra=draw(
@@ -468,14 +463,14 @@ def test_what_is_sealed_is_unsealed(opaque, origin, other):
 
 def test_a_conversation_costs_what_it_holds():
     """20,000 canisters, all calls under one identifier: this finishes because each is looked at once."""
-    step = [UserCanister("u"), invocation(), invocation(), ResultCanister("1", invocation_id="a")]
+    step = [core.UserCanister("u"), invocation(), invocation(), core.ResultCanister("1", invocation_id="a")]
     assert len(lowered(*step * 5_000).body["input"]) == 25_000
 
 
 # What clients send.
 VIEW = {"type": "input_image", "image_url": "https://x/y.png", "detail": "high"}
 ITEMS = {
-    "a message without type": ([{"role": "user", "content": "u"}], [UserCanister("u")], ()),
+    "a message without type": ([{"role": "user", "content": "u"}], [core.UserCanister("u")], ()),
     "roles": (
         [
             message("developer", "d"),
@@ -484,10 +479,10 @@ ITEMS = {
             message("user", None),
         ],
         [
-            SupervisorCanister("d"),
-            SupervisorCanister("s"),
-            AssistantCanister("a", extra={"phase": "final_answer"}),
-            UserCanister(),
+            core.SupervisorCanister("d"),
+            core.SupervisorCanister("s"),
+            core.AssistantCanister("a", extra={"phase": "final_answer"}),
+            core.UserCanister(),
         ],
         (),
     ),
@@ -508,15 +503,15 @@ ITEMS = {
             )
         ],
         [
-            UserCanister(
+            core.UserCanister(
                 [
-                    TextualContent("see"),
-                    PictureContent(url="https://x/y.png", extra={"detail": "high"}),
-                    PictureContent(data=b"png", mime_type="image/jpeg"),
-                    PictureContent(extra={"file_id": "f1"}),
+                    core.TextualContent("see"),
+                    core.PictureContent(url="https://x/y.png", extra={"detail": "high"}),
+                    core.PictureContent(data=b"png", mime_type="image/jpeg"),
+                    core.PictureContent(extra={"file_id": "f1"}),
                     FILE,
-                    FileContent(url="https://x/a.pdf"),
-                    FileContent(name="b", extra={"file_id": "f2"}),
+                    core.FileContent(url="https://x/a.pdf"),
+                    core.FileContent(name="b", extra={"file_id": "f2"}),
                 ]
             )
         ],
@@ -532,7 +527,7 @@ ITEMS = {
                 ],
             )
         ],
-        [AssistantCanister([TextualContent("t"), RefusalContent("no")])],
+        [core.AssistantCanister([core.TextualContent("t"), core.RefusalContent("no")])],
         (),
     ),
     "reasoning goes with the message after it": (
@@ -546,7 +541,7 @@ ITEMS = {
             },
             message("assistant", "t"),
         ],
-        [AssistantCanister([ReasoningContent("a\n\nb", "gAAA", "m"), TextualContent("t")])],
+        [core.AssistantCanister([core.ReasoningContent("a\n\nb", "gAAA", "m"), core.TextualContent("t")])],
         (),
     ),
     "reasoning before a call": (
@@ -561,15 +556,15 @@ ITEMS = {
             output("a", "1"),
         ],
         [
-            AssistantCanister(ReasoningContent("raw", origin="m")),
-            InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
-            ResultCanister("1", invocation_id="a"),
+            core.AssistantCanister(core.ReasoningContent("raw", origin="m")),
+            core.InvocationCanister("a", "f", {"x": 1}, '{"x": 1}'),
+            core.ResultCanister("1", invocation_id="a"),
         ],
         (),
     ),
     "reasoning that we sealed": (
         [{"type": "reasoning", "summary": [], "encrypted_content": seal("sig", "other")}],
-        [AssistantCanister(ReasoningContent("", "sig", "other"))],
+        [core.AssistantCanister(core.ReasoningContent("", "sig", "other"))],
         (),
     ),
     "reasoning that says nothing": (
@@ -585,13 +580,13 @@ ITEMS = {
             {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "ok"}]},
         ],
         [
-            InvocationCanister("a", "ns__g", {}, "{}"),
-            InvocationCanister("b", "apply_patch", {"input": 'x"'}, '{"input":"x\\""}'),
-            ResultCanister(
-                [TextualContent("seen"), PictureContent(url="https://x/y.png", extra={"detail": "high"})],
+            core.InvocationCanister("a", "ns__g", {}, "{}"),
+            core.InvocationCanister("b", "apply_patch", {"input": 'x"'}, '{"input":"x\\""}'),
+            core.ResultCanister(
+                [core.TextualContent("seen"), core.PictureContent(url="https://x/y.png", extra={"detail": "high"})],
                 invocation_id="a",
             ),
-            ResultCanister("ok", invocation_id="b"),
+            core.ResultCanister("ok", invocation_id="b"),
         ],
         (),
     ),
@@ -603,20 +598,20 @@ ITEMS = {
             function_call("d", "f", "[1"),
         ],
         [
-            InvocationCanister("a", "f", {}, ""),
-            InvocationCanister("b", "f", {}, "{}"),
-            InvocationCanister("c", "f", {"x": 1}, '{"x":1}'),
-            InvocationCanister("d", "f", None, "[1"),
+            core.InvocationCanister("a", "f", {}, ""),
+            core.InvocationCanister("b", "f", {}, "{}"),
+            core.InvocationCanister("c", "f", {"x": 1}, '{"x":1}'),
+            core.InvocationCanister("d", "f", None, "[1"),
         ],
         (),
     ),
     "outputs of any kind": (
         [output("a", None), output("a", {"temp": 72}), output("a", [1]), output("a", 3)],
         [
-            ResultCanister((), invocation_id="a"),
-            ResultCanister('{"temp":72}', invocation_id="a"),
-            ResultCanister("[1]", invocation_id="a"),
-            ResultCanister("3", invocation_id="a"),
+            core.ResultCanister((), invocation_id="a"),
+            core.ResultCanister('{"temp":72}', invocation_id="a"),
+            core.ResultCanister("[1]", invocation_id="a"),
+            core.ResultCanister("3", invocation_id="a"),
         ],
         (),
     ),
@@ -636,8 +631,8 @@ ITEMS = {
             },
         ],
         [
-            InvocationCanister("a", "tool_search", {"query": "x"}, '{"query":"x"}'),
-            ResultCanister("ns__g", invocation_id="a"),
+            core.InvocationCanister("a", "tool_search", {"query": "x"}, '{"query":"x"}'),
+            core.ResultCanister("ns__g", invocation_id="a"),
         ],
         (),
     ),
@@ -659,25 +654,27 @@ ITEMS = {
             },
         ],
         [
-            InvocationCanister(
+            core.InvocationCanister(
                 "a", "local_shell", {"type": "exec", "command": ["ls"]}, '{"type":"exec","command":["ls"]}'
             ),
-            ResultCanister('{"x": 1}', invocation_id="a"),
-            InvocationCanister("b", "computer", {"type": "screenshot"}, '{"type":"screenshot"}'),
-            ResultCanister(PictureContent(url="https://x/y.png"), invocation_id="b"),
+            core.ResultCanister('{"x": 1}', invocation_id="a"),
+            core.InvocationCanister("b", "computer", {"type": "screenshot"}, '{"type":"screenshot"}'),
+            core.ResultCanister(core.PictureContent(url="https://x/y.png"), invocation_id="b"),
         ],
         (),
     ),
     "what the provider's own tools did is kept": (
         [KEPT, message("assistant", "t")],
-        [AssistantCanister([ReasoningContent("", extra={"item": KEPT}), TextualContent("t")])],
+        [core.AssistantCanister([core.ReasoningContent("", extra={"item": KEPT}), core.TextualContent("t")])],
         (),
     ),
     "a compaction is kept": (
         [{"type": "compaction", "encrypted_content": "x"}, message("user", "u")],
         [
-            AssistantCanister(ReasoningContent("", extra={"item": {"type": "compaction", "encrypted_content": "x"}})),
-            UserCanister("u"),
+            core.AssistantCanister(
+                core.ReasoningContent("", extra={"item": {"type": "compaction", "encrypted_content": "x"}})
+            ),
+            core.UserCanister("u"),
         ],
         (),
     ),
@@ -693,7 +690,7 @@ ITEMS = {
                 ],
             }
         ],
-        [UserCanister([TextualContent("From root:\n"), TextualContent("go")])],
+        [core.UserCanister([core.TextualContent("From root:\n"), core.TextualContent("go")])],
         ("part encrypted_content",),
     ),
     "what is of no use to any model": (
@@ -716,12 +713,12 @@ ITEMS = {
             output("call_xyz", '{"temp":72,"condition":"sunny"}'),
         ],
         [
-            UserCanister("What's the weather?"),
-            AssistantCanister(),
-            InvocationCanister(
+            core.UserCanister("What's the weather?"),
+            core.AssistantCanister(),
+            core.InvocationCanister(
                 "call_xyz", "get_weather", {"location": "San Francisco"}, '{"location":"San Francisco"}'
             ),
-            ResultCanister('{"temp":72,"condition":"sunny"}', invocation_id="call_xyz"),
+            core.ResultCanister('{"temp":72,"condition":"sunny"}', invocation_id="call_xyz"),
         ],
         (),
     ),
@@ -731,7 +728,7 @@ ITEMS = {
                 "tool", [{"type": "output", "content_type": "application/json", "body": "{}"}], tool_call_id="call_123"
             )
         ],
-        [ResultCanister("{}", invocation_id="call_123")],
+        [core.ResultCanister("{}", invocation_id="call_123")],
         (),
     ),
 }
@@ -748,14 +745,14 @@ def test_instructions_come_first():
     request = decode_request(
         {"model": "m", "instructions": "i", "input": [message("developer", "d"), message("user", "u")]}
     )
-    assert request.canisters == (SupervisorCanister("i"), SupervisorCanister("d"), UserCanister("u"))
-    assert decode_request({"model": "m", "input": "u"}).canisters == (UserCanister("u"),)
+    assert request.canisters == (core.SupervisorCanister("i"), core.SupervisorCanister("d"), core.UserCanister("u"))
+    assert decode_request({"model": "m", "input": "u"}).canisters == (core.UserCanister("u"),)
 
 
 NESTED = {"type": "function", "function": {"name": "f", "description": "does", "parameters": SCHEMA}}
 FLAT = {"type": "function", "name": "f", "description": "does", "parameters": SCHEMA, "strict": False}
-F = ToolDeclaration("f", "does", SCHEMA)
-PATCH = ToolDeclaration("apply_patch", "patches", CUSTOM_SCHEMA, kind="custom", grammar=GRAMMAR)
+F = core.ToolDeclaration("f", "does", SCHEMA)
+PATCH = core.ToolDeclaration("apply_patch", "patches", core.CUSTOM_SCHEMA, kind="custom", grammar=GRAMMAR)
 SPACE = {
     "type": "namespace",
     "name": "ns",
@@ -766,11 +763,11 @@ SPACE = {
     ],
 }
 SPACED = (
-    ToolDeclaration("ns__g", "", {"type": "object", "properties": {}}, namespace="ns"),
-    ToolDeclaration("ns__exec", "", CUSTOM_SCHEMA, kind="custom", namespace="ns"),
+    core.ToolDeclaration("ns__g", "", {"type": "object", "properties": {}}, namespace="ns"),
+    core.ToolDeclaration("ns__exec", "", core.CUSTOM_SCHEMA, kind="custom", namespace="ns"),
 )
 SEARCH = {"type": "tool_search", "execution": "client", "description": "finds", "parameters": SCHEMA}
-FINDS = ToolDeclaration("tool_search", "finds", SCHEMA, kind="search")
+FINDS = core.ToolDeclaration("tool_search", "finds", SCHEMA, kind="search")
 EMPTY = {"type": "object", "properties": {}}
 
 
@@ -783,9 +780,14 @@ EMPTY = {"type": "object", "properties": {}}
         ([DECLARED[2]], (PATCH,), (), ()),
         ([SPACE], SPACED, (), ()),
         ([SEARCH], (FINDS,), (), ()),
-        ([{"type": "function", "name": "tool_search"}], (ToolDeclaration("tool_search", schema=EMPTY),), (), ()),
-        ([{"type": "tool_search"}], (), (HostedTool("responses", "tool_search"),), ()),
-        ([{"type": "web_search", "filters": {}}], (), (HostedTool("responses", "web_search", {"filters": {}}),), ()),
+        ([{"type": "function", "name": "tool_search"}], (core.ToolDeclaration("tool_search", schema=EMPTY),), (), ()),
+        ([{"type": "tool_search"}], (), (core.HostedTool("responses", "tool_search"),), ()),
+        (
+            [{"type": "web_search", "filters": {}}],
+            (),
+            (core.HostedTool("responses", "web_search", {"filters": {}}),),
+            (),
+        ),
     ],
     ids=[
         "nested",
@@ -805,7 +807,7 @@ def test_tools(tools, declared, hosted, dropped):
     again = {"type": "additional_tools", "role": "developer", "tools": tools}
     asked = read_request({"model": "m", "input": [again, message("user", "u"), again], "tools": tools})
     assert (asked.request.tools, asked.request.hosted) == (declared, hosted)
-    assert asked.request.canisters == (UserCanister("u"),)
+    assert asked.request.canisters == (core.UserCanister("u"),)
 
 
 def test_tools_that_were_found_can_be_called():
@@ -834,7 +836,7 @@ def test_a_search_and_what_it_found_go_back_as_they_came(judge_body):
     request = decode_request(body)
     assert request.namespaces == {"ns": "of ns"}
     assert [tool.name for tool in request.tools] == ["tool_search", "apply_patch", "f", "ns__g", "ns__exec"]
-    results = [canister.text for canister in request.canisters if isinstance(canister, ResultCanister)]
+    results = [canister.text for canister in request.canisters if isinstance(canister, core.ResultCanister)]
     assert results == ["f\nns__g\nns__exec", "No tools found.", "f", "done"]
     sent = encode_request(request)
     assert (sent.body["input"], sent.body["tools"], sent.dropped) == (items, body["tools"], ())
@@ -842,14 +844,14 @@ def test_a_search_and_what_it_found_go_back_as_they_came(judge_body):
 
 
 def test_a_search_under_another_name():
-    tools = (ToolDeclaration("find", "finds", SCHEMA, kind="search"), ToolDeclaration("f"))
+    tools = (core.ToolDeclaration("find", "finds", SCHEMA, kind="search"), core.ToolDeclaration("f"))
     sent = lowered(
         invocation("a", "find", {"x": 1}),
         invocation("b", "find", None, "[1"),
-        ResultCanister("f", invocation_id="a"),
-        ResultCanister("Error: late", invocation_id="b"),
+        core.ResultCanister("f", invocation_id="a"),
+        core.ResultCanister("Error: late", invocation_id="b"),
         tools=tools,
-        tool_choice=NamedTool("find"),
+        tool_choice=core.NamedTool("find"),
     )
     assert [tool["type"] for tool in sent.body["tools"]] == ["tool_search"]
     assert sent.names == {"tool_search": "find"}
@@ -873,7 +875,7 @@ def test_descriptions_of_namespaces():
     sent = encode_request(request)
     assert [(tool["name"], tool["description"]) for tool in sent.body["tools"]] == [("ns", "of ns")]
     assert sent.dropped == ()
-    odd = Request("m", (), (ToolDeclaration("a.b__c", namespace="a.b"),), namespaces={"a.b": "odd"})
+    odd = core.Request("m", (), (core.ToolDeclaration("a.b__c", namespace="a.b"),), namespaces={"a.b": "odd"})
     assert encode_request(odd).dropped == ("description of the namespace a.b",)
     chosen = {"type": "allowed_tools", "mode": "auto", "tools": [FLAT]}
     request = decode_request({"model": "m", "input": "u", "tools": [SPACE, FLAT], "tool_choice": chosen})
@@ -890,13 +892,13 @@ G = {"type": "function", "name": "g"}
         ("auto", "auto", 5),
         ("none", "none", 5),
         ("required", "required", 5),
-        ({"type": "function", "name": "f"}, NamedTool("f"), 5),
-        ({"type": "function", "function": {"name": "f"}}, NamedTool("f"), 5),
-        ({"type": "custom", "name": "apply_patch"}, NamedTool("apply_patch"), 5),
-        (G, NamedTool("ns__g"), 5),
-        ({**G, "namespace": "ns"}, NamedTool("ns__g"), 5),
-        ({"type": "function", "name": "ns__g"}, NamedTool("ns__g"), 5),
-        ({"type": "function", "name": "unknown"}, NamedTool("unknown"), 5),
+        ({"type": "function", "name": "f"}, core.NamedTool("f"), 5),
+        ({"type": "function", "function": {"name": "f"}}, core.NamedTool("f"), 5),
+        ({"type": "custom", "name": "apply_patch"}, core.NamedTool("apply_patch"), 5),
+        (G, core.NamedTool("ns__g"), 5),
+        ({**G, "namespace": "ns"}, core.NamedTool("ns__g"), 5),
+        ({"type": "function", "name": "ns__g"}, core.NamedTool("ns__g"), 5),
+        ({"type": "function", "name": "unknown"}, core.NamedTool("unknown"), 5),
         ({"type": "web_search"}, "auto", 5),
         ({"type": "mcp", "server_label": "x"}, "auto", 5),
         ({"type": "allowed_tools", "mode": "required", "tools": [G, {"type": "web_search"}]}, "required", 2),
@@ -988,22 +990,22 @@ CODEX = {
 
 def test_codex():
     assert read_request(CODEX).dropped == ()
-    assert decode_request(CODEX) == Request(
+    assert decode_request(CODEX) == core.Request(
         "gpt-6-sol",
         (
-            SupervisorCanister("one"),
-            SupervisorCanister("two"),
-            UserCanister("list"),
-            AssistantCanister(ReasoningContent("", "sig", "claude")),
-            InvocationCanister("c1", "functions__exec", {"input": "ls"}, '{"input":"ls"}'),
-            ResultCanister("a.txt", invocation_id="c1"),
+            core.SupervisorCanister("one"),
+            core.SupervisorCanister("two"),
+            core.UserCanister("list"),
+            core.AssistantCanister(core.ReasoningContent("", "sig", "claude")),
+            core.InvocationCanister("c1", "functions__exec", {"input": "ls"}, '{"input":"ls"}'),
+            core.ResultCanister("a.txt", invocation_id="c1"),
         ),
         (
-            ToolDeclaration("functions__exec", "runs", CUSTOM_SCHEMA, {}, "custom", GRAMMAR, "functions"),
-            ToolDeclaration("functions__wait", "waits", SCHEMA, namespace="functions", strict=False),
+            core.ToolDeclaration("functions__exec", "runs", core.CUSTOM_SCHEMA, {}, "custom", GRAMMAR, "functions"),
+            core.ToolDeclaration("functions__wait", "waits", SCHEMA, namespace="functions", strict=False),
         ),
         parallel=False,
-        controls=Controls(effort="medium"),
+        controls=core.Controls(effort="medium"),
         extra={"prompt_cache_key": "k", "client_metadata": {}},
     )
 
@@ -1121,16 +1123,16 @@ def test_every_field_wrong_or_absent_is_taken_or_refused(wrong):
 
 def test_what_we_send_is_openai_s(judge_body):
     request = lowered(
-        SupervisorCanister("s"),
-        UserCanister([TextualContent("see"), PICTURE, FILE]),
-        AssistantCanister([TextualContent("t")]),
+        core.SupervisorCanister("s"),
+        core.UserCanister([core.TextualContent("see"), PICTURE, FILE]),
+        core.AssistantCanister([core.TextualContent("t")]),
         invocation("a", "f", {"x": 1}),
         invocation("b", "apply_patch", {"input": "x"}),
-        ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
+        core.ResultCanister([core.TextualContent("seen"), PICTURE], invocation_id="a"),
         tools=TOOLS,
         tool_choice="required",
-        constraint=Constraint("answer", {"type": "object"}),
-        hosted=(HostedTool("responses", "web_search"),),
+        constraint=core.Constraint("answer", {"type": "object"}),
+        hosted=(core.HostedTool("responses", "web_search"),),
     )
     judge_body(request.body)
 
@@ -1139,13 +1141,15 @@ def test_what_we_send_is_open_responses():
     from openresponses_types import CreateResponseBody
 
     request = lowered(
-        SupervisorCanister("s"),
-        UserCanister([TextualContent("see"), PICTURE, FILE]),
-        AssistantCanister([ReasoningContent("hm", "sig", "m"), TextualContent("t"), RefusalContent("no")]),
+        core.SupervisorCanister("s"),
+        core.UserCanister([core.TextualContent("see"), PICTURE, FILE]),
+        core.AssistantCanister(
+            [core.ReasoningContent("hm", "sig", "m"), core.TextualContent("t"), core.RefusalContent("no")]
+        ),
         invocation("a", "f", {"x": 1}),
-        ResultCanister([TextualContent("seen"), PICTURE], invocation_id="a"),
-        tools=(ToolDeclaration("f", "does", {"type": "object"}, strict=False),),
-        tool_choice=NamedTool("f"),
-        controls=Controls(effort="low"),
+        core.ResultCanister([core.TextualContent("seen"), PICTURE], invocation_id="a"),
+        tools=(core.ToolDeclaration("f", "does", {"type": "object"}, strict=False),),
+        tool_choice=core.NamedTool("f"),
+        controls=core.Controls(effort="low"),
     )
     CreateResponseBody.model_validate(request.body)

@@ -7,18 +7,7 @@ import asyncio
 import pytest
 from tests.tables import table
 
-from callboard.core import (
-    ArgumentsPiece,
-    InvocationEnded,
-    InvocationStarted,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-)
+from callboard import core
 from callboard.text.sse import encode_frame
 from callboard.wires.responses import (
     StreamEncoder,
@@ -27,7 +16,7 @@ from callboard.wires.responses import (
     encode_response,
 )
 
-START = ReplyStarted("x", "m")
+START = core.ReplyStarted("x", "m")
 WEATHER = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
 TOOLS = [
     {"type": "function", "name": "get_weather", "description": "d", "parameters": WEATHER, "strict": False},
@@ -39,10 +28,10 @@ TOOLS = [
 def call(index, identifier, name, raw, arguments):
     half = len(raw) // 2
     return [
-        InvocationStarted(index, identifier, name),
-        ArgumentsPiece(index, raw[:half]),
-        ArgumentsPiece(index, raw[half:]),
-        InvocationEnded(index, identifier, name, arguments, raw),
+        core.InvocationStarted(index, identifier, name),
+        core.ArgumentsPiece(index, raw[:half]),
+        core.ArgumentsPiece(index, raw[half:]),
+        core.InvocationEnded(index, identifier, name, arguments, raw),
     ]
 
 
@@ -118,13 +107,13 @@ def dump_response(response):
 
 SAID = [
     START,
-    ReasoningPiece("hm", "sig", "m"),
-    TextPiece("Hel"),
-    TextPiece("lo"),
+    core.ReasoningPiece("hm", "sig", "m"),
+    core.TextPiece("Hel"),
+    core.TextPiece("lo"),
     *CALLS,
-    TextPiece(" again"),
-    Usage(7, 5, 3, 2),
-    ReplyEnded("invocations"),
+    core.TextPiece(" again"),
+    core.Usage(7, 5, 3, 2),
+    core.ReplyEnded("invocations"),
 ]
 
 
@@ -187,7 +176,7 @@ def test_a_refusal():
         async with client.responses.stream(model="m", input="u") as stream:
             return await stream.get_final_response()
 
-    final = ask([START, RefusalPiece("I "), RefusalPiece("won't"), ReplyEnded("refusal")], use)
+    final = ask([START, core.RefusalPiece("I "), core.RefusalPiece("won't"), core.ReplyEnded("refusal")], use)
     assert final.output[0].content[0].refusal == "I won't"
 
 
@@ -201,19 +190,19 @@ def test_output_that_is_parsed():
         async with client.responses.stream(model="m", input="u", text_format=Answer) as stream:
             return await stream.get_final_response()
 
-    final = ask([START, TextPiece('{"x"'), TextPiece(": 1}"), ReplyEnded("stop")], use)
+    final = ask([START, core.TextPiece('{"x"'), core.TextPiece(": 1}"), core.ReplyEnded("stop")], use)
     assert final.output_parsed == Answer(x=1)
 
 
 @table(
     ("events", "kind", "reason"),
     [
-        ([START, TextPiece("Hel"), ReplyEnded("length")], "response.incomplete", "max_output_tokens"),
-        ([START, *CALLS[:2], ReplyEnded("length")], "response.incomplete", "max_output_tokens"),
-        ([START, ReplyEnded("filter")], "response.incomplete", "content_filter"),
-        ([START, *CALLS[:2], ReplyFailed("provider", "server_error", "x")], "response.failed", None),
-        ([START, TextPiece("Hel")], "response.failed", None),
-        ([START, *CALLS[:2], ReplyEnded("stop")], "response.incomplete", "max_output_tokens"),
+        ([START, core.TextPiece("Hel"), core.ReplyEnded("length")], "response.incomplete", "max_output_tokens"),
+        ([START, *CALLS[:2], core.ReplyEnded("length")], "response.incomplete", "max_output_tokens"),
+        ([START, core.ReplyEnded("filter")], "response.incomplete", "content_filter"),
+        ([START, *CALLS[:2], core.ReplyFailed("provider", "server_error", "x")], "response.failed", None),
+        ([START, core.TextPiece("Hel")], "response.failed", None),
+        ([START, *CALLS[:2], core.ReplyEnded("stop")], "response.incomplete", "max_output_tokens"),
     ],
 )
 def test_every_end(events, kind, reason):
@@ -232,5 +221,5 @@ def test_an_error_before_anything_was_said():
             await client.responses.create(model="m", input="u")
         return caught.value
 
-    error = ask([429, ReplyFailed("provider", "rate_limit_exceeded", "slow down")], use)
+    error = ask([429, core.ReplyFailed("provider", "rate_limit_exceeded", "slow down")], use)
     assert (error.code, error.body["message"]) == ("rate_limit_exceeded", "slow down")

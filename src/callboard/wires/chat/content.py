@@ -9,14 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    Content,
-    FileContent,
-    PictureContent,
-    RefusalContent,
-    ResultCanister,
-    TextualContent,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.chat.schema import (
     Audio,
@@ -52,33 +45,33 @@ _INSIDE = ("text", "refusal")
 _FORMAT = re.compile(r"[A-Za-z0-9.+_-]{1,32}")
 
 
-def encode_part(content: Content) -> dict[str, Any] | None:
+def encode_part(content: core.Content) -> dict[str, Any] | None:
     """The content as a part of a user's message; None for what this wire cannot carry."""
     part = _encode_part(content)
     return part | own_fields("chat", content.extra) if part is not None and content.extra else part
 
 
-def _encode_part(content: Content) -> dict[str, Any] | None:
+def _encode_part(content: core.Content) -> dict[str, Any] | None:
     match content:
-        case TextualContent(text=text):
+        case core.TextualContent(text=text):
             return {"type": "text", "text": text}
-        case PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
+        case core.PictureContent(data=data, mime_type=mime_type, url=url) if data or url:
             where: dict[str, Any] = {"url": url if not data else encode_data_url(data, mime_type)}
             return {"type": "image_url", "image_url": where | _field(content.extra, "detail")}
-        case FileContent(data=data, mime_type=mime_type, extra=extra) if data and is_audio(mime_type):
+        case core.FileContent(data=data, mime_type=mime_type, extra=extra) if data and is_audio(mime_type):
             named = _FORMATS.get(mime_type.partition(";")[0].strip().lower()) or (extra or {}).get("format")
             audio = {"data": encode_base64(data), "format": named}
             return {"type": "input_audio", "input_audio": audio} if named else None
-        case FileContent(data=data, mime_type=mime_type, name=name) if data:
+        case core.FileContent(data=data, mime_type=mime_type, name=name) if data:
             file = {"filename": name} if name else {}
             return {"type": "file", "file": file | {"file_data": encode_data_url(data, mime_type)}}
-        case FileContent(extra=extra) if _field(extra, "file_id"):
+        case core.FileContent(extra=extra) if _field(extra, "file_id"):
             return {"type": "file", "file": _field(extra, "file_id")}
         case _:
             return None
 
 
-def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
+def encode_content(content: Iterable[core.Content], dropped: list[str]) -> str | list[dict[str, Any]]:
     """A user's content: a string where it is only text, its texts joined as `core.join_texts` does, else parts."""
     parts: list[dict[str, Any]] = []
     for item in content:
@@ -92,28 +85,28 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     return parts
 
 
-def split_media(result: ResultCanister) -> tuple[ResultCanister, tuple[Content, ...]]:
+def split_media(result: core.ResultCanister) -> tuple[core.ResultCanister, tuple[core.Content, ...]]:
     """The result as its own message carries it, and the contents of a user's message for what only that can hold."""
-    texts: list[Content] = []
-    parts: list[Content] = []
+    texts: list[core.Content] = []
+    parts: list[core.Content] = []
     for content in result.content:
-        if isinstance(content, PictureContent | FileContent) and encode_part(content) is not None:
-            texts.append(TextualContent(f"[{content_kind(content)}: in the next message]"))
+        if isinstance(content, core.PictureContent | core.FileContent) and encode_part(content) is not None:
+            texts.append(core.TextualContent(f"[{content_kind(content)}: in the next message]"))
             parts.append(content)
         else:
             texts.append(content)
     if not parts:
         return result, ()
-    heading = TextualContent(f"From the result of {result.invocation_id}:")
+    heading = core.TextualContent(f"From the result of {result.invocation_id}:")
     return msgspec.structs.replace(result, content=tuple(texts)), (heading, *parts)
 
 
-def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple[Content, ...]:
+def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple[core.Content, ...]:
     """The contents of a message; `raw` is the same with all fields. Raises CallerError below `path` for data that are none."""
     if not content:
         return ()
     if isinstance(content, str):
-        return (TextualContent(content),)
+        return (core.TextualContent(content),)
     contents = [_decode_part(part, f"{path}[{index}]") for index, part in enumerate(content)]
     for index, fields in enumerate(raw if isinstance(raw, list) else ()):
         if own := unnamed_in(fields, ("type", str(fields.get("type")), *_INSIDE)):  # those that have no name here
@@ -122,12 +115,12 @@ def decode_content(content: MessageContent, path: str, raw: Any = None) -> tuple
     return tuple(contents)
 
 
-def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> Content:
+def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart, path: str) -> core.Content:
     match part:
         case TextPart(text=text):
-            return TextualContent(text)
+            return core.TextualContent(text)
         case RefusalPart(refusal=text):
-            return RefusalContent(text)
+            return core.RefusalContent(text)
         case ImagePart(image_url=image):
             return _picture(image if isinstance(image, ImageUrl) else ImageUrl(image), f"{path}.image_url.url")
         case FilePart(file=file):
@@ -136,34 +129,34 @@ def _decode_part(part: TextPart | RefusalPart | ImagePart | FilePart | AudioPart
             return _audio(audio, f"{path}.input_audio")
 
 
-def _picture(image: ImageUrl, path: str) -> PictureContent:
+def _picture(image: ImageUrl, path: str) -> core.PictureContent:
     extra = {"detail": image.detail} if image.detail else None
     if not image.url.startswith(SCHEME):
-        return PictureContent(url=image.url, extra=extra)
+        return core.PictureContent(url=image.url, extra=extra)
     data, mime_type = decode_data_url(image.url, path)
-    return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
+    return core.PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra)
 
 
-def _file(file: FileShape, path: str) -> FileContent:
+def _file(file: FileShape, path: str) -> core.FileContent:
     name = file.filename or ""
     if file.file_data:
         data, mime_type = decode_data_url(file.file_data, f"{path}.file_data")
-        return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
+        return core.FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
     if file.file_id:
-        return FileContent(name=name, extra={"file_id": file.file_id})
+        return core.FileContent(name=name, extra={"file_id": file.file_id})
     raise CallerError("a file without file_data or file_id", path=path)
 
 
-def _audio(audio: Audio, path: str) -> FileContent:
+def _audio(audio: Audio, path: str) -> core.FileContent:
     """A file. What has a format that OpenAI has not keeps its name, for a backend that has it."""
     data, _ = decode_data_url(audio.data, f"{path}.data")
     if not data:
         raise CallerError("audio without data", path=f"{path}.data")
     if audio.format in _TYPES:
-        return FileContent(data, _TYPES[audio.format])
+        return core.FileContent(data, _TYPES[audio.format])
     if not _FORMAT.fullmatch(audio.format):
         raise CallerError("no format of audio", path=f"{path}.format", hint=f"there are {', '.join(_TYPES)}")
-    return FileContent(data, f"audio/{audio.format}", extra={"format": audio.format})
+    return core.FileContent(data, f"audio/{audio.format}", extra={"format": audio.format})
 
 
 def _field(extra: Mapping[str, Any] | None, key: str) -> dict[str, Any]:

@@ -16,20 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from callboard.core import (
-    Ending,
-    Event,
-    Logprobs,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyExtra,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.json_value import Brackets
 from callboard.wires.chat.schema import READ, CallDelta, Chunk, Delta, FunctionDelta, KnownChunk, UsageShape
 from callboard.wires.common.errors import EXCERPT, malformed_reply, read_error
@@ -86,7 +73,7 @@ class Calls(CallTable[_Call]):
         self._by_id: dict[str, _Call] = {}
         self._last: _Call | None = None
 
-    def feed(self, delta: CallDelta) -> list[Event]:
+    def feed(self, delta: CallDelta) -> list[core.Event]:
         function = delta.function or _NOTHING
         name = string(function.name)
         json = arguments_text(function.arguments)
@@ -94,7 +81,7 @@ class Calls(CallTable[_Call]):
         if not (name or json or identifier):
             return []
         key = delta.index if isinstance(delta.index, int | str) else None
-        events: list[Event] = []
+        events: list[core.Event] = []
         call = self._find(key, identifier, name)
         if call is not None and call.is_repeated(name, json):
             if identifier and identifier == call.id and json == call.pieces.build():
@@ -120,7 +107,7 @@ class Calls(CallTable[_Call]):
             events += self.announce(call)
         return events
 
-    def release(self) -> list[Event]:
+    def release(self) -> list[core.Event]:
         """Announces the last call if it has a name: something else follows, so the name is whole."""
         if self._last is None or not self._last.name or self._last.index is not None:
             return []
@@ -154,14 +141,14 @@ _decode_known = msgspec.json.Decoder(KnownChunk).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 _METADATA = ("system_fingerprint", "service_tier")
 
-_ENDINGS: Mapping[str, Ending] = {
+_ENDINGS: Mapping[str, core.Ending] = {
     "stop": "stop",
     "tool_calls": "invocations",
     "function_call": "invocations",
     "length": "length",
     "content_filter": "filter",
 }
-_COMPLETENESS: Mapping[Ending, Completeness] = {"length": "objects", "filter": "objects"}
+_COMPLETENESS: Mapping[core.Ending, Completeness] = {"length": "objects", "filter": "objects"}
 _Fields: TypeAlias = Mapping[str, Any]
 
 
@@ -173,7 +160,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         self._calls = Calls(context)
         self._has_content = False
         self._refused = False
-        self._reason: Ending | None = None
+        self._reason: core.Ending | None = None
         self._signed_off = False
         """Whether the usage came, which servers send last, and no content after it."""
         self._is_known = True
@@ -193,7 +180,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         fields = _decode_any(payload)
         return msgspec.convert(fields, Chunk), fields
 
-    def decode(self, decoded: tuple[Chunk, _Fields | None], payload: str = "") -> list[Event]:
+    def decode(self, decoded: tuple[Chunk, _Fields | None], payload: str = "") -> list[core.Event]:
         if self._over:
             return []
         chunk, fields = decoded
@@ -202,14 +189,14 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
         if chunk.usage is not None:
             self._usage = _usage(chunk.usage)
             self._signed_off = True
-        events: list[Event] = []
+        events: list[core.Event] = []
         for choice in chunk.choices or ():
             if _is_another(choice.index):
                 continue  # the reply is the first choice
             if not self._started:
                 self._started = True
                 self._origin = self._origin or string(chunk.model)
-                events.append(ReplyStarted(string(chunk.id), string(chunk.model)))
+                events.append(core.ReplyStarted(string(chunk.id), string(chunk.model)))
             if choice.delta is not None:
                 self._decode_delta(choice.delta, events)
             elif choice.message is not None and not self._has_content:
@@ -224,7 +211,7 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
             events += self._extra(chunk, fields)
         return events
 
-    def _extra(self, chunk: Chunk, raw: _Fields | None) -> list[Event]:
+    def _extra(self, chunk: Chunk, raw: _Fields | None) -> list[core.Event]:
         """The fields without a name here; those that every chunk repeats only where they are new."""
         first: _Fields = {}
         if raw is None:
@@ -241,9 +228,9 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
             return []
         choice = _unread(first, "choice")
         message = _unread(first.get("delta") or first.get("message") or {}, "message")
-        return [ReplyExtra("chat", fields, choice, message)] if fields or choice or message else []
+        return [core.ReplyExtra("chat", fields, choice, message)] if fields or choice or message else []
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known.
 
         A reply without a finish_reason is whole where its usage or `[DONE]` came after its content; else it was cut.
@@ -257,20 +244,20 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
             return self._fail(self._cut_failure(why))
         return self._end("length" if why == "length" else "stop")
 
-    def _done(self) -> list[Event]:
+    def _done(self) -> list[core.Event]:
         return self._end(self._reason or "stop") if self._started else self.finish()
 
-    def _decode_delta(self, delta: Delta, events: list[Event]) -> None:
-        pieces: list[Event] = []
+    def _decode_delta(self, delta: Delta, events: list[core.Event]) -> None:
+        pieces: list[core.Event] = []
         if reasoning := string(delta.reasoning_content) or string(delta.reasoning):
-            pieces.append(ReasoningPiece(reasoning, origin=self._origin))
+            pieces.append(core.ReasoningPiece(reasoning, origin=self._origin))
         if delta.content:
             pieces += _content(delta.content)
         if refusal := string(delta.refusal):
-            pieces.append(RefusalPiece(refusal))
+            pieces.append(core.RefusalPiece(refusal))
         if pieces:
             self._has_content = True
-            self._refused = self._refused or any(isinstance(piece, RefusalPiece) for piece in pieces)
+            self._refused = self._refused or any(isinstance(piece, core.RefusalPiece) for piece in pieces)
             events += self._calls.release()
             events += pieces
         self._signed_off = self._signed_off and not (pieces or delta.tool_calls or delta.function_call)
@@ -280,17 +267,17 @@ class StreamDecoder(BaseStreamDecoder[tuple[Chunk, _Fields | None]]):
             events += self._calls.feed(CallDelta("function_call", function=delta.function_call))
         self._has_content = self._has_content or self._calls.count > 0
 
-    def _close_calls(self, reason: Ending) -> list[Event]:
+    def _close_calls(self, reason: core.Ending) -> list[core.Event]:
         return self._note_incomplete(self._calls.close(_COMPLETENESS.get(reason, "all"), reason))
 
-    def _end(self, reason: Ending) -> list[Event]:
-        events: list[Event] = [] if self._started else [ReplyStarted()]
+    def _end(self, reason: core.Ending) -> list[core.Event]:
+        events: list[core.Event] = [] if self._started else [core.ReplyStarted()]
         events += self._close_calls(reason)
         if reason in {"stop", "invocations"}:
             reason = "invocations" if self._calls.count else "refusal" if self._refused else "stop"
-        return self._end_with(events, ReplyEnded(reason))
+        return self._end_with(events, core.ReplyEnded(reason))
 
-    def _fail(self, failure: ReplyFailed) -> list[Event]:
+    def _fail(self, failure: core.ReplyFailed) -> list[core.Event]:
         return self._end_with(self._calls.close("none", failure.code), failure)
 
 
@@ -312,27 +299,27 @@ def _unread(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in read and value not in (None, "", [], {})}
 
 
-def _logprobs(logprobs: Any) -> Iterator[Event]:
+def _logprobs(logprobs: Any) -> Iterator[core.Event]:
     for field, is_refusal in (("content", False), ("refusal", True)):
         entries = logprobs.get(field) if isinstance(logprobs, dict) else None
         if isinstance(entries, list) and (tokens := tuple([each for each in entries if isinstance(each, dict)])):
-            yield Logprobs(tokens, is_refusal)
+            yield core.Logprobs(tokens, is_refusal)
 
 
-def _content(content: Any) -> Iterator[Event]:
+def _content(content: Any) -> Iterator[core.Event]:
     if isinstance(content, str):
-        yield TextPiece(content)
+        yield core.TextPiece(content)
     elif isinstance(content, list):
         for part in content:
             if isinstance(part, dict):
                 if text := string(part.get("text")):
-                    yield TextPiece(text)
+                    yield core.TextPiece(text)
                 if refusal := string(part.get("refusal")):
-                    yield RefusalPiece(refusal)
+                    yield core.RefusalPiece(refusal)
 
 
-def _usage(usage: UsageShape) -> Usage:
-    return Usage(
+def _usage(usage: UsageShape) -> core.Usage:
+    return core.Usage(
         count(usage.prompt_tokens),
         count(usage.completion_tokens),
         count(usage.prompt_tokens_details, "cached_tokens"),
@@ -341,7 +328,7 @@ def _usage(usage: UsageShape) -> Usage:
     )
 
 
-def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
     """The events of a reply that came whole, as JSON or decoded.
 
     The last is a ReplyEnded or ReplyFailed, whatever the body is.

@@ -10,19 +10,8 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    Content,
-    DocumentCanister,
-    InvocationCanister,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    result_contents,
-)
+from callboard import core
+from callboard.core import result_contents
 from callboard.wires.chat.content import encode_content, split_media
 from callboard.wires.common.contents import content_kind, contents_with_title, original_item, own_fields
 from callboard.wires.common.group_turns import Turn, group_turns
@@ -56,7 +45,7 @@ OPENAI_CHAT = ChatCapabilities()
 class MessageEncoder:
     """The messages of a request's canisters in `body`; `dropped` names what they could not carry."""
 
-    def __init__(self, request: Request, names: ToolNames, capabilities: ChatCapabilities) -> None:
+    def __init__(self, request: core.Request, names: ToolNames, capabilities: ChatCapabilities) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._reasoning_origin = request.model if capabilities.reasoning_field else None
@@ -66,13 +55,13 @@ class MessageEncoder:
             match step:
                 case Turn():
                     self._turn(step)
-                case SupervisorCanister(content=content):
+                case core.SupervisorCanister(content=content):
                     self._add("system", self._text(content), **own_fields("chat", step.extra))
-                case UserCanister(content=content):
+                case core.UserCanister(content=content):
                     self._add("user", self._content(content), **own_fields("chat", step.extra))
-                case ResultCanister():
+                case core.ResultCanister():
                     self._add("user", self._content(result_contents(step)))
-                case DocumentCanister():
+                case core.DocumentCanister():
                     self._add("user", self._content(contents_with_title(step)))
         if request.prefill:
             self.body[-1].update(CHAT_PREFILLS[request.prefill][0])
@@ -81,18 +70,18 @@ class MessageEncoder:
         self.body.append({"role": role, "content": content, **fields})
 
     def _turn(self, turn: Turn) -> None:
-        text: list[TextualContent] = []
+        text: list[core.TextualContent] = []
         reasoning: list[str] = []
         refusal: list[str] = []
         texts, invocations = turn.texts, turn.invocations
         contents = [each for canister in texts for each in canister.content]
         for content in contents:
             match content:
-                case TextualContent():
+                case core.TextualContent():
                     text.append(content)
-                case RefusalContent(text=value):
+                case core.RefusalContent(text=value):
                     refusal.append(value)
-                case ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
+                case core.ReasoningContent(text=value, origin=origin) if value and origin == self._reasoning_origin:
                     reasoning.append(value)
                 case _:
                     self.dropped.append(content_kind(content))
@@ -109,37 +98,37 @@ class MessageEncoder:
         self._add("assistant", None if not joined and (refusal or invocations) else joined, **fields)
         self._results(turn.results)
 
-    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+    def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
         arguments = _encode(arguments_object(call.arguments, call.raw)).decode()
         function = {"name": self._on_wire(call.name), "arguments": arguments}
         return {"id": call.identifier, "type": "function", "function": function}
 
-    def _results(self, results: Iterable[ResultCanister]) -> None:
+    def _results(self, results: Iterable[core.ResultCanister]) -> None:
         """A tool message for each; pictures and files, which only a user's message can hold, follow after all of them."""
-        media: list[Content] = []
+        media: list[core.Content] = []
         for result in results:
             message, parts = split_media(result) if self._capabilities.content_parts else (result, ())
             media += parts
             contents = result_contents(message)
-            texts = [each for each in contents if isinstance(each, TextualContent)]
-            self.dropped += [content_kind(each) for each in contents if not isinstance(each, TextualContent)]
+            texts = [each for each in contents if isinstance(each, core.TextualContent)]
+            self.dropped += [content_kind(each) for each in contents if not isinstance(each, core.TextualContent)]
             fields = own_fields("chat", result.extra)
             self._add("tool", self._join(texts), tool_call_id=message.invocation_id, **fields)
         if media:
             self._add("user", self._content(media))
 
-    def _content(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
+    def _content(self, content: Iterable[core.Content]) -> str | list[dict[str, Any]]:
         return encode_content(content, self.dropped) if self._capabilities.content_parts else self._text(content)
 
-    def _text(self, content: Iterable[Content]) -> str | list[dict[str, Any]]:
+    def _text(self, content: Iterable[core.Content]) -> str | list[dict[str, Any]]:
         content = list(content)
-        texts = [item for item in content if isinstance(item, TextualContent)]
-        self.dropped += [content_kind(item) for item in content if not isinstance(item, TextualContent)]
+        texts = [item for item in content if isinstance(item, core.TextualContent)]
+        self.dropped += [content_kind(item) for item in content if not isinstance(item, core.TextualContent)]
         if self._capabilities.content_parts and any(item.extra for item in texts):
             return encode_content(texts, self.dropped)
         return self._join(texts)
 
-    def _join(self, texts: Iterable[TextualContent], between: str = "\n") -> str:
+    def _join(self, texts: Iterable[core.TextualContent], between: str = "\n") -> str:
         """The texts as one string, which cannot hold their extra fields."""
         for item in texts:
             if item.extra:

@@ -11,26 +11,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Ending,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyExtra,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.sse import Payload
 from callboard.wires.common.custom_tools import CustomInput
 from callboard.wires.common.errors import openai_error_body as error_body
@@ -40,7 +21,7 @@ from callboard.wires.common.tool_calls import ended_arguments
 _GROWING = frozenset({"data", "transcript"})
 """Texts of `audio` that come in pieces."""
 _encode = msgspec.json.Encoder().encode
-_REASONS: dict[Ending, str] = {
+_REASONS: dict[core.Ending, str] = {
     "stop": "stop",
     "invocations": "tool_calls",
     "length": "length",
@@ -69,14 +50,20 @@ class StreamEncoder:
     """
 
     def __init__(
-        self, *, identifier: str, model: str, created: int, request: Request | None = None, include_usage: bool = True
+        self,
+        *,
+        identifier: str,
+        model: str,
+        created: int,
+        request: core.Request | None = None,
+        include_usage: bool = True,
     ) -> None:
         self._head = {"id": identifier, "object": "chat.completion.chunk", "created": created, "model": model}
         self._text_head = self._head_of_text()
         self._custom = frozenset([tool.name for tool in request.tools if tool.kind == "custom"] if request else ())
         self._inputs: dict[int, CustomInput] = {}
         self._include_usage = include_usage
-        self._usage: Usage | None = None
+        self._usage: core.Usage | None = None
         self._refused = False
         self._with_arguments: set[int] = set()
         """Calls whose arguments came in pieces."""
@@ -86,50 +73,50 @@ class StreamEncoder:
         self._warnings: list[str] = []
         self._over = False
 
-    def feed(self, event: Event, /) -> list[Payload]:
+    def feed(self, event: core.Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is TextPiece:  # nearly all events are this one
+        if type(event) is core.TextPiece:  # nearly all events are this one
             return [(b"", self._text_head + _encode(event.text) + _END_OF_TEXT)] if event.text else []
-        if isinstance(event, ReplyFailed):
+        if isinstance(event, core.ReplyFailed):
             return self._fail(event)
         payloads: list[Payload] = [(b"", _encode(self._head | chunk)) for chunk in self.chunks(event)]
-        if isinstance(event, ReplyExtra) and event.wire == "chat":
+        if isinstance(event, core.ReplyExtra) and event.wire == "chat":
             # Single values, such as the fingerprint, are repeated in each chunk from then on.
             self._head |= {name: value for name, value in event.fields.items() if isinstance(value, str | int | float)}
             self._text_head = self._head_of_text()
-        if isinstance(event, ReplyEnded) and event.reason != "retry":
+        if isinstance(event, core.ReplyEnded) and event.reason != "retry":
             self._over = True
             payloads.append(_DONE)
         return payloads
 
-    def finish(self, why: Why = "stop", /) -> list[Payload]:
+    def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error and `[DONE]` where the events broke off."""
         return [] if self._over else self._fail(BROKEN_OFF)
 
-    def chunks(self, event: Event) -> list[dict[str, Any]]:
+    def chunks(self, event: core.Event) -> list[dict[str, Any]]:
         """The chunks of an event, without what is the same in all."""
         match event:
-            case TextPiece(text=text):
+            case core.TextPiece(text=text):
                 return [_chunk({"content": text})] if text else []
-            case ArgumentsPiece(index=index, json=json) if index in self._inputs:
+            case core.ArgumentsPiece(index=index, json=json) if index in self._inputs:
                 return _custom_delta(index, self._inputs[index].feed(json))
-            case ArgumentsPiece(index=index, json=json):
+            case core.ArgumentsPiece(index=index, json=json):
                 self._with_arguments.add(index)
                 return [_call({"index": index, "function": {"arguments": json}})]
-            case ReasoningPiece(text=text):
+            case core.ReasoningPiece(text=text):
                 return [_chunk({"reasoning_content": text})] if text else []
-            case ReplyStarted():
+            case core.ReplyStarted():
                 return [_chunk({"role": "assistant", "content": ""})]
-            case Logprobs(tokens=tokens, is_refusal=is_refusal):
+            case core.Logprobs(tokens=tokens, is_refusal=is_refusal):
                 logprobs = {"content": None, "refusal": None, "refusal" if is_refusal else "content": tokens}
                 return [_chunk({}, logprobs=logprobs)]
-            case ReplyExtra(wire="chat"):
+            case core.ReplyExtra(wire="chat"):
                 return [{**_chunk(event.message, **event.choice), **event.fields}]
-            case RefusalPiece(text=text):
+            case core.RefusalPiece(text=text):
                 self._refused = True
                 return [_chunk({"refusal": text})]
-            case InvocationStarted(index=index, identifier=identifier, name=name):
+            case core.InvocationStarted(index=index, identifier=identifier, name=name):
                 self._is_cut = self._is_cut or index in self._open
                 self._open.add(index)
                 if name in self._custom:
@@ -138,20 +125,20 @@ class StreamEncoder:
                     return [_call({"index": index, "id": identifier, "type": "custom", "custom": custom})]
                 function = {"name": name, "arguments": ""}
                 return [_call({"index": index, "id": identifier, "type": "function", "function": function})]
-            case InvocationEnded(index=index, arguments=arguments, raw=raw):
+            case core.InvocationEnded(index=index, arguments=arguments, raw=raw):
                 self._open.discard(index)
                 if index in self._inputs:
                     return _custom_delta(index, self._inputs.pop(index).finish(arguments, raw)[0])
                 if index in self._with_arguments:
                     return []
                 return [_call({"index": index, "function": {"arguments": ended_arguments(event)}})]
-            case InvocationIncomplete():
+            case core.InvocationIncomplete():
                 self._is_cut = True
-            case Usage():
+            case core.Usage():
                 self._usage = event
-            case Note(code="incomplete", text=text):
+            case core.Note(code="incomplete", text=text):
                 self._warnings.append(text)
-            case ReplyEnded(reason=reason) if reason != "retry":
+            case core.ReplyEnded(reason=reason) if reason != "retry":
                 return self._end(reason)
             case _:
                 pass
@@ -160,7 +147,7 @@ class StreamEncoder:
     def _head_of_text(self) -> bytes:
         return _encode(self._head)[:-1] + b',"choices":[{"index":0,"delta":{"content":'
 
-    def _end(self, reason: Ending) -> list[dict[str, Any]]:
+    def _end(self, reason: core.Ending) -> list[dict[str, Any]]:
         is_cut = self._is_cut or bool(self._open)
         reason = ending(reason, is_cut=is_cut)
         # A refusal that was spelled out is a plain stop.
@@ -170,7 +157,7 @@ class StreamEncoder:
             chunks.append({"choices": [], "usage": _usage_body(self._usage)})
         return chunks
 
-    def _fail(self, failure: ReplyFailed) -> list[Payload]:
+    def _fail(self, failure: core.ReplyFailed) -> list[Payload]:
         self._over = True
         return [(b"", _encode(error_body(failure))), _DONE]
 
@@ -187,7 +174,7 @@ def _custom_delta(index: int, text: str) -> list[dict[str, Any]]:
     return [_call({"index": index, "custom": {"input": text}})] if text else []
 
 
-def _usage_body(usage: Usage) -> dict[str, Any]:
+def _usage_body(usage: core.Usage) -> dict[str, Any]:
     """The usage as OpenAI writes it: no null among its details, which some clients cannot read."""
     return {
         "prompt_tokens": usage.input,
@@ -211,11 +198,11 @@ def _merge(before: Any, after: Any, name: str = "") -> Any:
 
 
 def encode_response(
-    events: Iterable[Event], *, identifier: str, model: str, created: int, request: Request | None = None
+    events: Iterable[core.Event], *, identifier: str, model: str, created: int, request: core.Request | None = None
 ) -> dict[str, Any]:
     """The chunks of a reply as one body; that of a failed one is `{"error": …}`. `created` is in seconds since 1970."""
     attempt, terminal = last_attempt(events)
-    if isinstance(terminal, ReplyFailed):
+    if isinstance(terminal, core.ReplyFailed):
         return error_body(terminal)
     encoder = StreamEncoder(identifier=identifier, model=model, created=created, request=request)
     body: dict[str, Any] = {"id": identifier, "object": "chat.completion", "created": created, "model": model}
@@ -225,7 +212,7 @@ def encode_response(
     calls: dict[int, tuple[dict[str, Any], list[str]]] = {}
     reason = ""
     for event in (*attempt, terminal):
-        if isinstance(event, ReplyExtra):
+        if isinstance(event, core.ReplyExtra):
             if event.wire == "chat":
                 extra = _merge(extra, {**event.fields, "choice": event.choice, "message": event.message})
             continue

@@ -11,26 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from callboard.core import (
-    CUSTOM_KEY,
-    CUSTOM_SCHEMA,
-    AssistantCanister,
-    Canister,
-    Constraint,
-    Content,
-    Controls,
-    HostedTool,
-    InvocationCanister,
-    NamedTool,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    ToolChoice,
-    ToolDeclaration,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.chat.content import decode_content
 from callboard.wires.chat.encode_messages import CHAT_PREFILLS, OPENAI_CHAT, ChatCapabilities, MessageEncoder
@@ -61,51 +42,53 @@ _MESSAGE_FIELDS = {
 
 def decode_messages(
     messages: Iterable[Message], raw: Iterable[Mapping[str, Any]], *, model: str
-) -> tuple[Canister, ...]:
+) -> tuple[core.Canister, ...]:
     """The conversation; reasoning is taken to be the model's own. Raises CallerError with the path.
 
     `raw` are the same messages with all fields: those without a name here go to `extra`.
     """
-    canisters: list[Canister] = []
+    canisters: list[core.Canister] = []
     for index, (message, fields) in enumerate(zip(messages, raw, strict=True)):
         path = f"messages[{index}]"
         content = decode_content(message.content, f"{path}.content", fields.get("content"))
         extra = extra_for("chat", unnamed_in(fields, _MESSAGE_FIELDS[type(message)])) or None
         match message:
             case SystemMessage() | DeveloperMessage():
-                canisters.append(SupervisorCanister(content, extra=extra))
+                canisters.append(core.SupervisorCanister(content, extra=extra))
             case UserMessage():
-                canisters.append(UserCanister(content, extra=extra))
+                canisters.append(core.UserCanister(content, extra=extra))
             case ToolMessage(tool_call_id=identifier):
-                canisters.append(ResultCanister(content, invocation_id=identifier, extra=extra))
+                canisters.append(core.ResultCanister(content, invocation_id=identifier, extra=extra))
             case AssistantMessage():
                 canisters += _turn(message, content, model, path, extra)
     return tuple(canisters)
 
 
 def _turn(
-    message: AssistantMessage, content: tuple[Content, ...], model: str, path: str, extra: Mapping[str, Any] | None
-) -> list[Canister]:
+    message: AssistantMessage, content: tuple[core.Content, ...], model: str, path: str, extra: Mapping[str, Any] | None
+) -> list[core.Canister]:
     if message.function_call is not None:
         raise CallerError("function_call is no longer served", path=f"{path}.function_call", hint="use tool_calls")
     if reasoning := message.reasoning_content or message.reasoning:
-        content = (ReasoningContent(reasoning, origin=model), *content)
+        content = (core.ReasoningContent(reasoning, origin=model), *content)
     if message.refusal:
-        content = (*content, RefusalContent(message.refusal))
+        content = (*content, core.RefusalContent(message.refusal))
     calls = message.tool_calls or []
-    canisters: list[Canister] = [AssistantCanister(content, extra=extra)] if content or extra or not calls else []
+    canisters: list[core.Canister] = (
+        [core.AssistantCanister(content, extra=extra)] if content or extra or not calls else []
+    )
     return canisters + [_invocation(call, f"{path}.tool_calls[{index}]") for index, call in enumerate(calls)]
 
 
-def _invocation(call: Call, path: str) -> InvocationCanister:
+def _invocation(call: Call, path: str) -> core.InvocationCanister:
     if call.custom is not None:
-        text = {CUSTOM_KEY: call.custom.input}
-        return InvocationCanister(call.id, call.custom.name, text, msgspec.json.encode(text).decode())
+        text = {core.CUSTOM_KEY: call.custom.input}
+        return core.InvocationCanister(call.id, call.custom.name, text, msgspec.json.encode(text).decode())
     if call.function is None:
         raise CallerError("a call without its function", path=path)
     arguments = call.function.arguments
     raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-    return InvocationCanister(call.id, call.function.name, parse_arguments(raw), raw)
+    return core.InvocationCanister(call.id, call.function.name, parse_arguments(raw), raw)
 
 
 WIRE = "chat"
@@ -114,7 +97,7 @@ _OWN_TYPES = (None, "function", "custom")
 _CONTROLS = ("temperature", "top_p", "max_tokens", "seed")
 
 
-def encode_request(request: Request, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> EncodedRequest:
+def encode_request(request: core.Request, *, capabilities: ChatCapabilities = OPENAI_CHAT) -> EncodedRequest:
     """The request as a chat body. A value that is None or the wire's default is left out."""
     names = ToolNames(request)
     messages = MessageEncoder(request, names, capabilities)
@@ -152,7 +135,7 @@ def encode_request(request: Request, *, capabilities: ChatCapabilities = OPENAI_
     return EncodedRequest(body, names.reverse, tuple(dropped), strict_tools.nullable, strict_tools.respelled)
 
 
-def decode_request(body: Mapping[str, Any]) -> Request:
+def decode_request(body: Mapping[str, Any]) -> core.Request:
     """The request that a chat body asks for. Raises CallerError with the path of what is none.
 
     Tools of another type than `function` and `custom` are hosted ones. `stream_options` are about
@@ -166,14 +149,16 @@ def decode_request(body: Mapping[str, Any]) -> Request:
         extra["response_format"] = parsed.response_format
     max_tokens = parsed.max_tokens if parsed.max_completion_tokens is None else parsed.max_completion_tokens
     stop = (parsed.stop,) if isinstance(parsed.stop, str) else tuple(parsed.stop or ())
-    return Request(
+    return core.Request(
         model=parsed.model,
         canisters=decode_messages(parsed.messages, body["messages"], model=parsed.model),
         tools=_decode_tools(parsed.tools or [], body),
         tool_choice=_decode_choice(parsed.tool_choice or "auto"),
         parallel=parsed.parallel_tool_calls,
         constraint=constraint,
-        controls=Controls(parsed.temperature, parsed.top_p, max_tokens, parsed.seed, stop, parsed.reasoning_effort),
+        controls=core.Controls(
+            parsed.temperature, parsed.top_p, max_tokens, parsed.seed, stop, parsed.reasoning_effort
+        ),
         stream=bool(parsed.stream),
         extra=extra,
         hosted=tuple(
@@ -195,15 +180,15 @@ def _decode_prefill(parsed: ChatRequest, extra: dict[str, Any]) -> str:
     return "prefix" if last.prefix else "partial" if last.partial else ""
 
 
-def _decode_hosted_tool(tool: Mapping[str, Any]) -> HostedTool:
-    return HostedTool(WIRE, tool["type"], {name: value for name, value in tool.items() if name != "type"})
+def _decode_hosted_tool(tool: Mapping[str, Any]) -> core.HostedTool:
+    return core.HostedTool(WIRE, tool["type"], {name: value for name, value in tool.items() if name != "type"})
 
 
-def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
+def _encode_tool(tool: core.ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     function: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description := tool.full_description:
         function["description"] = description
-    function["parameters"] = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
+    function["parameters"] = dict(core.CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
     if tool.strict is not None:
         function["strict"] = tool.strict
     if not (extra := tool.extra.get(WIRE)):
@@ -211,14 +196,14 @@ def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     return {"type": "function", **extra, "function": function | extra.get("function", {})}
 
 
-def _encode_choice(choice: ToolChoice, names: ToolNames) -> Any:
-    if isinstance(choice, NamedTool):
+def _encode_choice(choice: core.ToolChoice, names: ToolNames) -> Any:
+    if isinstance(choice, core.NamedTool):
         return {"type": "function", "function": {"name": names.on_wire(choice.name)}}
     return choice
 
 
-def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[ToolDeclaration, ...]:
-    declared: list[ToolDeclaration] = []
+def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[core.ToolDeclaration, ...]:
+    declared: list[core.ToolDeclaration] = []
     for index, tool in enumerate(tools):
         if tool.type == "custom":
             if tool.custom is None:
@@ -230,7 +215,7 @@ def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[T
             raise CallerError("a function tool without its function", path=f"tools[{index}].function")
         function = tool.function
         declared.append(
-            ToolDeclaration(
+            core.ToolDeclaration(
                 function.name,
                 function.description or "",
                 function.parameters or NO_SCHEMA,
@@ -241,19 +226,19 @@ def _decode_tools(tools: list[FunctionTool], body: Mapping[str, Any]) -> tuple[T
     return tuple(declared)
 
 
-def _decode_custom_tool(tool: Custom) -> ToolDeclaration:
+def _decode_custom_tool(tool: Custom) -> core.ToolDeclaration:
     grammar = tool.format.grammar if tool.format else None
     form = None if grammar is None else {"type": "grammar", "syntax": grammar.syntax, "definition": grammar.definition}
-    return ToolDeclaration(tool.name, tool.description or "", CUSTOM_SCHEMA, kind="custom", grammar=form)
+    return core.ToolDeclaration(tool.name, tool.description or "", core.CUSTOM_SCHEMA, kind="custom", grammar=form)
 
 
-def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) -> ToolChoice:
+def _decode_choice(choice: Literal["auto", "none", "required"] | NamedChoice) -> core.ToolChoice:
     if not isinstance(choice, NamedChoice):
         return choice
     named = choice.custom or choice.function
     if named is None:
         raise CallerError("the chosen tool has no name", path=f"tool_choice.{choice.type}.name")
-    return NamedTool(named.name)
+    return core.NamedTool(named.name)
 
 
 def _unnamed_fields(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,10 +249,10 @@ def _unnamed_fields(tool: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _decode_constraint(form: Any) -> Constraint | None:
+def _decode_constraint(form: Any) -> core.Constraint | None:
     if not isinstance(form, Mapping) or form.get("type") != "json_schema":
         return None
     parsed = form.get("json_schema")
     if not isinstance(parsed, Mapping) or not isinstance(parsed.get("schema", {}), Mapping):
         raise CallerError("a json_schema without its schema", path="response_format.json_schema")
-    return Constraint(str(parsed.get("name") or "reply"), parsed.get("schema", {}), bool(parsed.get("strict")))
+    return core.Constraint(str(parsed.get("name") or "reply"), parsed.get("schema", {}), bool(parsed.get("strict")))

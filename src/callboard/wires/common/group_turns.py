@@ -15,16 +15,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    DocumentCanister,
-    InvocationCanister,
-    ResultCanister,
-    SupervisorCanister,
-    UserCanister,
-    contents,
-)
+from callboard import core
+from callboard.core import contents
 
 NOT_RUN = "No result: the call was not run."
 """The result of an invocation that has none: providers refuse a call without a result."""
@@ -35,31 +27,31 @@ SECOND = "place of a second result of a call"
 class Turn(msgspec.Struct, frozen=True):
     """One reply of the model: adjacent assistant and invocation canisters, and a result for each call."""
 
-    reply: tuple[AssistantCanister | InvocationCanister, ...]
-    results: tuple[ResultCanister, ...]
+    reply: tuple[core.AssistantCanister | core.InvocationCanister, ...]
+    results: tuple[core.ResultCanister, ...]
 
     @property
-    def texts(self) -> list[AssistantCanister]:
-        return [each for each in self.reply if isinstance(each, AssistantCanister)]
+    def texts(self) -> list[core.AssistantCanister]:
+        return [each for each in self.reply if isinstance(each, core.AssistantCanister)]
 
     @property
-    def invocations(self) -> list[InvocationCanister]:
-        return [each for each in self.reply if isinstance(each, InvocationCanister)]
+    def invocations(self) -> list[core.InvocationCanister]:
+        return [each for each in self.reply if isinstance(each, core.InvocationCanister)]
 
 
-Step: TypeAlias = Turn | UserCanister | SupervisorCanister | DocumentCanister | ResultCanister
+Step: TypeAlias = Turn | core.UserCanister | core.SupervisorCanister | core.DocumentCanister | core.ResultCanister
 """A turn, or a canister outside of one; such a result answers no invocation."""
 
 
-def group_turns(canisters: Sequence[Canister]) -> list[Step]:
+def group_turns(canisters: Sequence[core.Canister]) -> list[Step]:
     """The canisters as steps.
 
     A result belongs to the last turn before it that asked for its identifier, wherever it is.
     """
     answers, orphans = match_results(canisters)
     steps: list[Step] = []
-    reply: list[AssistantCanister | InvocationCanister] = []
-    results: list[ResultCanister] = []
+    reply: list[core.AssistantCanister | core.InvocationCanister] = []
+    results: list[core.ResultCanister] = []
 
     def close() -> None:
         if reply:
@@ -69,12 +61,12 @@ def group_turns(canisters: Sequence[Canister]) -> list[Step]:
 
     for index, canister in enumerate(canisters):
         match canister:
-            case AssistantCanister():
+            case core.AssistantCanister():
                 reply.append(canister)
-            case InvocationCanister(identifier=identifier):
+            case core.InvocationCanister(identifier=identifier):
                 reply.append(canister)
-                results.append(answers.get(index) or ResultCanister(contents(NOT_RUN), invocation_id=identifier))
-            case ResultCanister():
+                results.append(answers.get(index) or core.ResultCanister(contents(NOT_RUN), invocation_id=identifier))
+            case core.ResultCanister():
                 close()
                 if index in orphans:
                     steps.append(canister)
@@ -90,22 +82,22 @@ def tag_instructions(text: str) -> str:
     return f"<system>\n{text}\n</system>"
 
 
-def match_results(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanister], set[int]]:
+def match_results(canisters: Sequence[core.Canister]) -> tuple[dict[int, core.ResultCanister], set[int]]:
     """The result of each invocation by the invocation's index, and the indices of results that answer none."""
-    answers: dict[int, ResultCanister] = {}
+    answers: dict[int, core.ResultCanister] = {}
     orphans: set[int] = set()
     turn = 0
     waiting: dict[str, tuple[int, deque[int]]] = {}
     for index, canister in enumerate(canisters):
         match canister:
-            case InvocationCanister(identifier=identifier):
+            case core.InvocationCanister(identifier=identifier):
                 calls = waiting.get(identifier)
                 if calls is None or calls[0] != turn:
                     calls = waiting[identifier] = turn, deque()
                 calls[1].append(index)
-            case AssistantCanister():
+            case core.AssistantCanister():
                 pass
-            case ResultCanister(invocation_id=identifier):
+            case core.ResultCanister(invocation_id=identifier):
                 turn += 1
                 calls = waiting.get(identifier)
                 if calls is not None and calls[1]:
@@ -117,7 +109,7 @@ def match_results(canisters: Sequence[Canister]) -> tuple[dict[int, ResultCanist
     return answers, orphans
 
 
-def reorder_results(canisters: Sequence[Canister]) -> tuple[Sequence[Canister], tuple[str, ...]]:
+def reorder_results(canisters: Sequence[core.Canister]) -> tuple[Sequence[core.Canister], tuple[str, ...]]:
     """Move results that come before their call to the end of that call's turn.
 
     Args:
@@ -130,13 +122,13 @@ def reorder_results(canisters: Sequence[Canister]) -> tuple[Sequence[Canister], 
     if not orphans:
         return canisters, ()
     unanswered: dict[str, deque[int]] = defaultdict(deque)
-    moved: dict[int, list[Canister]] = defaultdict(list)
+    moved: dict[int, list[core.Canister]] = defaultdict(list)
     for index, canister in enumerate(canisters):
-        if isinstance(canister, InvocationCanister) and index not in answers:
+        if isinstance(canister, core.InvocationCanister) and index not in answers:
             unanswered[canister.identifier].append(index)
     removed: set[int] = set()
     for index, canister in enumerate(canisters):
-        if index in orphans and isinstance(canister, ResultCanister):
+        if index in orphans and isinstance(canister, core.ResultCanister):
             calls = unanswered[canister.invocation_id]
             while calls and calls[0] < index:
                 calls.popleft()
@@ -149,20 +141,22 @@ def reorder_results(canisters: Sequence[Canister]) -> tuple[Sequence[Canister], 
     called: set[str] = set()
     unmatched: list[str] = []
     for index, canister in enumerate(canisters):
-        if isinstance(canister, InvocationCanister):
+        if isinstance(canister, core.InvocationCanister):
             called.add(canister.identifier)
-        elif index in orphans and isinstance(canister, ResultCanister):
+        elif index in orphans and isinstance(canister, core.ResultCanister):
             unmatched.append(SECOND if canister.invocation_id in called else WITHOUT_CALL)
     return canisters, tuple(unmatched)
 
 
-def _reorder(canisters: Sequence[Canister], moved: dict[int, list[Canister]], removed: set[int]) -> Iterator[Canister]:
+def _reorder(
+    canisters: Sequence[core.Canister], moved: dict[int, list[core.Canister]], removed: set[int]
+) -> Iterator[core.Canister]:
     """Each moved result after the last canister of its call's turn: earlier, it would split a parallel batch."""
-    waiting: list[Canister] = []
+    waiting: list[core.Canister] = []
     for index, canister in enumerate(canisters):
         if index in removed:
             continue
-        if waiting and not isinstance(canister, AssistantCanister | InvocationCanister):
+        if waiting and not isinstance(canister, core.AssistantCanister | core.InvocationCanister):
             yield from waiting
             waiting = []
         yield canister

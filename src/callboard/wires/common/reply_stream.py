@@ -13,17 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from callboard.core import (
-    Ending,
-    Event,
-    Identify,
-    InvocationIncomplete,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.wires.common.encoded_request import NO_NAMES
 from callboard.wires.common.errors import EXCERPT, malformed_reply
 from callboard.wires.common.tool_calls import CalledTools
@@ -32,26 +22,26 @@ Payload = TypeVar("Payload")
 
 DONE = "[DONE]"
 """The payload that ends a stream of OpenAI's wires; proxies send it on the others as well."""
-CUT: Mapping[Why, ReplyFailed] = {
-    "cut": ReplyFailed("provider", "cut", "the stream broke off in the middle of the reply"),
-    "cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled"),
+CUT: Mapping[core.Why, core.ReplyFailed] = {
+    "cut": core.ReplyFailed("provider", "cut", "the stream broke off in the middle of the reply"),
+    "cancelled": core.ReplyFailed("caller", "cancelled", "the reply was cancelled"),
 }
 """The failure of a reply whose stream ended for that reason, without a terminal event."""
-_UNENDED = ReplyFailed("provider", "cut", "the stream ended before the reply did")
-_NO_FRAME = ReplyFailed("provider", "malformed", "the stream ended before the model said anything")
+_UNENDED = core.ReplyFailed("provider", "cut", "the stream ended before the reply did")
+_NO_FRAME = core.ReplyFailed("provider", "malformed", "the stream ended before the model said anything")
 _NAMELESS = "arguments came of a call whose name never did: the call is lost"
 _HALF = "half a character came, and its other half never did"
 _WHOLE = frozenset({"stop", "invocations"})
 MAX_COUNT = 10**12
 """Tokens that a backend can count at most."""
-BROKEN_OFF = ReplyFailed("provider", "cut", "the reply broke off")
+BROKEN_OFF = core.ReplyFailed("provider", "cut", "the reply broke off")
 """The failure of a reply whose events ended without a terminal event."""
 
 
 class DecodeContext(msgspec.Struct, frozen=True, kw_only=True):
     """Given to a wire's `StreamDecoder` and `decode_response`."""
 
-    identify: Identify
+    identify: core.Identify
     """Gives an identifier to a call that has none, or that of another call."""
     names: Mapping[str, str] = NO_NAMES
     """From a tool's name on the wire to the declared one, where the two differ."""
@@ -69,14 +59,14 @@ class BaseStreamDecoder(Generic[Payload]):
         self._origin = context.origin
         self._started = False
         self._over = False
-        self._usage: Usage | None = None
+        self._usage: core.Usage | None = None
         self._half = ""
         """The first half of a character (a surrogate) whose second half may come in the next frame."""
         self._lost_half = False
         self._is_cut = False
         """Whether a call was cut off."""
 
-    def feed(self, payload: str, /) -> list[Event]:
+    def feed(self, payload: str, /) -> list[core.Event]:
         if self._over or not payload:
             return []
         try:
@@ -90,22 +80,22 @@ class BaseStreamDecoder(Generic[Payload]):
         """The JSON as the wire's shape."""
 
     @abstractmethod
-    def decode(self, decoded: Payload, payload: str = "") -> list[Event]:
+    def decode(self, decoded: Payload, payload: str = "") -> list[core.Event]:
         """The events of a payload that is decoded already; `payload`, its text, is for the excerpt of an error."""
 
     @abstractmethod
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known."""
 
     @abstractmethod
-    def _done(self) -> list[Event]:
+    def _done(self) -> list[core.Event]:
         """The events of `[DONE]`."""
 
     @abstractmethod
-    def _fail(self, failure: ReplyFailed) -> list[Event]:
+    def _fail(self, failure: core.ReplyFailed) -> list[core.Event]:
         """The end of a reply that failed."""
 
-    def _feed_odd(self, payload: str, error: Exception) -> list[Event]:
+    def _feed_odd(self, payload: str, error: Exception) -> list[core.Event]:
         """The events of what is no payload: `[DONE]`, or JSON with a surrogate that another frame may complete."""
         if payload.startswith(DONE):
             return self._done()
@@ -122,31 +112,31 @@ class BaseStreamDecoder(Generic[Payload]):
                     error = still
         return self._unreadable(payload, error)
 
-    def _unreadable(self, payload: str, error: Exception) -> list[Event]:
+    def _unreadable(self, payload: str, error: Exception) -> list[core.Event]:
         excerpt = payload[:EXCERPT].encode("utf-8", "replace").decode()
         return self._fail(malformed_reply(f"a frame is not of this wire: {error}", excerpt))
 
-    def _end_with(self, events: list[Event], terminal: ReplyEnded | ReplyFailed) -> list[Event]:
+    def _end_with(self, events: list[core.Event], terminal: core.ReplyEnded | core.ReplyFailed) -> list[core.Event]:
         """The events with what comes last: notes, the usage, and the terminal event."""
         self._over = True
         if self._lost_half or self._half:
-            events.append(Note("dropped", _HALF))
+            events.append(core.Note("dropped", _HALF))
         if self._usage is not None:
             events.append(self._usage)
-        if isinstance(terminal, ReplyEnded) and self._is_cut:
-            terminal = ReplyEnded(ending(terminal.reason, is_cut=True))
+        if isinstance(terminal, core.ReplyEnded) and self._is_cut:
+            terminal = core.ReplyEnded(ending(terminal.reason, is_cut=True))
         events.append(terminal)
         return events
 
-    def _cut_failure(self, why: Why) -> ReplyFailed:
+    def _cut_failure(self, why: core.Why) -> core.ReplyFailed:
         """The failure of a reply whose stream ended without saying how the reply ends."""
         return CUT.get(why, _UNENDED if self._started else _NO_FRAME)
 
-    def _note_incomplete(self, events: list[Event]) -> list[Event]:
+    def _note_incomplete(self, events: list[core.Event]) -> list[core.Event]:
         """The ends of calls, with an alert for each call that never had a name."""
-        incomplete = [event for event in events if isinstance(event, InvocationIncomplete)]
+        incomplete = [event for event in events if isinstance(event, core.InvocationIncomplete)]
         self._is_cut = self._is_cut or bool(incomplete)
-        alerts = [Note("alert", _NAMELESS, code="incomplete") for event in incomplete if not event.name]
+        alerts = [core.Note("alert", _NAMELESS, code="incomplete") for event in incomplete if not event.name]
         return [*events, *alerts]
 
 
@@ -165,7 +155,7 @@ def count(value: Any, key: str = "") -> int:
     return min(value, MAX_COUNT) if type(value) is int and value > 0 else 0
 
 
-def ending(reason: Ending, *, is_cut: bool) -> Ending:
+def ending(reason: core.Ending, *, is_cut: bool) -> core.Ending:
     """The reason, but `length` for a reply that would pass as whole although a call in it was cut off."""
     return "length" if is_cut and reason in _WHOLE else reason
 
@@ -175,14 +165,14 @@ def vendor_field(warnings: Sequence[str]) -> dict[str, Any]:
     return {"x_callboard": {"incomplete": warnings}} if warnings else {}
 
 
-def last_attempt(events: Iterable[Event]) -> tuple[list[Event], ReplyEnded | ReplyFailed]:
+def last_attempt(events: Iterable[core.Event]) -> tuple[list[core.Event], core.ReplyEnded | core.ReplyFailed]:
     """The events after the last ReplyEnded("retry"), and the end: an attempt replaces those before it but for their usage."""
-    attempt: list[Event] = []
+    attempt: list[core.Event] = []
     for event in events:
         match event:
-            case ReplyEnded(reason="retry"):
-                attempt = [each for each in attempt if isinstance(each, Usage)]
-            case ReplyEnded() | ReplyFailed():
+            case core.ReplyEnded(reason="retry"):
+                attempt = [each for each in attempt if isinstance(each, core.Usage)]
+            case core.ReplyEnded() | core.ReplyFailed():
                 return attempt, event
             case _:
                 attempt.append(event)

@@ -14,15 +14,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    Content,
-    FileContent,
-    PictureContent,
-    RefusalContent,
-    ResultCanister,
-    TextualContent,
-    ToolError,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.contents import content_kind, decode_base64, encode_base64
 from callboard.wires.gemini.schema import Blob, FileData, FunctionResponse, Part, ResultPart
@@ -51,13 +43,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
+def encode_part(content: core.Content, dropped: list[str]) -> dict[str, Any] | None:
     """The content as a part; None for what this wire cannot carry. A refusal is a text here."""
     match content:
-        case TextualContent(text=text) | RefusalContent(text=text):
+        case core.TextualContent(text=text) | core.RefusalContent(text=text):
             return {"text": text} if text else None
-        case PictureContent(data=data, url=url) | FileContent(data=data, url=url) if data or url:
-            if isinstance(content, FileContent) and content.name:
+        case core.PictureContent(data=data, url=url) | core.FileContent(data=data, url=url) if data or url:
+            if isinstance(content, core.FileContent) and content.name:
                 dropped.append("name of a file")
             extra = content.extra or {}
             return _media(content) | {key: extra[key] for key in _MEDIA if key in extra}
@@ -66,7 +58,7 @@ def encode_part(content: Content, dropped: list[str]) -> dict[str, Any] | None:
             return None
 
 
-def _media(content: PictureContent | FileContent) -> dict[str, Any]:
+def _media(content: core.PictureContent | core.FileContent) -> dict[str, Any]:
     if content.data:
         return {"inlineData": {"mimeType": content.mime_type, "data": encode_base64(content.data)}}
     mime_type = content.mime_type
@@ -75,7 +67,7 @@ def _media(content: PictureContent | FileContent) -> dict[str, Any]:
     return {"fileData": {"mimeType": mime_type, "fileUri": content.url}}
 
 
-def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def encode_result(result: core.ResultCanister, dropped: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The response object, and the parts that follow it.
 
     A JSON object that is spelled as decoding would spell it is the response itself; other texts stay as they are, for
@@ -83,11 +75,11 @@ def encode_result(result: ResultCanister, dropped: list[str]) -> tuple[dict[str,
     """
     parts: list[dict[str, Any]] = []
     for content in result.content:
-        if isinstance(content, PictureContent | FileContent):
+        if isinstance(content, core.PictureContent | core.FileContent):
             part = encode_part(content, dropped)
             if part is not None:
                 parts.append(part)
-        elif not isinstance(content, TextualContent):
+        elif not isinstance(content, core.TextualContent):
             dropped.append(content_kind(content))
     text = result.text
     if result.error is not None:
@@ -115,18 +107,18 @@ def _only_text(response: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def decode_result(response: FunctionResponse, identifier: str, path: str) -> ResultCanister:
+def decode_result(response: FunctionResponse, identifier: str, path: str) -> core.ResultCanister:
     """The result that a client gives back. Raises CallerError below `path` for data that are none."""
     value = {OUTPUT: ""} if response.response is None else response.response
     key, text = _only_text(value) or (OUTPUT, _encode(value).decode())
-    content: list[Content] = [TextualContent(text)] if text else []
+    content: list[core.Content] = [core.TextualContent(text)] if text else []
     for index, part in enumerate(response.parts or []):
         content += decode_media(part, f"{path}.parts[{index}]")
-    error = ToolError("execution", text.removeprefix(_HEAD)) if key == ERROR else None
-    return ResultCanister(invocation_id=identifier, content=tuple(content), error=error)
+    error = core.ToolError("execution", text.removeprefix(_HEAD)) if key == ERROR else None
+    return core.ResultCanister(invocation_id=identifier, content=tuple(content), error=error)
 
 
-def decode_media(part: Part | ResultPart, path: str) -> list[Content]:
+def decode_media(part: Part | ResultPart, path: str) -> list[core.Content]:
     """The picture or file that a part is, if it is one. Raises CallerError below `path` for data that are none."""
     extra: dict[str, Any] = {}
     if isinstance(part, Part):
@@ -139,23 +131,23 @@ def decode_media(part: Part | ResultPart, path: str) -> list[Content]:
     return []
 
 
-def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> Content:
+def _inline(blob: Blob, extra: Mapping[str, Any] | None, path: str) -> core.Content:
     if not blob.data:
         raise CallerError("inlineData without its data", path=f"{path}.data")
     data = decode_base64(blob.data, f"{path}.data")
     mime_type = blob.mime_type or "application/octet-stream"
     if mime_type.startswith("image/"):
-        return PictureContent(data=data, mime_type=mime_type, extra=extra)
-    return FileContent(data=data, mime_type=mime_type, name=blob.display_name or "", extra=extra)
+        return core.PictureContent(data=data, mime_type=mime_type, extra=extra)
+    return core.FileContent(data=data, mime_type=mime_type, name=blob.display_name or "", extra=extra)
 
 
-def _link(file: FileData, extra: Mapping[str, Any] | None, path: str) -> Content:
+def _link(file: FileData, extra: Mapping[str, Any] | None, path: str) -> core.Content:
     if not file.file_uri:
         raise CallerError("fileData without its fileUri", path=f"{path}.fileUri")
     mime_type = file.mime_type or "application/octet-stream"
     if mime_type.startswith("image/"):
-        return PictureContent(url=file.file_uri, mime_type=mime_type, extra=extra)
-    return FileContent(url=file.file_uri, mime_type=mime_type, name=file.display_name or "", extra=extra)
+        return core.PictureContent(url=file.file_uri, mime_type=mime_type, extra=extra)
+    return core.FileContent(url=file.file_uri, mime_type=mime_type, name=file.display_name or "", extra=extra)
 
 
 def split_signature(opaque: str) -> tuple[str, str]:

@@ -10,19 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Content,
-    Fold,
-    InvocationEnded,
-    ReasoningPiece,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    TextualContent,
-    UserCanister,
-)
+from callboard import core
 from callboard.wires.common.contents import unseal
 from callboard.wires.gemini.content import FOLLOWING, decode_media, decode_result, signature_from_client
 from callboard.wires.gemini.schema import ContentShape, FunctionCall, FunctionResponse, Instruction, Part
@@ -30,9 +18,9 @@ from callboard.wires.gemini.schema import ContentShape, FunctionCall, FunctionRe
 _encode = msgspec.json.Encoder().encode
 
 
-def instructions(instruction: Instruction | None) -> list[Canister]:
+def instructions(instruction: Instruction | None) -> list[core.Canister]:
     parts = instruction.parts or [] if instruction is not None else []
-    return [SupervisorCanister((TextualContent(part.text),)) for part in parts if part.text]
+    return [core.SupervisorCanister((core.TextualContent(part.text),)) for part in parts if part.text]
 
 
 class MessageDecoder:
@@ -42,9 +30,9 @@ class MessageDecoder:
     """
 
     def __init__(self, turns: Iterable[ContentShape], *, model: str) -> None:
-        self.canisters: list[Canister] = []
+        self.canisters: list[core.Canister] = []
         self._model = model
-        self._fold = Fold()
+        self._fold = core.Fold()
         self._count = 0
         self._used: set[str] = set()
         self._waiting: set[str] = set()
@@ -69,16 +57,16 @@ class MessageDecoder:
         for index, part in enumerate(parts):
             signature, origin = unseal(signature_from_client(part.thought_signature or ""), self._model)
             if part.thought:
-                self._fold.feed(ReasoningPiece(part.text or "", signature, origin))
+                self._fold.feed(core.ReasoningPiece(part.text or "", signature, origin))
                 continue
             if signature:
-                self._fold.feed(ReasoningPiece("", FOLLOWING + signature, origin))
+                self._fold.feed(core.ReasoningPiece("", FOLLOWING + signature, origin))
             if part.function_call is not None:
                 self._call(part.function_call)
             elif part.text:
-                self._fold.feed(TextPiece(part.text))
+                self._fold.feed(core.TextPiece(part.text))
             elif media := decode_media(part, f"{path}.parts[{index}]"):
-                self.canisters += [*self._fold.finish(), AssistantCanister(tuple(media))]
+                self.canisters += [*self._fold.finish(), core.AssistantCanister(tuple(media))]
 
     def _call(self, call: FunctionCall) -> None:
         identifier = call.id or f"call_{self._count}"
@@ -90,11 +78,11 @@ class MessageDecoder:
         self._by_name.setdefault(call.name, deque()).append(identifier)
         arguments = call.args or {}
         raw = _encode(arguments).decode()
-        self.canisters += self._fold.feed(InvocationEnded(0, identifier, call.name, arguments, raw))
+        self.canisters += self._fold.feed(core.InvocationEnded(0, identifier, call.name, arguments, raw))
 
     def _user_turn(self, parts: Iterable[Part], path: str) -> None:
-        contents: list[Content] = []
-        result: ResultCanister | None = None  # pictures and files that follow at once belong to it
+        contents: list[core.Content] = []
+        result: core.ResultCanister | None = None  # pictures and files that follow at once belong to it
         for index, part in enumerate(parts):
             where = f"{path}.parts[{index}]"
             if (response := part.function_response) is not None:
@@ -105,17 +93,17 @@ class MessageDecoder:
                 if result is not None:
                     self._close_turn(result, contents)
                     result, contents = None, []
-                contents.append(TextualContent(part.text))
+                contents.append(core.TextualContent(part.text))
             else:
                 contents += decode_media(part, where)
         self._close_turn(result, contents)
 
-    def _close_turn(self, result: ResultCanister | None, contents: list[Content]) -> None:
+    def _close_turn(self, result: core.ResultCanister | None, contents: list[core.Content]) -> None:
         if result is not None:
             content = (*result.content, *contents)
             self.canisters.append(msgspec.structs.replace(result, content=content) if contents else result)
         elif contents:
-            self.canisters.append(UserCanister(tuple(contents)))
+            self.canisters.append(core.UserCanister(tuple(contents)))
 
     def _call_identifier(self, response: FunctionResponse) -> str:
         """The identifier of the call: the response's own, else that of the first call of its name that waits."""

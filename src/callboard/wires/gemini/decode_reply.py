@@ -11,21 +11,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Ending,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.wires.common.errors import EXCERPT, malformed_reply
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import arguments_text, parse_arguments
@@ -33,7 +19,7 @@ from callboard.wires.gemini.content import FOLLOWING
 from callboard.wires.gemini.errors import read_error
 from callboard.wires.gemini.schema import Body, CallShape, Candidate, Chunk, ReplyPart, UsageShape
 
-ENDINGS: Mapping[str, Ending] = {
+ENDINGS: Mapping[str, core.Ending] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     **dict.fromkeys(
@@ -78,10 +64,10 @@ class StreamDecoder(BaseStreamDecoder[Body]):
         super().__init__(context)
         self._has_content = False
         self._count = 0
-        self._reason: Ending | None = None
-        self._failure: ReplyFailed | None = None
+        self._reason: core.Ending | None = None
+        self._failure: core.ReplyFailed | None = None
 
-    def decode(self, decoded: Body, payload: str = "") -> list[Event]:
+    def decode(self, decoded: Body, payload: str = "") -> list[core.Event]:
         """The events of a chunk, or of a list of them."""
         if type(decoded) is list:
             return [event for chunk in decoded for event in self.decode(chunk, payload)]
@@ -91,7 +77,7 @@ class StreamDecoder(BaseStreamDecoder[Body]):
             return self._fail(read_error(decoded.error, payload[:EXCERPT]))
         if decoded.usage_metadata is not None:
             self._usage = read_usage(decoded.usage_metadata)
-        events: list[Event] = []
+        events: list[core.Event] = []
         for candidate in decoded.candidates or ():
             if type(candidate.index) is int and candidate.index > 0:
                 continue  # the reply is the first candidate
@@ -106,7 +92,7 @@ class StreamDecoder(BaseStreamDecoder[Body]):
             self._reason = "filter"
         return events
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known.
 
         A stream without finishReason broke off, for Google ends each with one.
@@ -121,47 +107,47 @@ class StreamDecoder(BaseStreamDecoder[Body]):
             return self._end("length")
         return self._fail(self._cut_failure(why))
 
-    def finish_whole(self) -> list[Event]:
+    def finish_whole(self) -> list[core.Event]:
         """The end of a reply whose body came whole: one with content needs no finishReason."""
         if self._has_content and self._reason is None and self._failure is None:
             self._reason = "stop"
         return self.finish()
 
-    def _done(self) -> list[Event]:  # some proxies send it, Google does not
+    def _done(self) -> list[core.Event]:  # some proxies send it, Google does not
         return self.finish_whole()
 
-    def _start(self, chunk: Chunk, events: list[Event]) -> None:
+    def _start(self, chunk: Chunk, events: list[core.Event]) -> None:
         if not self._started:
             self._started = True
             model = string(chunk.model_version)
             self._origin = self._origin or model
-            events.append(ReplyStarted(string(chunk.response_id), model))
+            events.append(core.ReplyStarted(string(chunk.response_id), model))
 
-    def _decode_part(self, part: ReplyPart, events: list[Event]) -> None:
+    def _decode_part(self, part: ReplyPart, events: list[core.Event]) -> None:
         text, signature = part.text, part.thought_signature
         if not signature and part.function_call is None and part.thought is not True:  # the usual piece, quickly
             if text and isinstance(text, str):
                 self._has_content = True
-                events.append(TextPiece(text))
+                events.append(core.TextPiece(text))
             elif part.inline_data is not None:
-                events.append(Note("dropped", "inlineData in the reply"))
+                events.append(core.Note("dropped", "inlineData in the reply"))
             return
         text, signature = string(text), string(signature)
         if part.thought is True:
             if text or signature:
-                events.append(ReasoningPiece(text, signature, self._origin))
+                events.append(core.ReasoningPiece(text, signature, self._origin))
                 self._has_content = True
             return
         if signature:
-            events.append(ReasoningPiece("", FOLLOWING + signature, self._origin))
+            events.append(core.ReasoningPiece("", FOLLOWING + signature, self._origin))
             self._has_content = True
         if part.function_call is not None:
             self._call(part.function_call, events)
         elif text:
-            events.append(TextPiece(text))
+            events.append(core.TextPiece(text))
             self._has_content = True
 
-    def _call(self, call: CallShape, events: list[Event]) -> None:
+    def _call(self, call: CallShape, events: list[core.Event]) -> None:
         wire_name = string(call.name)
         in_pieces = bool(call.partial_args or call.will_continue)
         if not wire_name and (in_pieces or not (call.args or call.id)):
@@ -172,17 +158,19 @@ class StreamDecoder(BaseStreamDecoder[Body]):
         identifier = self._tools.identifier(index, string(call.id), wire_name)
         raw = arguments_text(call.args, missing="{}")
         if not wire_name:
-            events += self._note_incomplete([InvocationIncomplete(index, identifier, "", raw, "no name")])
+            events += self._note_incomplete([core.InvocationIncomplete(index, identifier, "", raw, "no name")])
             return
         name = self._tools.declared_name(wire_name)
         events += self._tools.start(index, identifier, wire_name)
         if in_pieces:
-            events += self._note_incomplete([InvocationIncomplete(index, identifier, name, "", "arguments in pieces")])
+            events += self._note_incomplete(
+                [core.InvocationIncomplete(index, identifier, name, "", "arguments in pieces")]
+            )
             return
         if raw:
-            events.append(ArgumentsPiece(index, raw))
+            events.append(core.ArgumentsPiece(index, raw))
         arguments = call.args if isinstance(call.args, dict) else parse_arguments(raw)
-        events.append(InvocationEnded(index, identifier, name, arguments, raw))
+        events.append(core.InvocationEnded(index, identifier, name, arguments, raw))
 
     def _decode_ending(self, candidate: Candidate, payload: str) -> None:
         reason = candidate.finish_reason
@@ -191,20 +179,20 @@ class StreamDecoder(BaseStreamDecoder[Body]):
         self._failure = None  # some models give a reason in every chunk: the last counts
         if reason in FAILURES:
             message = string(candidate.finish_message) or f"the reply ended with {reason}"
-            self._failure = ReplyFailed("provider", reason.lower(), message[:EXCERPT], payload[:EXCERPT])
+            self._failure = core.ReplyFailed("provider", reason.lower(), message[:EXCERPT], payload[:EXCERPT])
         else:
             self._reason = ENDINGS.get(reason, "stop")
 
-    def _end(self, reason: Ending) -> list[Event]:
+    def _end(self, reason: core.Ending) -> list[core.Event]:
         if reason == "stop" and self._count:
             reason = "invocations"
-        return self._end_with([] if self._started else [ReplyStarted()], ReplyEnded(reason))
+        return self._end_with([] if self._started else [core.ReplyStarted()], core.ReplyEnded(reason))
 
-    def _fail(self, failure: ReplyFailed) -> list[Event]:
+    def _fail(self, failure: core.ReplyFailed) -> list[core.Event]:
         return self._end_with([], failure)
 
 
-def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: DecodeContext) -> list[Event]:
+def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: DecodeContext) -> list[core.Event]:
     """The events of a reply that came whole, as JSON or decoded.
 
     A list of chunks, which a stream without `alt=sse` is, is read as the stream. The last event is a ReplyEnded
@@ -222,9 +210,9 @@ def decode_response(body: bytes | str | Mapping[str, Any] | list[Any], context: 
     return events + decoder.finish_whole()
 
 
-def read_usage(usage: UsageShape) -> Usage:
+def read_usage(usage: UsageShape) -> core.Usage:
     thoughts = count(usage.thoughts_token_count)
-    return Usage(
+    return core.Usage(
         count(usage.prompt_token_count) + count(usage.tool_use_prompt_token_count),
         count(usage.candidates_token_count) + thoughts,
         count(usage.cached_content_token_count),

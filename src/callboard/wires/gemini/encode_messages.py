@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from callboard.core import (
-    AssistantCanister,
-    Content,
-    DocumentCanister,
-    InvocationCanister,
-    ReasoningContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    result_contents,
-)
+from callboard import core
+from callboard.core import result_contents
 from callboard.wires.common.contents import content_kind, contents_with_title
 from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
 from callboard.wires.common.tool_calls import arguments_object
@@ -36,7 +25,7 @@ class MessageEncoder:
     one.
     """
 
-    def __init__(self, request: Request, names: ToolNames, dummy_signature: str) -> None:
+    def __init__(self, request: core.Request, names: ToolNames, dummy_signature: str) -> None:
         self.body: list[dict[str, Any]] = []
         self.system: list[dict[str, Any]] = []
         self.dropped: list[str] = []
@@ -51,13 +40,13 @@ class MessageEncoder:
                     self._reply(step.reply)
                     for call, result in zip(step.invocations, step.results, strict=True):
                         self._result(call, result)
-                case SupervisorCanister():
+                case core.SupervisorCanister():
                     self._instructions(step)
-                case UserCanister(content=content):
+                case core.UserCanister(content=content):
                     self._add_all("user", content)
-                case ResultCanister():
+                case core.ResultCanister():
                     self._add_all("user", result_contents(step))
-                case DocumentCanister():
+                case core.DocumentCanister():
                     self._add_all("user", contents_with_title(step))
 
     def _add(self, role: str, part: dict[str, Any]) -> None:
@@ -67,29 +56,29 @@ class MessageEncoder:
             self._role, self._parts = role, [part]
             self.body.append({"role": role, "parts": self._parts})
 
-    def _add_all(self, role: str, content: Iterable[Content]) -> None:
+    def _add_all(self, role: str, content: Iterable[core.Content]) -> None:
         for item in content:
             if (part := encode_part(item, self.dropped)) is not None:
                 self._add(role, part)
 
-    def _instructions(self, supervisor: SupervisorCanister) -> None:
+    def _instructions(self, supervisor: core.SupervisorCanister) -> None:
         if supervisor.text and self._role:  # later ones stay where they are
             self._add("user", {"text": tag_instructions(supervisor.text)})
         elif supervisor.text:
             self.system.append({"text": supervisor.text})
         for content in supervisor.content:
-            if not isinstance(content, TextualContent):
+            if not isinstance(content, core.TextualContent):
                 self.dropped.append(content_kind(content))
 
-    def _reply(self, reply: Iterable[AssistantCanister | InvocationCanister]) -> None:
+    def _reply(self, reply: Iterable[core.AssistantCanister | core.InvocationCanister]) -> None:
         signature, dummy_signature = "", self._dummy_signature
         for canister in reply:
-            if isinstance(canister, InvocationCanister):
+            if isinstance(canister, core.InvocationCanister):
                 self._add_signed(self._call(canister), signature or dummy_signature)
                 signature = dummy_signature = ""
                 continue
             for content in canister.content:
-                if isinstance(content, ReasoningContent):
+                if isinstance(content, core.ReasoningContent):
                     signature = self._reasoning(content, signature)
                 elif (part := encode_part(content, self.dropped)) is not None:
                     self._add_signed(part, signature)
@@ -97,7 +86,7 @@ class MessageEncoder:
         if signature:
             self._add_signed({"text": ""}, signature)
 
-    def _reasoning(self, content: ReasoningContent, signature: str) -> str:
+    def _reasoning(self, content: core.ReasoningContent, signature: str) -> str:
         """The signature of the part that follows."""
         if content.origin != self._model:
             self.dropped.append("reasoning")
@@ -114,11 +103,11 @@ class MessageEncoder:
             part["thoughtSignature"] = signature
         self._add("model", part)
 
-    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+    def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
         arguments = arguments_object(call.arguments, call.raw)
         return {"functionCall": {"id": call.identifier, "name": self._on_wire(call.name), "args": arguments}}
 
-    def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+    def _result(self, call: core.InvocationCanister, result: core.ResultCanister) -> None:
         response, parts = encode_result(result, self.dropped)
         name = self._on_wire(call.name)
         self._add("user", {"functionResponse": {"id": call.identifier, "name": name, "response": response}})

@@ -11,22 +11,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    Ending,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.sse import Payload
 from callboard.wires.common.contents import seal_for_client
 from callboard.wires.common.reply_stream import BROKEN_OFF, last_attempt
@@ -35,7 +20,7 @@ from callboard.wires.gemini.errors import encode_error
 
 MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
 """Where a call's arguments are no object, or never became whole: this wire has no place for it."""
-_REASONS: Mapping[Ending, str] = {
+_REASONS: Mapping[core.Ending, str] = {
     "stop": "STOP",
     "invocations": "STOP",
     "length": "MAX_TOKENS",
@@ -45,7 +30,7 @@ _REASONS: Mapping[Ending, str] = {
     "retry": "STOP",
 }
 _encode = msgspec.json.Encoder().encode
-_CUT = {"cancelled": ReplyFailed("caller", "cancelled", "the reply was cancelled")}
+_CUT = {"cancelled": core.ReplyFailed("caller", "cancelled", "the reply was cancelled")}
 
 
 class ReplyParts:
@@ -61,7 +46,7 @@ class ReplyParts:
         self._warnings: list[str] = []
         self._open: dict[int, str] = {}
         """The names of calls that have not ended."""
-        self.usage: Usage | None = None
+        self.usage: core.Usage | None = None
         self._signature = ""
 
     @property
@@ -79,28 +64,28 @@ class ReplyParts:
         """The finishMessage."""
         return "; ".join(filter(None, (self.malformed, *self._warnings)))
 
-    def feed(self, event: Event) -> list[dict[str, Any]]:
+    def feed(self, event: core.Event) -> list[dict[str, Any]]:
         match event:
-            case InvocationStarted(index=index, name=name):
+            case core.InvocationStarted(index=index, name=name):
                 self._malformed = self.malformed if index in self._open else self._malformed
                 self._open[index] = name
-            case InvocationEnded(index=index) | InvocationIncomplete(index=index):
+            case core.InvocationEnded(index=index) | core.InvocationIncomplete(index=index):
                 self._open.pop(index, None)
                 return self._call(event)
-            case TextPiece(text=text) | RefusalPiece(text=text):
+            case core.TextPiece(text=text) | core.RefusalPiece(text=text):
                 return [self._sign({"text": text})] if text else []
-            case ReasoningPiece():
+            case core.ReasoningPiece():
                 return self._reasoning(event)
-            case Usage():
+            case core.Usage():
                 self.usage = event
-            case Note(code="incomplete", text=text):
+            case core.Note(code="incomplete", text=text):
                 self._warnings.append(text)
             case _:
                 pass
         return []
 
-    def _call(self, call: InvocationEnded | InvocationIncomplete) -> list[dict[str, Any]]:
-        if isinstance(call, InvocationIncomplete) or call.arguments is None:
+    def _call(self, call: core.InvocationEnded | core.InvocationIncomplete) -> list[dict[str, Any]]:
+        if isinstance(call, core.InvocationIncomplete) or call.arguments is None:
             self._malformed = self._malformed or _describe_call(call.name, call.raw)
             return []
         function = {"id": call.identifier, "name": call.name, "args": dict(call.arguments)}
@@ -110,7 +95,7 @@ class ReplyParts:
         """The part for a signature that no part came for."""
         return [self._sign({"text": ""})] if self._signature else []
 
-    def _reasoning(self, piece: ReasoningPiece) -> list[dict[str, Any]]:
+    def _reasoning(self, piece: core.ReasoningPiece) -> list[dict[str, Any]]:
         own, following = split_signature(piece.opaque)
         parts: list[dict[str, Any]] = []
         if piece.text or own:
@@ -121,7 +106,7 @@ class ReplyParts:
             self._signature = self._seal(following, piece)
         return parts
 
-    def _seal(self, signature: str, piece: ReasoningPiece) -> str:
+    def _seal(self, signature: str, piece: core.ReasoningPiece) -> str:
         return signature_to_client(seal_for_client(signature, piece.origin, self._model))
 
     def _sign(self, part: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +120,7 @@ def _describe_call(name: str, raw: str = "") -> str:
     return f"Malformed function call: {name}({raw})"
 
 
-def ending_fields(terminal: ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
+def ending_fields(terminal: core.ReplyEnded, parts: ReplyParts) -> dict[str, Any]:
     """What a candidate has at its end."""
     reason = finish_reason(terminal.reason, malformed=bool(parts.malformed))
     message = {"finishMessage": parts.message} if parts.message else {}
@@ -149,7 +134,7 @@ class StreamEncoder:
     until the reply has ended. `created` has no place on this wire.
     """
 
-    def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
+    def __init__(self, *, identifier: str, model: str, created: int, request: core.Request | None = None) -> None:
         self._tail = {"modelVersion": model, "responseId": identifier}
         self._head = b'{"candidates":[{"content":{"parts":['
         self._end = b'],"role":"model"},"index":0}],' + _encode(self._tail)[1:]
@@ -159,24 +144,24 @@ class StreamEncoder:
         self._has_signature = False
         self._over = False
 
-    def feed(self, event: Event, /) -> list[Payload]:
+    def feed(self, event: core.Event, /) -> list[Payload]:
         if self._over:
             return []
-        if type(event) is TextPiece and not self._has_signature:  # nearly all events are this one
+        if type(event) is core.TextPiece and not self._has_signature:  # nearly all events are this one
             return [(b"", self._text_head + _encode(event.text) + self._text_end)] if event.text else []
-        if isinstance(event, ReplyEnded):
+        if isinstance(event, core.ReplyEnded):
             return [] if event.reason == "retry" else self._close(event)
-        if isinstance(event, ReplyFailed):
+        if isinstance(event, core.ReplyFailed):
             return self._fail(event)
         payloads = [(b"", self._head + _encode(part) + self._end) for part in self._parts.feed(event)]
         self._has_signature = self._parts.has_signature
         return payloads
 
-    def finish(self, why: Why = "stop", /) -> list[Payload]:
+    def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error where the events broke off."""
         return [] if self._over else self._fail(_CUT.get(why, BROKEN_OFF))
 
-    def _close(self, terminal: ReplyEnded) -> list[Payload]:
+    def _close(self, terminal: core.ReplyEnded) -> list[Payload]:
         self._over = True
         # An empty text and not no part: the official client takes a chunk without parts for an invalid reply.
         content = {"parts": self._parts.finish() or [{"text": ""}], "role": "model"}
@@ -185,7 +170,7 @@ class StreamEncoder:
             chunk["usageMetadata"] = usage_body(self._parts.usage)
         return [(b"", _encode(chunk | self._tail))]
 
-    def _fail(self, failure: ReplyFailed) -> list[Payload]:
+    def _fail(self, failure: core.ReplyFailed) -> list[Payload]:
         self._over = True
         return [(b"", _encode(encode_error(failure)[1]))]
 
@@ -204,7 +189,7 @@ class ArrayEncoder:
         before, self._is_open = b",\n" if self._is_open else b"[", True
         return before + chunks
 
-    def finish(self, why: Why = "stop", /) -> list[bytes]:
+    def finish(self, why: core.Why = "stop", /) -> list[bytes]:
         if self._is_closed:
             return []
         self._is_closed = True
@@ -212,16 +197,16 @@ class ArrayEncoder:
 
 
 def encode_response(
-    events: Iterable[Event],
+    events: Iterable[core.Event],
     *,
     identifier: str,
     model: str,
     created: int,  # noqa: ARG001 - this wire has no place for it
-    request: Request | None = None,  # noqa: ARG001 - nothing of it is repeated
+    request: core.Request | None = None,  # noqa: ARG001 - nothing of it is repeated
 ) -> dict[str, Any]:
     """The body of a reply; that of a failed one is `{"error": …}`."""
     attempt, terminal = last_attempt(events)
-    if isinstance(terminal, ReplyFailed):
+    if isinstance(terminal, core.ReplyFailed):
         return encode_error(terminal)[1]
     parts, joined = ReplyParts(model), _JoinedParts()
     for event in attempt:
@@ -257,12 +242,12 @@ class _JoinedParts:
         return [part | {"text": "".join(texts)} if "text" in part else part for part, texts in self._parts]
 
 
-def finish_reason(reason: Ending, *, malformed: bool) -> str:
+def finish_reason(reason: core.Ending, *, malformed: bool) -> str:
     """Google's word for an ending; `malformed` says that a call could not be sent."""
     return MALFORMED_CALL if malformed and reason in {"stop", "invocations"} else _REASONS[reason]
 
 
-def usage_body(usage: Usage) -> dict[str, Any]:
+def usage_body(usage: core.Usage) -> dict[str, Any]:
     return {
         "promptTokenCount": usage.input,
         "candidatesTokenCount": max(usage.output - usage.reasoning, 0),

@@ -12,16 +12,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    CUSTOM_SCHEMA,
-    Constraint,
-    Controls,
-    HostedTool,
-    NamedTool,
-    Request,
-    ToolChoice,
-    ToolDeclaration,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import check_model_name, extra_for, input_error, unnamed_fields
 from callboard.wires.common.encoded_request import EncodedRequest
@@ -58,7 +49,7 @@ _LEVELS: Mapping[str, str] = {
 _EFFORTS = {level: effort for effort, level in reversed(list(_LEVELS.items()))}
 
 
-def encode_controls(controls: Controls, dropped: list[str]) -> dict[str, Any]:
+def encode_controls(controls: core.Controls, dropped: list[str]) -> dict[str, Any]:
     config = {name: value for name, ours in _CONFIG_FIELDS.items() if (value := getattr(controls, ours)) is not None}
     if controls.stop:
         config["stopSequences"] = list(controls.stop)
@@ -89,12 +80,12 @@ def _decode_effort(thinking: Mapping[str, Any]) -> str | None:
     return effort_of(budget)
 
 
-def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> Controls:
+def decode_controls(generation: GenerationConfig, rest: dict[str, Any]) -> core.Controls:
     """The controls; what they say whole is no longer in `rest`."""
     for name in (*_CONFIG_FIELDS, "stopSequences"):
         rest.pop(name, None)
     effort = _pop_effort(generation.thinking_config, rest)
-    return Controls(
+    return core.Controls(
         generation.temperature,
         generation.top_p,
         generation.max_output_tokens,
@@ -127,7 +118,7 @@ _MERGED = ("generationConfig", "toolConfig")
 """Objects whose fields are ours and `extra`'s."""
 _VALIDATED = "VALIDATED"
 """The model may answer or call, and its arguments are of the tool's schema; it may be told which tools those are."""
-_MODES: Mapping[str, ToolChoice] = {
+_MODES: Mapping[str, core.ToolChoice] = {
     "AUTO": "auto",
     "MODE_UNSPECIFIED": "auto",
     _VALIDATED: "auto",
@@ -146,7 +137,7 @@ def request_path(model: str, *, stream: bool) -> str:
     return f"/{_resource(model)}:{method}"
 
 
-def encode_request(request: Request, *, dummy_signature: str = "") -> EncodedRequest:
+def encode_request(request: core.Request, *, dummy_signature: str = "") -> EncodedRequest:
     """The request as a body. A value that is None or the wire's default is left out.
 
     Schemas are sent as JSON Schema, the effort as a thinkingLevel. `dummy_signature` is as of `MessageEncoder`.
@@ -180,7 +171,7 @@ def encode_request(request: Request, *, dummy_signature: str = "") -> EncodedReq
     return EncodedRequest(body, names.reverse, tuple(dropped), respelled=strict_tools.respelled)
 
 
-def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> Request:
+def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = False) -> core.Request:
     """The request that a body asks for; `model` and `stream` are what its URL says.
 
     Raises CallerError with the path of what is none. Without `model` the body's own counts, which the API has
@@ -208,7 +199,7 @@ def decode_request(body: Mapping[str, Any], *, model: str = "", stream: bool = F
     constraint = _decode_constraint(generation, rest)
     if rest := {name: value for name, value in rest.items() if value is not None}:
         extra["generationConfig"] = rest
-    return Request(
+    return core.Request(
         model=model,
         canisters=canisters,
         tools=declared,
@@ -235,7 +226,7 @@ def _resource(model: str) -> str:
 
 
 def _encode_tools(
-    request: Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools
+    request: core.Request, names: LetteredToolNames, dropped: list[str], strict_tools: StrictTools
 ) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = []
     if request.tools:
@@ -251,9 +242,9 @@ def _encode_tools(
     return tools
 
 
-def _encode_tool(tool: ToolDeclaration, names: LetteredToolNames, dropped: list[str]) -> dict[str, Any]:
+def _encode_tool(tool: core.ToolDeclaration, names: LetteredToolNames, dropped: list[str]) -> dict[str, Any]:
     declaration: dict[str, Any] = {"name": names.on_wire(tool.name)}
-    schema = CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
+    schema = core.CUSTOM_SCHEMA if tool.kind == "custom" else tool.schema
     if description := tool.full_description:
         declaration["description"] = description
     if tool.strict:
@@ -262,36 +253,36 @@ def _encode_tool(tool: ToolDeclaration, names: LetteredToolNames, dropped: list[
     return {**declaration, **tool.extra.get(WIRE, {})}
 
 
-def _encode_choice(choice: ToolChoice, names: LetteredToolNames) -> dict[str, Any]:
-    if isinstance(choice, NamedTool):
+def _encode_choice(choice: core.ToolChoice, names: LetteredToolNames) -> dict[str, Any]:
+    if isinstance(choice, core.NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [names.on_wire(choice.name)]}
     return {"mode": {"none": "NONE", "required": "ANY"}.get(choice, "AUTO")}
 
 
 def _decode_tools(
     parsed: GenerateRequest, body: Mapping[str, Any]
-) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
-    declared: list[ToolDeclaration] = []
-    hosted: list[HostedTool] = []
+) -> tuple[tuple[core.ToolDeclaration, ...], tuple[core.HostedTool, ...]]:
+    declared: list[core.ToolDeclaration] = []
+    hosted: list[core.HostedTool] = []
     for tool, raw in zip(parsed.tools or [], body.get("tools") or [], strict=True):
         declared += map(_decode_tool, tool.function_declarations or [], raw.get("functionDeclarations") or [])
         for kind, definition in raw.items():
             if kind != "functionDeclarations" and isinstance(definition, Mapping):
-                hosted.append(HostedTool(WIRE, kind, definition))
+                hosted.append(core.HostedTool(WIRE, kind, definition))
     return tuple(declared), tuple(hosted)
 
 
-def _decode_tool(declaration: Declaration, raw: Mapping[str, Any]) -> ToolDeclaration:
+def _decode_tool(declaration: Declaration, raw: Mapping[str, Any]) -> core.ToolDeclaration:
     schema = declaration.parameters_json_schema
     if schema is None and declaration.parameters:
         schema = decode_schema(declaration.parameters)
     extra = extra_for(WIRE, unnamed_fields(raw, _DECLARED))
-    return ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
+    return core.ToolDeclaration(declaration.name, declaration.description or "", schema or NO_SCHEMA, extra=extra)
 
 
 def _decode_choice(
-    config: ToolConfig | None, declared: tuple[ToolDeclaration, ...], body: Mapping[str, Any]
-) -> tuple[ToolChoice, tuple[ToolDeclaration, ...], dict[str, Any]]:
+    config: ToolConfig | None, declared: tuple[core.ToolDeclaration, ...], body: Mapping[str, Any]
+) -> tuple[core.ToolChoice, tuple[core.ToolDeclaration, ...], dict[str, Any]]:
     """The choice, the tools that it leaves, and what else the toolConfig says."""
     rest = {name: value for name, value in (body.get("toolConfig") or {}).items() if value is not None}
     calling = config.function_calling_config if config is not None else None
@@ -307,8 +298,8 @@ def _decode_choice(
 
 
 def _decode_mode(
-    calling: CallingConfig, declared: tuple[ToolDeclaration, ...]
-) -> tuple[ToolChoice, tuple[ToolDeclaration, ...]]:
+    calling: CallingConfig, declared: tuple[core.ToolDeclaration, ...]
+) -> tuple[core.ToolChoice, tuple[core.ToolDeclaration, ...]]:
     mode = calling.mode or "AUTO"
     choice = _MODES.get(mode.upper())
     if choice is None:
@@ -316,13 +307,13 @@ def _decode_mode(
         raise CallerError(f"no mode {mode!r}", path=path, hint="there are AUTO, ANY, NONE and VALIDATED")
     names = calling.allowed_function_names or []
     if choice == "required" and len(names) == 1:
-        return NamedTool(names[0]), declared
+        return core.NamedTool(names[0]), declared
     if names and (choice == "required" or mode.upper() == _VALIDATED):
         declared = tuple([tool for tool in declared if tool.name in names])
     return choice, declared
 
 
-def _decode_constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Constraint | None:
+def _decode_constraint(generation: GenerationConfig, rest: dict[str, Any]) -> core.Constraint | None:
     """The schema of the reply; what it took is no longer in `rest`."""
     if generation.response_mime_type == "text/plain":
         rest.pop("responseMimeType")
@@ -333,4 +324,4 @@ def _decode_constraint(generation: GenerationConfig, rest: dict[str, Any]) -> Co
         return None
     for name in ("responseMimeType", "responseJsonSchema", "responseSchema"):
         rest.pop(name, None)
-    return Constraint("reply", schema)
+    return core.Constraint("reply", schema)

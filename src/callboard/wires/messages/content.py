@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import (
-    Content,
-    DocumentCanister,
-    FileContent,
-    PictureContent,
-    ReasoningContent,
-    RefusalContent,
-    TextualContent,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import content_kind, decode_base64, encode_base64, unseal
@@ -51,28 +43,28 @@ def decode_extra(block: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: block[name] for name in block.keys() & _CARRIED if block[name] is not None} or None
 
 
-def encode_part(content: Content, model: str = "") -> dict[str, Any] | None:
+def encode_part(content: core.Content, model: str = "") -> dict[str, Any] | None:
     """The content as a block; None for what this wire cannot carry, and for reasoning that is not of `model`.
 
     A refusal is its text, for this wire has no block for one.
     """
     block: dict[str, Any]
     match content:
-        case TextualContent(text=text, extra=extra):
+        case core.TextualContent(text=text, extra=extra):
             if extra is not None and isinstance(extra.get(WIRE), Mapping):
                 return dict(extra[WIRE])
             block = {"type": "text", "text": text}
-        case RefusalContent(text=text):
+        case core.RefusalContent(text=text):
             block = {"type": "text", "text": text}
-        case ReasoningContent(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
+        case core.ReasoningContent(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
             return {"type": "redacted_thinking", "data": opaque[len(REDACTED) :]} if origin == model else None
-        case ReasoningContent(text=text, opaque=opaque, origin=origin):
+        case core.ReasoningContent(text=text, opaque=opaque, origin=origin):
             signed = opaque and origin == model
             return {"type": "thinking", "thinking": text, "signature": opaque} if signed else None
-        case PictureContent():
+        case core.PictureContent():
             source = _picture_source(content)
             block = {"type": "image", "source": source}
-        case FileContent(name=name):
+        case core.FileContent(name=name):
             source = _file_source(content)
             block = {"type": "document", "source": source} | ({"title": name} if name else {})
     if block.get("source", block) is None:
@@ -80,20 +72,20 @@ def encode_part(content: Content, model: str = "") -> dict[str, Any] | None:
     return block | encode_extra(content.extra) if content.extra else block
 
 
-def is_blank(content: Content) -> bool:
+def is_blank(content: core.Content) -> bool:
     """Whether the content is a text of whitespace, which the API refuses."""
     return (
-        isinstance(content, TextualContent | RefusalContent)
+        isinstance(content, core.TextualContent | core.RefusalContent)
         and (not content.text or content.text.isspace())
         and not (content.extra and WIRE in content.extra)
     )
 
 
-def encode_content(contents: Iterable[Content], dropped: list[str], model: str = "") -> list[dict[str, Any]]:
+def encode_content(contents: Iterable[core.Content], dropped: list[str], model: str = "") -> list[dict[str, Any]]:
     """The blocks of contents that are not blank; `dropped` gets what the wire cannot carry."""
     blocks: list[dict[str, Any]] = []
     for content in contents:
-        if type(content) is TextualContent and content.extra is None:
+        if type(content) is core.TextualContent and content.extra is None:
             text = content.text
             if text and not text.isspace():
                 blocks.append({"type": "text", "text": text})
@@ -106,15 +98,19 @@ def encode_content(contents: Iterable[Content], dropped: list[str], model: str =
     return blocks
 
 
-def encode_document(canister: DocumentCanister, dropped: list[str]) -> dict[str, Any] | None:
+def encode_document(canister: core.DocumentCanister, dropped: list[str]) -> dict[str, Any] | None:
     """A document as a block: plain text where it is one text, else its contents; None if it is empty."""
     source: dict[str, Any]
     match canister.content:
-        case (TextualContent(text=text, extra=None),) if text and not text.isspace():
+        case (core.TextualContent(text=text, extra=None),) if text and not text.isspace():
             source = {"type": "text", "media_type": "text/plain", "data": text}
         case contents:
-            blocks = encode_content([c for c in contents if isinstance(c, TextualContent | PictureContent)], dropped)
-            dropped += [content_kind(c) for c in contents if not isinstance(c, TextualContent | PictureContent)]
+            blocks = encode_content(
+                [c for c in contents if isinstance(c, core.TextualContent | core.PictureContent)], dropped
+            )
+            dropped += [
+                content_kind(c) for c in contents if not isinstance(c, core.TextualContent | core.PictureContent)
+            ]
             if not blocks:
                 return None
             source = {"type": "content", "content": blocks}
@@ -122,16 +118,16 @@ def encode_document(canister: DocumentCanister, dropped: list[str]) -> dict[str,
     return {"type": "document", "source": source, **title, **encode_extra(canister.extra)}
 
 
-def decode_content(content: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[Content, ...]:
+def decode_content(content: str | list[dict[str, Any]] | None, path: str, model: str = "") -> tuple[core.Content, ...]:
     """The contents of blocks. Raises CallerError below `path` for blocks that are none."""
     if not content:
         return ()
     if isinstance(content, str):
-        return (TextualContent(content),)
+        return (core.TextualContent(content),)
     return tuple([decode_part(block, f"{path}[{index}]", model) for index, block in enumerate(content)])
 
 
-def decode_part(block: dict[str, Any], path: str, model: str) -> Content:
+def decode_part(block: dict[str, Any], path: str, model: str) -> core.Content:
     """The content of a block; thinking that is not sealed is taken to be `model`'s own. Raises CallerError below `path`."""
     name = block.get("type")
     if not isinstance(name, str):
@@ -140,23 +136,23 @@ def decode_part(block: dict[str, Any], path: str, model: str) -> Content:
         case "text":
             text = block.get("text")
             if len(block) == 2 and type(text) is str:
-                return TextualContent(text)
-            return TextualContent(read_shape(block, TextBlock, path).text, extra=decode_extra(block))
+                return core.TextualContent(text)
+            return core.TextualContent(read_shape(block, TextBlock, path).text, extra=decode_extra(block))
         case "thinking":
             shape = read_shape(block, ThinkingBlock, path)
-            return ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
+            return core.ReasoningContent(shape.thinking, *unseal(shape.signature or "", model))
         case "redacted_thinking":
             data, origin = unseal(read_shape(block, RedactedBlock, path).data, model)
-            return ReasoningContent("", REDACTED + data, origin)
+            return core.ReasoningContent("", REDACTED + data, origin)
         case "image":
             return _image(block, path)
         case "document":
             return _document(block, path)
         case _:
-            return TextualContent(_readable_text(block), extra={WIRE: block})
+            return core.TextualContent(_readable_text(block), extra={WIRE: block})
 
 
-def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None:
+def decode_document(block: dict[str, Any], path: str) -> core.DocumentCanister | None:
     """The document of a block that holds text; None for one that is a file. Raises CallerError."""
     shape = read_shape(block, DocumentBlock, path)
     match shape.source:
@@ -166,45 +162,45 @@ def decode_document(block: dict[str, Any], path: str) -> DocumentCanister | None
             content = decode_content(blocks, f"{path}.source.content")
         case _:
             return None
-    return DocumentCanister(content, title=shape.title or "", extra=decode_extra(block))
+    return core.DocumentCanister(content, title=shape.title or "", extra=decode_extra(block))
 
 
-def _image(block: dict[str, Any], path: str) -> Content:
+def _image(block: dict[str, Any], path: str) -> core.Content:
     match read_shape(block, ImageBlock, path).source:
         case Base64Source(media_type=mime_type, data=data):
-            return PictureContent(
+            return core.PictureContent(
                 data=decode_base64(data, f"{path}.source.data"), mime_type=mime_type, extra=decode_extra(block)
             )
         case UrlSource(url=url):
-            return PictureContent(url=url, extra=decode_extra(block))
+            return core.PictureContent(url=url, extra=decode_extra(block))
         case FileSource(file_id=file_id):
-            return PictureContent(extra={"file_id": file_id, **(decode_extra(block) or {})})
+            return core.PictureContent(extra={"file_id": file_id, **(decode_extra(block) or {})})
 
 
-def _document(block: dict[str, Any], path: str) -> Content:
+def _document(block: dict[str, Any], path: str) -> core.Content:
     shape = read_shape(block, DocumentBlock, path)
     name = shape.title or ""
     match shape.source:
         case Base64Source(media_type=mime_type, data=data):
-            return FileContent(
+            return core.FileContent(
                 data=decode_base64(data, f"{path}.source.data"),
                 mime_type=mime_type,
                 name=name,
                 extra=decode_extra(block),
             )
         case UrlSource(url=url):
-            return FileContent(url=url, mime_type=_PDF, name=name, extra=decode_extra(block))
+            return core.FileContent(url=url, mime_type=_PDF, name=name, extra=decode_extra(block))
         case FileSource(file_id=file_id):
-            return FileContent(name=name, extra={"file_id": file_id, **(decode_extra(block) or {})})
+            return core.FileContent(name=name, extra={"file_id": file_id, **(decode_extra(block) or {})})
         case TextSource(data=text):
-            return FileContent(
+            return core.FileContent(
                 data=text.encode("utf-8", "replace"), mime_type="text/plain", name=name, extra=decode_extra(block)
             )
         case ContentSource():
-            return TextualContent(_readable_text(block), extra={WIRE: block})
+            return core.TextualContent(_readable_text(block), extra={WIRE: block})
 
 
-def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
+def _picture_source(picture: core.PictureContent) -> dict[str, Any] | None:
     if picture.data:
         if picture.mime_type not in _PICTURES:
             return None
@@ -212,7 +208,7 @@ def _picture_source(picture: PictureContent) -> dict[str, Any] | None:
     return _reference(picture)
 
 
-def _file_source(file: FileContent) -> dict[str, Any] | None:
+def _file_source(file: core.FileContent) -> dict[str, Any] | None:
     if not file.data:
         return _reference(file)
     if file.mime_type == _PDF:
@@ -225,7 +221,7 @@ def _file_source(file: FileContent) -> dict[str, Any] | None:
     return None
 
 
-def _reference(content: PictureContent | FileContent) -> dict[str, Any] | None:
+def _reference(content: core.PictureContent | core.FileContent) -> dict[str, Any] | None:
     if content.url:
         return {"type": "url", "url": content.url}
     if content.extra and "file_id" in content.extra:

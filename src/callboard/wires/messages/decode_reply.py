@@ -13,19 +13,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    Ending,
-    Event,
-    InvocationEnded,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
 from callboard.wires.common.tool_calls import CallTable, Completeness, OpenCall, arguments_text, parse_arguments
@@ -35,7 +23,7 @@ from callboard.wires.messages.schema import REDACTED, Block, Delta, Frame, Messa
 _decode = msgspec.json.Decoder(Message).decode
 _decode_type = msgspec.json.Decoder(Typed).decode
 
-_ENDINGS: Mapping[str, Ending] = {
+_ENDINGS: Mapping[str, core.Ending] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "pause_turn": "stop",
@@ -44,7 +32,7 @@ _ENDINGS: Mapping[str, Ending] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-_COMPLETENESS: Mapping[Ending, Completeness] = {"length": "objects", "refusal": "objects"}
+_COMPLETENESS: Mapping[core.Ending, Completeness] = {"length": "objects", "refusal": "objects"}
 _KNOWN = frozenset(
     {
         "message_start",
@@ -67,21 +55,21 @@ class Calls(CallTable[OpenCall]):
         self._blocks: dict[int, tuple[OpenCall, Any]] = {}
         """The calls whose blocks are open, with the input that came with the opening."""
 
-    def start(self, block_index: int, block: Block) -> list[Event]:
+    def start(self, block_index: int, block: Block) -> list[core.Event]:
         """A call's block opens. One that is open at this index is whole: no more pieces lead to it."""
         ended = self.end(block_index)
         call = self.add(OpenCall(string(block.id), string(block.name)))
         self._blocks[block_index] = call, block.input
         return [*ended, *self.announce(call)] if call.name else ended
 
-    def feed(self, block_index: int, arguments: Any) -> list[Event]:
+    def feed(self, block_index: int, arguments: Any) -> list[core.Event]:
         """The next piece of the call's input."""
         json = arguments_text(arguments)
         if block_index not in self._blocks or not json:
             return []
         return self.grow(self._blocks[block_index][0], json)
 
-    def end(self, block_index: int) -> list[Event]:
+    def end(self, block_index: int) -> list[core.Event]:
         """The block closes. An input that came with its opening counts if no pieces came.
 
         The call stays open if the input is no object: how the reply ends says why.
@@ -95,7 +83,7 @@ class Calls(CallTable[OpenCall]):
         arguments = parse_arguments(raw)
         if call.index is not None and arguments is not None and raw and not raw.isspace():
             name = self._tools.declared_name(call.name)
-            events.append(InvocationEnded(call.index, call.identifier, name, arguments, raw))
+            events.append(core.InvocationEnded(call.index, call.identifier, name, arguments, raw))
             self.remove(call)
         return events
 
@@ -109,13 +97,13 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         super().__init__(context)
         self._calls = Calls(context)
         self._signatures: dict[int, str] = {}
-        self._reason: Ending | None = None
+        self._reason: core.Ending | None = None
         self._signed_off = False
         """Whether the usage of the whole reply came, although no reason did."""
         self._explanation = ""
         self._counts: dict[str, int] = {}
 
-    def decode(self, decoded: Frame, payload: str = "") -> list[Event]:
+    def decode(self, decoded: Frame, payload: str = "") -> list[core.Event]:
         frame = decoded
         index = frame.index if type(frame.index) is int else -1
         # Nearly all frames of a reply are deltas, so these are looked at first.
@@ -145,7 +133,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             case _:
                 return []
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known; one that did not say how it ends has failed."""
         if self._over:
             return []
@@ -155,10 +143,10 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._end("length" if why == "length" else "stop")
         return self._fail(self._cut_failure(why))
 
-    def _done(self) -> list[Event]:  # not of this wire, but some servers send it
+    def _done(self) -> list[core.Event]:  # not of this wire, but some servers send it
         return self._end(self._reason or "stop") if self._started else self.finish()
 
-    def _start(self, message: Message) -> list[Event]:
+    def _start(self, message: Message) -> list[core.Event]:
         if message.usage is not None:
             self._count(message.usage)
         if self._started:
@@ -166,13 +154,13 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         self._started = True
         model = string(message.model)
         self._origin = self._origin or model
-        return [ReplyStarted(string(message.id), model)]
+        return [core.ReplyStarted(string(message.id), model)]
 
-    def _ensure_started(self, events: list[Event]) -> list[Event]:
+    def _ensure_started(self, events: list[core.Event]) -> list[core.Event]:
         """The events, after the start of the reply if they are its first."""
         return events if self._started or not events else [*self._start(Message()), *events]
 
-    def _open_block(self, index: int, block: Block) -> list[Event]:
+    def _open_block(self, index: int, block: Block) -> list[core.Event]:
         events = self._close_block(index)
         self._signed_off = False
         match block.type:
@@ -180,26 +168,26 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
                 events += self._calls.start(index, block)
             case "text":
                 if text := string(block.text):
-                    events.append(TextPiece(text))
+                    events.append(core.TextPiece(text))
             case "thinking":
                 if thought := string(block.thinking):
-                    events.append(ReasoningPiece(thought, origin=self._origin))
+                    events.append(core.ReasoningPiece(thought, origin=self._origin))
                 if signature := string(block.signature):
                     self._signatures[index] = signature
             case "redacted_thinking":
-                events.append(ReasoningPiece("", REDACTED + string(block.data), self._origin))
+                events.append(core.ReasoningPiece("", REDACTED + string(block.data), self._origin))
             case _:  # what the provider's own tools say
                 pass
         return events
 
-    def _decode_delta(self, index: int, delta: Delta) -> list[Event]:
+    def _decode_delta(self, index: int, delta: Delta) -> list[core.Event]:
         match delta.type:
             case "text_delta":
                 text = string(delta.text)
-                return [TextPiece(text)] if text else []
+                return [core.TextPiece(text)] if text else []
             case "thinking_delta":
                 thought = string(delta.thinking)
-                return [ReasoningPiece(thought, origin=self._origin)] if thought else []
+                return [core.ReasoningPiece(thought, origin=self._origin)] if thought else []
             case "signature_delta":
                 if signature := string(delta.signature):
                     self._signatures[index] = signature
@@ -209,9 +197,9 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             case _:
                 return []
 
-    def _close_block(self, index: int) -> list[Event]:
+    def _close_block(self, index: int) -> list[core.Event]:
         signature = self._signatures.pop(index, "")
-        events: list[Event] = [ReasoningPiece("", signature, self._origin)] if signature else []
+        events: list[core.Event] = [core.ReasoningPiece("", signature, self._origin)] if signature else []
         return events + self._calls.end(index)
 
     def _decode_ending(self, delta: Delta) -> None:
@@ -220,19 +208,21 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         if isinstance(delta.stop_details, dict):
             self._explanation = string(delta.stop_details.get("explanation"))
 
-    def _end(self, reason: Ending) -> list[Event]:
+    def _end(self, reason: core.Ending) -> list[core.Event]:
         events = self._note_incomplete(self._close_open_blocks(_COMPLETENESS.get(reason, "all"), reason))
         if reason == "refusal" and self._explanation:
-            events.append(RefusalPiece(self._explanation))
+            events.append(core.RefusalPiece(self._explanation))
         if reason in {"stop", "invocations"}:
             reason = "invocations" if self._calls.count else "stop"
-        return self._end_with(events if self._started else [*self._start(Message()), *events], ReplyEnded(reason))
+        return self._end_with(events if self._started else [*self._start(Message()), *events], core.ReplyEnded(reason))
 
-    def _fail(self, failure: ReplyFailed) -> list[Event]:
+    def _fail(self, failure: core.ReplyFailed) -> list[core.Event]:
         return self._end_with(self._ensure_started(self._close_open_blocks("none", failure.code)), failure)
 
-    def _close_open_blocks(self, completeness: Completeness, why: str) -> list[Event]:
-        signatures: list[Event] = [ReasoningPiece("", opaque, self._origin) for opaque in self._signatures.values()]
+    def _close_open_blocks(self, completeness: Completeness, why: str) -> list[core.Event]:
+        signatures: list[core.Event] = [
+            core.ReasoningPiece("", opaque, self._origin) for opaque in self._signatures.values()
+        ]
         self._signatures = {}
         return signatures + self._calls.close(completeness, why)
 
@@ -251,7 +241,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             counts["written_for_an_hour"] = written
         self._usage = _usage(counts)
 
-    def _unreadable(self, payload: str, error: Exception) -> list[Event]:
+    def _unreadable(self, payload: str, error: Exception) -> list[core.Event]:
         """A frame of another shape; one of a type that is not read here is ignored."""
         try:
             kind = _decode_type(payload).type
@@ -262,10 +252,10 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         return super()._unreadable(payload, error)
 
 
-def _usage(counts: Mapping[str, int]) -> Usage:
+def _usage(counts: Mapping[str, int]) -> core.Usage:
     cached = counts.get("cache_read_input_tokens", 0)
     written = counts.get("cache_creation_input_tokens", 0)
-    return Usage(
+    return core.Usage(
         counts.get("input_tokens", 0) + written + cached,
         counts.get("output_tokens", 0),
         cached,
@@ -275,7 +265,7 @@ def _usage(counts: Mapping[str, int]) -> Usage:
     )
 
 
-def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
     """The events of a reply that came whole, as JSON or decoded.
 
     The last is a ReplyEnded or ReplyFailed, whatever the body is.

@@ -10,19 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    DocumentCanister,
-    InvocationCanister,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    join_texts,
-    result_contents,
-)
+from callboard import core
+from callboard.core import join_texts, result_contents
 from callboard.wires.common.contents import content_kind
 from callboard.wires.common.group_turns import Turn, group_turns, tag_instructions
 from callboard.wires.common.tool_calls import arguments_object
@@ -42,7 +31,7 @@ class MessageEncoder:
     which not every model accepts, else a text of the user's between tags.
     """
 
-    def __init__(self, request: Request, names: ToolNames) -> None:
+    def __init__(self, request: core.Request, names: ToolNames) -> None:
         self.system: list[dict[str, Any]] = []
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
@@ -50,21 +39,21 @@ class MessageEncoder:
         self._on_wire = names.on_wire
         self._used: dict[str, int] = {}
         canisters = request.canisters
-        first = next((i for i, c in enumerate(canisters) if not isinstance(c, SupervisorCanister)), len(canisters))
+        first = next((i for i, c in enumerate(canisters) if not isinstance(c, core.SupervisorCanister)), len(canisters))
         for canister in canisters[:first]:
             self.system += self._instructions(canister)
         for step in group_turns(canisters[first:]):
             match step:
                 case Turn():
                     self._turn(step)
-                case UserCanister(content=content):
+                case core.UserCanister(content=content):
                     self._add("user", encode_content(content, self.dropped))
-                case ResultCanister():
+                case core.ResultCanister():
                     self._add("user", encode_content(result_contents(step), self.dropped))
-                case DocumentCanister():
+                case core.DocumentCanister():
                     block = encode_document(step, self.dropped)
                     self._add("user", [] if block is None else [block])
-                case SupervisorCanister(extra=extra):
+                case core.SupervisorCanister(extra=extra):
                     blocks = self._instructions(step)
                     if extra and extra.get("role") == "system":
                         self._add("system", blocks)
@@ -87,7 +76,7 @@ class MessageEncoder:
         identifiers: list[str] = []
         for canister in turn.reply:
             match canister:
-                case InvocationCanister(identifier=identifier, name=name, extra=extra):
+                case core.InvocationCanister(identifier=identifier, name=name, extra=extra):
                     identifiers.append(self._identifier(identifier))
                     call = {
                         "type": "tool_use",
@@ -96,12 +85,12 @@ class MessageEncoder:
                         "input": arguments_object(canister.arguments, canister.raw),
                     }
                     blocks.append(call | encode_extra(extra) if extra else call)
-                case AssistantCanister(content=content):
+                case core.AssistantCanister(content=content):
                     blocks += encode_content(content, self.dropped, self._model)
         self._add("assistant", blocks)
         self._add("user", [self._result(*pair) for pair in zip(identifiers, turn.results, strict=True)])
 
-    def _result(self, identifier: str, result: ResultCanister) -> dict[str, Any]:
+    def _result(self, identifier: str, result: core.ResultCanister) -> dict[str, Any]:
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identifier}
         content = encode_content(result.content, self.dropped)
         if result.error is not None:
@@ -122,10 +111,10 @@ class MessageEncoder:
         self._used[wire] = 1
         return wire
 
-    def _instructions(self, canister: Canister) -> list[dict[str, Any]]:
-        content = canister.content if isinstance(canister, SupervisorCanister) else ()
-        self.dropped += [content_kind(part) for part in content if not isinstance(part, TextualContent)]
-        return encode_content([part for part in content if isinstance(part, TextualContent)], self.dropped)
+    def _instructions(self, canister: core.Canister) -> list[dict[str, Any]]:
+        content = canister.content if isinstance(canister, core.SupervisorCanister) else ()
+        self.dropped += [content_kind(part) for part in content if not isinstance(part, core.TextualContent)]
+        return encode_content([part for part in content if isinstance(part, core.TextualContent)], self.dropped)
 
 
 def has_breakpoint(block: Mapping[str, Any]) -> bool:

@@ -15,24 +15,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Ending,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.sse import Payload
 from callboard.text.string_builder import StringBuilder
 from callboard.wires.common.contents import seal_for_client
@@ -43,7 +26,7 @@ from callboard.wires.messages.schema import REDACTED
 
 _encode = msgspec.json.Encoder().encode
 
-_REASONS: Mapping[Ending, str] = {
+_REASONS: Mapping[core.Ending, str] = {
     "stop": "end_turn",
     "invocations": "tool_use",
     "length": "max_tokens",
@@ -69,34 +52,34 @@ class StreamEncoder:
     come, hold the events until the reply has ended. `created` has no place on this wire.
     """
 
-    def __init__(self, *, identifier: str, model: str, created: int, request: Request | None = None) -> None:
+    def __init__(self, *, identifier: str, model: str, created: int, request: core.Request | None = None) -> None:
         self._identifier = identifier
         self._model = model
         self._blocks = ReplyBlocks(model)
         self._index = 0
         self._text_head = b""
         """The head of a text's deltas while the open block is a text and no other waits."""
-        self._usage = Usage()
+        self._usage = core.Usage()
         self._warnings: list[str] = []
         self._started = False
         self._over = False
 
-    def feed(self, event: Event, /) -> list[Payload]:
-        if type(event) is TextPiece and self._text_head:
+    def feed(self, event: core.Event, /) -> list[Payload]:
+        if type(event) is core.TextPiece and self._text_head:
             text = event.text
             return [(_DELTA_EVENT, self._text_head + _encode(text) + _TAIL)] if text else []
         if self._over:
             return []
         match event:
-            case ReplyStarted():
+            case core.ReplyStarted():
                 return self._ensure_started()
-            case Usage():
+            case core.Usage():
                 self._usage = event
-            case Note(code="incomplete", text=text):
+            case core.Note(code="incomplete", text=text):
                 self._warnings.append(text)
-            case ReplyEnded(reason=reason) if reason != "retry":
+            case core.ReplyEnded(reason=reason) if reason != "retry":
                 return self._end(reason)
-            case ReplyFailed():
+            case core.ReplyFailed():
                 return self._fail(event)
             case _ if self._blocks.add(event):
                 return self._ensure_started() + self._flush()
@@ -104,7 +87,7 @@ class StreamEncoder:
                 pass
         return []
 
-    def finish(self, why: Why = "stop", /) -> list[Payload]:
+    def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; an error where the events broke off."""
         return [] if self._over else self._fail(BROKEN_OFF)
 
@@ -112,7 +95,7 @@ class StreamEncoder:
         if self._started:
             return []
         self._started = True
-        message = message_body(self._identifier, self._model, [], None, Usage())
+        message = message_body(self._identifier, self._model, [], None, core.Usage())
         return [_payload("message_start", {"message": message})]
 
     def _flush(self) -> list[Payload]:
@@ -146,7 +129,7 @@ class StreamEncoder:
         self._index += 1
         return payloads
 
-    def _end(self, reason: Ending) -> list[Payload]:
+    def _end(self, reason: core.Ending) -> list[Payload]:
         payloads = self._ensure_started()
         for block in self._blocks.blocks:
             block.ended = True
@@ -157,13 +140,13 @@ class StreamEncoder:
         self._over, self._text_head = True, b""
         return [*payloads, _payload("message_delta", fields), _payload("message_stop", {})]
 
-    def _fail(self, failure: ReplyFailed) -> list[Payload]:
+    def _fail(self, failure: core.ReplyFailed) -> list[Payload]:
         self._over, self._text_head = True, b""
         return [(b"error", _encode(error_body(failure)))]
 
 
 def message_body(
-    identifier: str, model: str, content: list[dict[str, Any]], reason: Ending | None, usage: Usage
+    identifier: str, model: str, content: list[dict[str, Any]], reason: core.Ending | None, usage: core.Usage
 ) -> dict[str, Any]:
     """A reply as Anthropic writes it; one that goes on has no reason yet."""
     return {
@@ -178,7 +161,7 @@ def message_body(
     }
 
 
-def usage_body(usage: Usage) -> dict[str, Any]:
+def usage_body(usage: core.Usage) -> dict[str, Any]:
     """The usage as Anthropic writes it: what was read from the cache, or written to it, is not among the input."""
     return {
         "input_tokens": max(usage.input - usage.cached - usage.cache_write, 0),
@@ -199,24 +182,24 @@ def _delta_head(index: int, delta: bytes) -> bytes:
 
 
 def encode_response(
-    events: Iterable[Event],
+    events: Iterable[core.Event],
     *,
     identifier: str,
     model: str,
     created: int,  # noqa: ARG001 - this wire has no place for it
-    request: Request | None = None,  # noqa: ARG001 - nothing of it is repeated
+    request: core.Request | None = None,  # noqa: ARG001 - nothing of it is repeated
 ) -> dict[str, Any]:
     """The body of a reply; that of a failed one is an error's."""
     attempt, terminal = last_attempt(events)
-    if isinstance(terminal, ReplyFailed):
+    if isinstance(terminal, core.ReplyFailed):
         return error_body(terminal)
-    blocks, usage = ReplyBlocks(model), Usage()
+    blocks, usage = ReplyBlocks(model), core.Usage()
     warnings: list[str] = []
     for event in attempt:
         match event:
-            case Usage():
+            case core.Usage():
                 usage = event
-            case Note(code="incomplete", text=text):
+            case core.Note(code="incomplete", text=text):
                 warnings.append(text)
             case _:
                 blocks.add(event)
@@ -305,18 +288,18 @@ class ReplyBlocks:
         """Whether a call never became whole."""
         return self._is_cut or bool(self._calls)
 
-    def add(self, event: Event) -> bool:
+    def add(self, event: core.Event) -> bool:
         """Whether the event added to a block, or ended one. A refusal is a text here."""
         match event:
-            case TextPiece(text=text) | RefusalPiece(text=text):
+            case core.TextPiece(text=text) | core.RefusalPiece(text=text):
                 if not text:
                     return False
                 self._open_block("text").pieces.append(text)
-            case ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
+            case core.ReasoningPiece(text="", opaque=opaque, origin=origin) if opaque.startswith(REDACTED):
                 block = self._new(ReplyBlock("redacted_thinking"))
                 block.opaque = seal_for_client(opaque[len(REDACTED) :], origin, self._model)
                 block.ended = True
-            case ReasoningPiece(text=text, opaque=opaque, origin=origin):
+            case core.ReasoningPiece(text=text, opaque=opaque, origin=origin):
                 if not text and not opaque:
                     return False
                 block = self._thinking(origin)
@@ -325,16 +308,16 @@ class ReplyBlocks:
                 if opaque:
                     block.opaque = seal_for_client(opaque, origin, self._model)
                     block.ended = True
-            case InvocationStarted(index=index, identifier=identifier, name=name):
+            case core.InvocationStarted(index=index, identifier=identifier, name=name):
                 self._is_cut = self._is_cut or index in self._calls
                 self._calls[index] = self._new(ReplyBlock("tool_use", identifier, name))
-            case ArgumentsPiece(index=index, json=json):
+            case core.ArgumentsPiece(index=index, json=json):
                 call = self._calls.get(index)
                 if call is None or call.ended or not json:
                     return False
                 call.pieces.append(json)
-            case InvocationEnded(index=index) | InvocationIncomplete(index=index):
-                self._is_cut = self._is_cut or isinstance(event, InvocationIncomplete)
+            case core.InvocationEnded(index=index) | core.InvocationIncomplete(index=index):
+                self._is_cut = self._is_cut or isinstance(event, core.InvocationIncomplete)
                 call = self._calls.pop(index, None)
                 if call is None or call.ended:
                     return False
@@ -366,8 +349,8 @@ class ReplyBlocks:
         return block
 
 
-def _late_input(call: InvocationEnded | InvocationIncomplete) -> str:
+def _late_input(call: core.InvocationEnded | core.InvocationIncomplete) -> str:
     """The input of a call that came without pieces; an empty object has none on this wire."""
-    if isinstance(call, InvocationIncomplete) or call.arguments is None:
+    if isinstance(call, core.InvocationIncomplete) or call.arguments is None:
         return call.raw
     return msgspec.json.encode(call.arguments).decode() if call.arguments else ""

@@ -8,25 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import (
-    CUSTOM_SCHEMA,
-    AssistantCanister,
-    Canister,
-    Constraint,
-    Content,
-    Controls,
-    HostedTool,
-    InvocationCanister,
-    NamedTool,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    ToolChoice,
-    ToolDeclaration,
-    ToolError,
-    UserCanister,
-    join_texts,
-)
+from callboard import core
+from callboard.core import join_texts
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, extra_for, read_shape, unnamed_fields
 from callboard.wires.common.encoded_request import EncodedRequest
@@ -52,19 +35,19 @@ from callboard.wires.messages.schema import (
 
 def decode_messages(
     system: str | list[dict[str, Any]] | None, messages: Iterable[RequestMessage], *, model: str
-) -> tuple[Canister, ...]:
+) -> tuple[core.Canister, ...]:
     """The conversation; thinking that is not sealed is taken to be the model's own. Raises CallerError with the path.
 
     Each block of `system` is a canister. A document that is text is one too; other documents are files.
     """
-    canisters: list[Canister] = [SupervisorCanister((part,)) for part in decode_content(system, "system")]
+    canisters: list[core.Canister] = [core.SupervisorCanister((part,)) for part in decode_content(system, "system")]
     for index, message in enumerate(messages):
         path = f"messages[{index}].content"
         content = message.content
         if message.role == "system":
-            canisters.append(SupervisorCanister(decode_content(content, path), extra=AS_SYSTEM))
+            canisters.append(core.SupervisorCanister(decode_content(content, path), extra=AS_SYSTEM))
         elif isinstance(content, str):
-            speaker = UserCanister if message.role == "user" else AssistantCanister
+            speaker = core.UserCanister if message.role == "user" else core.AssistantCanister
             canisters.append(speaker(decode_content(content, path)))
         elif message.role == "user":
             _user(content, path, canisters)
@@ -73,12 +56,12 @@ def decode_messages(
     return tuple(canisters)
 
 
-def _user(blocks: list[dict[str, Any]], path: str, canisters: list[Canister]) -> None:
-    contents: list[Content] = []
+def _user(blocks: list[dict[str, Any]], path: str, canisters: list[core.Canister]) -> None:
+    contents: list[core.Content] = []
 
     def close() -> None:
         if contents:
-            canisters.append(UserCanister(tuple(contents)))
+            canisters.append(core.UserCanister(tuple(contents)))
             contents.clear()
 
     for index, block in enumerate(blocks):
@@ -95,34 +78,34 @@ def _user(blocks: list[dict[str, Any]], path: str, canisters: list[Canister]) ->
     close()
 
 
-def _assistant(blocks: list[dict[str, Any]], model: str, path: str, canisters: list[Canister]) -> None:
-    contents: list[Content] = []
+def _assistant(blocks: list[dict[str, Any]], model: str, path: str, canisters: list[core.Canister]) -> None:
+    contents: list[core.Content] = []
     for index, block in enumerate(blocks):
         where = f"{path}[{index}]"
         if block.get("type") != "tool_use":
             contents.append(decode_part(block, where, model))
             continue
         if contents:
-            canisters.append(AssistantCanister(tuple(contents)))
+            canisters.append(core.AssistantCanister(tuple(contents)))
             contents = []
         canisters.append(_invocation(block, where))
     if contents:
-        canisters.append(AssistantCanister(tuple(contents)))
+        canisters.append(core.AssistantCanister(tuple(contents)))
 
 
-def _invocation(block: dict[str, Any], path: str) -> InvocationCanister:
+def _invocation(block: dict[str, Any], path: str) -> core.InvocationCanister:
     shape = read_shape(block, ToolUseBlock, path)
     raw = client_json(shape.input, f"{path}.input")
-    return InvocationCanister(shape.id, shape.name, shape.input, raw, extra=decode_extra(block))
+    return core.InvocationCanister(shape.id, shape.name, shape.input, raw, extra=decode_extra(block))
 
 
-def _result(block: dict[str, Any], path: str) -> ResultCanister:
+def _result(block: dict[str, Any], path: str) -> core.ResultCanister:
     shape = read_shape(block, ToolResultBlock, path)
     content = decode_content(shape.content, f"{path}.content")
     error = None
     if shape.is_error:
-        error = ToolError("execution", join_texts(content))
-    return ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=decode_extra(block))
+        error = core.ToolError("execution", join_texts(content))
+    return core.ResultCanister(content, invocation_id=shape.tool_use_id, error=error, extra=decode_extra(block))
 
 
 MAX_TOKENS = 4096
@@ -136,7 +119,7 @@ _EFFORTS: Mapping[str, str] = {"minimal": "low"}
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def encode_request(request: Request, *, breakpoints: bool = False) -> EncodedRequest:
+def encode_request(request: core.Request, *, breakpoints: bool = False) -> EncodedRequest:
     """The request as a body of this wire.
 
     With `breakpoints` the prompt is cached up to its last tool, its last system block and its last message,
@@ -181,7 +164,7 @@ def encode_request(request: Request, *, breakpoints: bool = False) -> EncodedReq
     return EncodedRequest(body, names.reverse, tuple(dropped), strict_tools.nullable, strict_tools.respelled)
 
 
-def decode_request(body: Mapping[str, Any]) -> Request:
+def decode_request(body: Mapping[str, Any]) -> core.Request:
     """The request that a body of this wire asks for. Raises CallerError with the path of what is none.
 
     Tools that have a type of Anthropic's own are hosted ones. Fields that have no name here, such as a thinking
@@ -204,14 +187,14 @@ def decode_request(body: Mapping[str, Any]) -> Request:
         extra["output_config"] = output
     declared, hosted = _decode_tools(parsed.tools or [])
     choice, parallel = _decode_choice(parsed.tool_choice)
-    return Request(
+    return core.Request(
         model=parsed.model,
         canisters=decode_messages(parsed.system, parsed.messages, model=parsed.model),
         tools=declared,
         tool_choice=choice,
         parallel=parallel,
         constraint=constraint,
-        controls=Controls(
+        controls=core.Controls(
             parsed.temperature, parsed.top_p, parsed.max_tokens, stop=tuple(parsed.stop_sequences or ()), effort=effort
         ),
         stream=bool(parsed.stream),
@@ -221,7 +204,7 @@ def decode_request(body: Mapping[str, Any]) -> Request:
     )
 
 
-def _encode_controls(body: dict[str, Any], controls: Controls, dropped: list[str]) -> None:
+def _encode_controls(body: dict[str, Any], controls: core.Controls, dropped: list[str]) -> None:
     if controls.temperature is not None:
         body["temperature"] = min(controls.temperature, 1)
         if controls.temperature > 1:
@@ -243,9 +226,9 @@ def _encode_controls(body: dict[str, Any], controls: Controls, dropped: list[str
             dropped.append(f"effort {controls.effort}")
 
 
-def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
+def _encode_tool(tool: core.ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     description = tool.full_description
-    schema = dict(CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
+    schema = dict(core.CUSTOM_SCHEMA) if tool.kind == "custom" else tool.schema or NO_SCHEMA
     encoded: dict[str, Any] = {"name": names.on_wire(tool.name)}
     if description:
         encoded["description"] = description
@@ -255,9 +238,9 @@ def _encode_tool(tool: ToolDeclaration, names: ToolNames) -> dict[str, Any]:
     return {**encoded, **tool.extra.get(WIRE, {})}
 
 
-def _encode_choice(request: Request, names: ToolNames) -> dict[str, Any]:
+def _encode_choice(request: core.Request, names: ToolNames) -> dict[str, Any]:
     choice: dict[str, Any]
-    if isinstance(request.tool_choice, NamedTool):
+    if isinstance(request.tool_choice, core.NamedTool):
         choice = {"type": "tool", "name": names.on_wire(request.tool_choice.name)}
     else:
         choice = {"type": _CHOICES[request.tool_choice]}
@@ -277,9 +260,9 @@ def _add_breakpoints(tools: list[dict[str, Any]], messages: MessageEncoder) -> N
             blocks[-1].update(BREAKPOINT)
 
 
-def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, ...], tuple[HostedTool, ...]]:
-    declared: list[ToolDeclaration] = []
-    hosted: list[HostedTool] = []
+def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[core.ToolDeclaration, ...], tuple[core.HostedTool, ...]]:
+    declared: list[core.ToolDeclaration] = []
+    hosted: list[core.HostedTool] = []
     for index, tool in enumerate(tools):
         match tool.get("type"):
             case None | "custom":
@@ -287,23 +270,23 @@ def _decode_tools(tools: list[dict[str, Any]]) -> tuple[tuple[ToolDeclaration, .
                 description = shape.description or ""
                 extra = extra_for(WIRE, unnamed_fields(tool, _TOOL))
                 declared.append(
-                    ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
+                    core.ToolDeclaration(shape.name, description, shape.input_schema, strict=shape.strict, extra=extra)
                 )
             case str(kind):
-                hosted.append(HostedTool(WIRE, kind, tool))
+                hosted.append(core.HostedTool(WIRE, kind, tool))
             case _:
                 raise CallerError("a type is a string", path=f"tools[{index}].type")
     return tuple(declared), tuple(hosted)
 
 
-def _decode_choice(choice: schema.Choice | None) -> tuple[ToolChoice, bool | None]:
+def _decode_choice(choice: schema.Choice | None) -> tuple[core.ToolChoice, bool | None]:
     if choice is None:
         return "auto", None
     alone = choice.disable_parallel_tool_use
     parallel = None if alone is None else not alone
     match choice:
         case schema.ToolChoice(name=name):
-            return NamedTool(name), parallel
+            return core.NamedTool(name), parallel
         case schema.AnyChoice():
             return "required", parallel
         case schema.NoChoice():
@@ -312,7 +295,7 @@ def _decode_choice(choice: schema.Choice | None) -> tuple[ToolChoice, bool | Non
             return "auto", parallel
 
 
-def _pop_constraint(output: dict[str, Any]) -> Constraint | None:
+def _pop_constraint(output: dict[str, Any]) -> core.Constraint | None:
     """The schema that the output has to follow, taken out of `output`; another format stays there."""
     form = output.get("format")
     if form is None:
@@ -322,4 +305,4 @@ def _pop_constraint(output: dict[str, Any]) -> Constraint | None:
         return None
     schema = read_shape(form, OutputFormat, "output_config.format").schema
     del output["format"]
-    return Constraint("reply", schema)
+    return core.Constraint("reply", schema)

@@ -10,13 +10,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import (
-    Content,
-    FileContent,
-    PictureContent,
-    RefusalContent,
-    TextualContent,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import (
@@ -51,17 +45,17 @@ _SHAPES: Mapping[Any, type[TextPart | RefusalPart | ImagePart | FilePart | Outpu
 }
 
 
-def encode_part(content: Content) -> dict[str, Any] | None:
+def encode_part(content: core.Content) -> dict[str, Any] | None:
     """The content as a part of a message to the model; None for what this wire cannot carry."""
     match content:
-        case TextualContent(text=text):
+        case core.TextualContent(text=text):
             return {"type": "input_text", "text": text}
-        case PictureContent(data=data, mime_type=mime_type, url=url, extra=extra):
+        case core.PictureContent(data=data, mime_type=mime_type, url=url, extra=extra):
             part = {"type": "input_image", "detail": (extra or {}).get("detail") or "auto"}
             if data or url:
                 return part | {"image_url": encode_data_url(data, mime_type) if data else url}
             return part | field if (field := _field(extra, "file_id")) else None
-        case FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
+        case core.FileContent(data=data, mime_type=mime_type, name=name, url=url, extra=extra):
             if data and is_audio(mime_type):
                 return None
             file: dict[str, Any] = {"type": "input_file"} | ({"filename": name} if name else {})
@@ -74,7 +68,7 @@ def encode_part(content: Content) -> dict[str, Any] | None:
             return None
 
 
-def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list[dict[str, Any]]:
+def encode_content(content: Iterable[core.Content], dropped: list[str]) -> str | list[dict[str, Any]]:
     """A string where it is one text or nothing, else parts."""
     parts: list[dict[str, Any]] = []
     for item in content:
@@ -88,18 +82,18 @@ def encode_content(content: Iterable[Content], dropped: list[str]) -> str | list
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "input_text" else parts
 
 
-def encode_output_text(content: Iterable[TextualContent | RefusalContent]) -> str | list[dict[str, Any]]:
+def encode_output_text(content: Iterable[core.TextualContent | core.RefusalContent]) -> str | list[dict[str, Any]]:
     """The text of the model: a string where it is one text, else parts."""
     parts: list[dict[str, Any]] = [
         {"type": "refusal", "refusal": item.text}
-        if isinstance(item, RefusalContent)
+        if isinstance(item, core.RefusalContent)
         else {"type": "output_text", "text": item.text, "annotations": []}
         for item in content
     ]
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "output_text" else parts
 
 
-def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tuple[Content, ...]:
+def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tuple[core.Content, ...]:
     """The contents of an item; parts of a type that is not known are dropped.
 
     Raises CallerError below `path` for a part that is not what its type says.
@@ -107,8 +101,8 @@ def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tu
     if not content:
         return ()
     if isinstance(content, str):
-        return (TextualContent(content),)
-    contents: list[Content] = []
+        return (core.TextualContent(content),)
+    contents: list[core.Content] = []
     for index, part in enumerate(content):
         shape = _SHAPES.get(named) if isinstance(named := part.get("type"), str) else None
         if shape is None:
@@ -119,41 +113,41 @@ def decode_content(content: MessageContent, path: str, dropped: list[str]) -> tu
     return tuple(contents)
 
 
-def _content(part: TextPart | RefusalPart | ImagePart | FilePart | OutputPart, path: str) -> Content:
+def _content(part: TextPart | RefusalPart | ImagePart | FilePart | OutputPart, path: str) -> core.Content:
     match part:
         case TextPart(text=text) | OutputPart(body=text):
-            return TextualContent(text)
+            return core.TextualContent(text)
         case RefusalPart(refusal=text):
-            return RefusalContent(text)
+            return core.RefusalContent(text)
         case ImagePart():
             return _picture(part, path)
         case FilePart():
             return _file(part, path)
 
 
-def _picture(part: ImagePart, path: str) -> PictureContent:
+def _picture(part: ImagePart, path: str) -> core.PictureContent:
     image = part.image_url
     url, detail = (image.url, image.detail) if isinstance(image, ImageUrl) else (image or "", part.detail)
     extra: dict[str, Any] = {"detail": detail} if detail and detail != "auto" else {}
     if url.startswith(SCHEME):
         data, mime_type = decode_data_url(url, f"{path}.image_url")
-        return PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra or None)
+        return core.PictureContent(data=data, mime_type=mime_type or "image/png", extra=extra or None)
     if url:
-        return PictureContent(url=url, extra=extra or None)
+        return core.PictureContent(url=url, extra=extra or None)
     if part.file_id:
-        return PictureContent(extra={**extra, "file_id": part.file_id})
+        return core.PictureContent(extra={**extra, "file_id": part.file_id})
     raise CallerError("a picture without image_url or file_id", path=path)
 
 
-def _file(part: FilePart, path: str) -> FileContent:
+def _file(part: FilePart, path: str) -> core.FileContent:
     name = part.filename or ""
     if part.file_data:
         data, mime_type = decode_data_url(part.file_data, f"{path}.file_data")
-        return FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
+        return core.FileContent(data=data, mime_type=mime_type or "application/octet-stream", name=name)
     if part.file_url:
-        return FileContent(name=name, url=part.file_url)
+        return core.FileContent(name=name, url=part.file_url)
     if part.file_id:
-        return FileContent(name=name, extra={"file_id": part.file_id})
+        return core.FileContent(name=name, extra={"file_id": part.file_id})
     raise CallerError("a file without file_data, file_url or file_id", path=path)
 
 

@@ -9,18 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callboard.core import (
-    CUSTOM_KEY,
-    AssistantCanister,
-    Canister,
-    Content,
-    InvocationCanister,
-    ReasoningContent,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import client_json, read_shape
 from callboard.wires.common.contents import ITEM, unseal
@@ -65,11 +54,11 @@ class MessageDecoder:
     """
 
     def __init__(self, items: Iterable[Mapping[str, Any]], *, model: str, tools: ToolDecoder) -> None:
-        self.canisters: list[Canister] = []
+        self.canisters: list[core.Canister] = []
         self.dropped: list[str] = []
         self._model = model
         self._tools = tools
-        self._turn: list[Content] = []
+        self._turn: list[core.Content] = []
         self._identifiers: dict[str, str] = {}
         for index, item in enumerate(items):
             self._decode_item(item, f"input[{index}]")
@@ -88,7 +77,7 @@ class MessageDecoder:
                 self._reasoning(read_shape(item, Reasoning, path, "reasoning"), path)
             case "custom_tool_call":
                 call = read_shape(item, Call, path, "a custom tool's call")
-                self._call(call, _call_name(call, path), {CUSTOM_KEY: call.input}, path)
+                self._call(call, _call_name(call, path), {core.CUSTOM_KEY: call.input}, path)
             case "additional_tools":
                 self._tools.decode(read_shape(item, Tools, path, "additional tools").tools, f"{path}.tools")
             case "tool_search_call" if item.get("call_id"):
@@ -98,25 +87,27 @@ class MessageDecoder:
                 self._search_output(read_shape(item, Output, path, "the output of a tool search"), path)
             case "agent_message":
                 message = read_shape(item, AgentMessage, path, "an agent's message")
-                self._add(UserCanister(_author(message.author) + decode_content(message.content, path, self.dropped)))
+                self._add(
+                    core.UserCanister(_author(message.author) + decode_content(message.content, path, self.dropped))
+                )
             case str(kind) if kind in _RUN_BY_CLIENT and (item.get("call_id") or item.get("id")):
                 name, field = _RUN_BY_CLIENT[kind]
                 self._call(read_shape(item, Call, path, "a call"), name, item.get(field), path)
             case str(kind) if kind.removesuffix("_output") in _RUN_BY_CLIENT:
                 self._output(read_shape(item, Output, path, "a call's output"), path)
             case "compaction" if (summary := read_summary(item.get("encrypted_content"))) is not None:
-                self._add(UserCanister((TextualContent(summary),)))
+                self._add(core.UserCanister((core.TextualContent(summary),)))
             case str(kind) if kind in _KEPT or kind.endswith("_call"):
-                self._turn.append(ReasoningContent("", extra={ITEM: dict(item)}))
+                self._turn.append(core.ReasoningContent("", extra={ITEM: dict(item)}))
             case kind:
                 self.dropped.append(f"item {kind}")
 
     def _close_turn(self) -> None:
         if self._turn:
-            self.canisters.append(AssistantCanister(tuple(self._turn)))
+            self.canisters.append(core.AssistantCanister(tuple(self._turn)))
             self._turn = []
 
-    def _add(self, canister: Canister) -> None:
+    def _add(self, canister: core.Canister) -> None:
         self._close_turn()
         self.canisters.append(canister)
 
@@ -124,25 +115,25 @@ class MessageDecoder:
         content = decode_content(message.content, f"{path}.content", self.dropped)
         match message.role:
             case "user":
-                self._add(UserCanister(content))
+                self._add(core.UserCanister(content))
             case "system" | "developer":
-                self._add(SupervisorCanister(content))
+                self._add(core.SupervisorCanister(content))
             case "assistant":
                 extra = {"phase": message.phase} if message.phase else None
-                self.canisters.append(AssistantCanister((*self._turn, *content), extra=extra))
+                self.canisters.append(core.AssistantCanister((*self._turn, *content), extra=extra))
                 self._turn = []
             case "tool" if message.tool_call_id:  # as chat has it; some clients send it here
-                self._add(ResultCanister(content, invocation_id=message.tool_call_id))
+                self._add(core.ResultCanister(content, invocation_id=message.tool_call_id))
             case role:
                 raise CallerError(f"no role {role!r}", path=f"{path}.role", hint="user, assistant, system, developer")
 
     def _reasoning(self, item: Reasoning, path: str) -> None:
         parts = decode_content(item.content, f"{path}.content", self.dropped)
         parts = parts or decode_content(item.summary, f"{path}.summary", self.dropped)
-        text = "\n\n".join([part.text for part in parts if isinstance(part, TextualContent)])
+        text = "\n\n".join([part.text for part in parts if isinstance(part, core.TextualContent)])
         opaque, origin = unseal(item.encrypted_content or "", self._model)
         if text or opaque:
-            self._turn.append(ReasoningContent(text, opaque, origin))
+            self._turn.append(core.ReasoningContent(text, opaque, origin))
 
     def _call(self, call: Call, name: str, arguments: Any, path: str) -> None:
         identifier = call.call_id or call.id
@@ -151,7 +142,7 @@ class MessageDecoder:
         if call.id:
             self._identifiers[call.id] = identifier
         raw = arguments if isinstance(arguments, str) else client_json(arguments, path)
-        self._add(InvocationCanister(identifier, name, parse_arguments(raw), raw))
+        self._add(core.InvocationCanister(identifier, name, parse_arguments(raw), raw))
 
     def _output(self, output: Output, path: str) -> None:
         identifier = output.call_id or self._identifiers.get(output.id or "", output.id or "")
@@ -166,7 +157,7 @@ class MessageDecoder:
         content = decode_content(value, f"{path}.output", self.dropped)
         if not output.call_id and output.name:  # Codex's app tells so what the user did in it
             content = _author(output.name) + content
-        self._add(ResultCanister(content, invocation_id=identifier))
+        self._add(core.ResultCanister(content, invocation_id=identifier))
 
     def _search_output(self, output: Output, path: str) -> None:
         found_tools = ToolDecoder()
@@ -174,7 +165,7 @@ class MessageDecoder:
         self._tools.decode(output.tools, f"{path}.tools")
         if output.call_id:
             names = "\n".join([tool.name for tool in found_tools.tools]) or NOTHING_FOUND
-            self._add(ResultCanister((TextualContent(names),), invocation_id=output.call_id))
+            self._add(core.ResultCanister((core.TextualContent(names),), invocation_id=output.call_id))
 
 
 def _call_name(call: Call, path: str) -> str:
@@ -183,5 +174,5 @@ def _call_name(call: Call, path: str) -> str:
     return f"{call.namespace}__{call.name}" if call.namespace else call.name
 
 
-def _author(author: str | None) -> tuple[Content, ...]:
-    return (TextualContent(f"From {author}:\n"),) if author else ()
+def _author(author: str | None) -> tuple[core.Content, ...]:
+    return (core.TextualContent(f"From {author}:\n"),) if author else ()

@@ -16,20 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from callboard.core import (
-    Ending,
-    Event,
-    Logprobs,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.wires.common.contents import unseal
 from callboard.wires.common.errors import EXCERPT, excerpt_of, malformed_reply, read_error
 from callboard.wires.common.reply_stream import BaseStreamDecoder, DecodeContext, count, string
@@ -37,7 +24,7 @@ from callboard.wires.common.tool_calls import Completeness
 from callboard.wires.responses.decode_calls import KINDS, Calls
 from callboard.wires.responses.schema import Frame, Item, ResponseShape
 
-Kind: TypeAlias = type[TextPiece | RefusalPiece]
+Kind: TypeAlias = type[core.TextPiece | core.RefusalPiece]
 
 
 class _Item:
@@ -69,7 +56,7 @@ class TextDecoder:
         """A message or reasoning begins."""
         self._new(item.type, item.id, position)
 
-    def feed(self, frame: Frame, kind: Kind) -> list[Event]:
+    def feed(self, frame: Frame, kind: Kind) -> list[core.Event]:
         """The next piece of a message's part."""
         text = frame.delta
         if not (isinstance(text, str) and (text or frame.logprobs)):
@@ -80,21 +67,21 @@ class TextDecoder:
         self._streamed = True
         return [*([self._piece(kind, text)] if text else []), *self._logprobs(entry, key[1], frame.logprobs)]
 
-    def feed_whole(self, frame: Frame, kind: Kind, text: Any) -> list[Event]:
+    def feed_whole(self, frame: Frame, kind: Kind, text: Any) -> list[core.Event]:
         """A message's part is whole."""
         entry = self._find("message", frame.item_id, frame.output_index)
         self._streamed = True
         position = _index(frame.content_index)
         return self._rest(entry, kind, position, text) + self._logprobs(entry, position, frame.logprobs, whole=True)
 
-    def feed_reasoning(self, frame: Frame, text: Any, *, whole: bool) -> list[Event]:
+    def feed_reasoning(self, frame: Frame, text: Any, *, whole: bool) -> list[core.Event]:
         """The next piece of reasoning, or a part of it that is whole."""
         entry = self._find("reasoning", frame.item_id, frame.output_index)
         summary = "summary" in frame.type
         position = _index(frame.summary_index if summary else frame.content_index)
         return self._reason(entry, "summary" if summary else "content", position, text, whole=whole)
 
-    def end_message(self, item: Item, position: Any, *, late: bool) -> list[Event]:
+    def end_message(self, item: Item, position: Any, *, late: bool) -> list[core.Event]:
         """A message is whole; `late` is one of the terminal event's."""
         entry = self._known("message", item.id, position)
         if entry is None and late and self._streamed:  # it came under another identifier
@@ -104,23 +91,23 @@ class TextDecoder:
             entry = self._new("message", item.id, position)
         self._streamed = self._streamed or not late
         content = [{"type": "output_text", "text": item.content}] if isinstance(item.content, str) else item.content
-        events: list[Event] = []
+        events: list[core.Event] = []
         for index, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, dict):
-                kind: Kind = RefusalPiece if part.get("type") == "refusal" else TextPiece
-                text = part.get("refusal" if kind is RefusalPiece else "text")
+                kind: Kind = core.RefusalPiece if part.get("type") == "refusal" else core.TextPiece
+                text = part.get("refusal" if kind is core.RefusalPiece else "text")
                 at = None if (kind.__name__, None) in entry.parts else index
                 events += self._rest(entry, kind, at, text)
                 events += self._logprobs(entry, at, part.get("logprobs"), whole=True)
         entry.over = True
         return events
 
-    def end_reasoning(self, item: Item, position: Any) -> list[Event]:
+    def end_reasoning(self, item: Item, position: Any) -> list[core.Event]:
         """Reasoning is whole, and sealed if the provider seals it."""
         entry = self._find("reasoning", item.id, position)
         if entry.over:
             return []
-        events: list[Event] = []
+        events: list[core.Event] = []
         for channel, parts in (("content", item.content), ("summary", item.summary)):
             for index, part in enumerate(parts if isinstance(parts, list) else ()):
                 if isinstance(part, dict):
@@ -132,21 +119,21 @@ class TextDecoder:
             if origin != self.origin:  # a gateway's; only it can open what it sealed
                 opaque = item.encrypted_content
             if opaque:
-                events.append(ReasoningPiece("", opaque, self.origin))
+                events.append(core.ReasoningPiece("", opaque, self.origin))
         return events
 
-    def _piece(self, kind: Kind, text: str) -> Event:
-        self.refused = self.refused or kind is RefusalPiece
+    def _piece(self, kind: Kind, text: str) -> core.Event:
+        self.refused = self.refused or kind is core.RefusalPiece
         return kind(text)
 
-    def _logprobs(self, entry: _Item, position: int | None, tokens: Any, *, whole: bool = False) -> list[Event]:
+    def _logprobs(self, entry: _Item, position: int | None, tokens: Any, *, whole: bool = False) -> list[core.Event]:
         """The logprobs; those of a whole part only where its pieces had none."""
         if not (isinstance(tokens, list) and tokens) or (whole and (entry.over or position in entry.has_logprobs)):
             return []
         entry.has_logprobs.add(position)
-        return [Logprobs(tuple([each for each in tokens if isinstance(each, dict)]))]
+        return [core.Logprobs(tuple([each for each in tokens if isinstance(each, dict)]))]
 
-    def _rest(self, entry: _Item, kind: Kind, position: int | None, text: Any) -> list[Event]:
+    def _rest(self, entry: _Item, kind: Kind, position: int | None, text: Any) -> list[core.Event]:
         """What was not emitted yet of a whole part."""
         key = (kind.__name__, position)
         sent = entry.parts.get(key, 0)
@@ -155,7 +142,7 @@ class TextDecoder:
         entry.parts[key] = len(text)
         return [self._piece(kind, text[sent:])]
 
-    def _reason(self, entry: _Item, channel: str, position: int | None, text: Any, *, whole: bool) -> list[Event]:
+    def _reason(self, entry: _Item, channel: str, position: int | None, text: Any, *, whole: bool) -> list[core.Event]:
         if not isinstance(text, str):
             return []
         sent = entry.parts.get((channel, position))
@@ -165,7 +152,7 @@ class TextDecoder:
         separator = "\n\n" if sent is None and entry.parts else ""
         entry.channel = channel
         entry.parts[channel, position] = (sent or 0) + len(text)
-        return [ReasoningPiece(separator + text, origin=self.origin)]
+        return [core.ReasoningPiece(separator + text, origin=self.origin)]
 
     def _known(self, kind: str, item_id: Any, position: Any) -> _Item | None:
         if isinstance(item_id, str) and (kind, item_id) in self._by_id:
@@ -187,10 +174,10 @@ def _index(position: Any) -> int | None:
 
 
 _decode = msgspec.json.Decoder(ResponseShape).decode
-_FrameDecoder = Callable[["StreamDecoder", Frame], list[Event]]
+_FrameDecoder = Callable[["StreamDecoder", Frame], list[core.Event]]
 
-_COMPLETENESS: Mapping[Ending, Completeness] = {"length": "objects", "filter": "objects"}
-_REASONS: Mapping[Any, Ending] = {"max_output_tokens": "length", "content_filter": "filter"}
+_COMPLETENESS: Mapping[core.Ending, Completeness] = {"length": "objects", "filter": "objects"}
+_REASONS: Mapping[Any, core.Ending] = {"max_output_tokens": "length", "content_filter": "filter"}
 _TERMINALS: Mapping[str, str] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
@@ -212,7 +199,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
         self._text = TextDecoder(context.origin)
         self._noted: set[str] = set()
 
-    def decode(self, decoded: Frame, payload: str = "") -> list[Event]:
+    def decode(self, decoded: Frame, payload: str = "") -> list[core.Event]:
         decode = self._decoders.get(decoded.type) if isinstance(decoded.type, str) else None
         if decode is not None:
             return decode(self, decoded)
@@ -221,7 +208,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._fail(read_error(error, 0, payload[:EXCERPT]))
         return []
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The end of the reply as far as it is known. One without a terminal event or `[DONE]` was cut."""
         if self._over:
             return []
@@ -229,7 +216,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._end("length", "objects")
         return self._fail(self._cut_failure(why))
 
-    def decode_response(self, response: ResponseShape, status: str, excerpt: str = "") -> list[Event]:
+    def decode_response(self, response: ResponseShape, status: str, excerpt: str = "") -> list[core.Event]:
         """The events of a reply that has ended: what its output has besides what came before, and the end."""
         if self._over:
             return []
@@ -241,7 +228,7 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             if item is not None:
                 events += self._end_item(item, position, late=True)
         if status == "cancelled":
-            return events + self._fail(ReplyFailed("provider", "cancelled", "the provider cancelled the reply"))
+            return events + self._fail(core.ReplyFailed("provider", "cancelled", "the provider cancelled the reply"))
         if status == "incomplete":
             details = response.incomplete_details
             reason = details.get("reason") if isinstance(details, dict) else None
@@ -249,58 +236,58 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return events + self._end(ending, "objects")
         return events + self._end("stop", "all")
 
-    def _done(self) -> list[Event]:
+    def _done(self) -> list[core.Event]:
         return self._end("stop", "objects") if self._started else self.finish()
 
-    def _start(self, response: ResponseShape) -> list[Event]:
+    def _start(self, response: ResponseShape) -> list[core.Event]:
         if response.usage is not None:
             self._usage = _usage(response.usage) or self._usage
         if self._started:
             return []
         self._started = True
         self._text.origin = self._text.origin or string(response.model)
-        return [ReplyStarted(string(response.id), string(response.model))]
+        return [core.ReplyStarted(string(response.id), string(response.model))]
 
-    def _lifecycle(self, frame: Frame) -> list[Event]:
+    def _lifecycle(self, frame: Frame) -> list[core.Event]:
         return self._start(frame.response or ResponseShape())
 
-    def _terminal(self, frame: Frame) -> list[Event]:
+    def _terminal(self, frame: Frame) -> list[core.Event]:
         response = frame.response or ResponseShape()
         if frame.error and not response.error:
             response.error = frame.error
         return self.decode_response(response, _TERMINALS[frame.type])
 
-    def _text_delta(self, frame: Frame) -> list[Event]:
-        return self._ensure_started() + self._text.feed(frame, TextPiece)
+    def _text_delta(self, frame: Frame) -> list[core.Event]:
+        return self._ensure_started() + self._text.feed(frame, core.TextPiece)
 
-    def _refusal_delta(self, frame: Frame) -> list[Event]:
-        return self._ensure_started() + self._text.feed(frame, RefusalPiece)
+    def _refusal_delta(self, frame: Frame) -> list[core.Event]:
+        return self._ensure_started() + self._text.feed(frame, core.RefusalPiece)
 
-    def _text_done(self, frame: Frame) -> list[Event]:
-        return self._ensure_started() + self._text.feed_whole(frame, TextPiece, frame.text)
+    def _text_done(self, frame: Frame) -> list[core.Event]:
+        return self._ensure_started() + self._text.feed_whole(frame, core.TextPiece, frame.text)
 
-    def _refusal_done(self, frame: Frame) -> list[Event]:
-        return self._ensure_started() + self._text.feed_whole(frame, RefusalPiece, frame.refusal)
+    def _refusal_done(self, frame: Frame) -> list[core.Event]:
+        return self._ensure_started() + self._text.feed_whole(frame, core.RefusalPiece, frame.refusal)
 
-    def _reasoning_delta(self, frame: Frame) -> list[Event]:
+    def _reasoning_delta(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._text.feed_reasoning(frame, frame.delta, whole=False)
 
-    def _reasoning_done(self, frame: Frame) -> list[Event]:
+    def _reasoning_done(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._text.feed_reasoning(frame, frame.text, whole=True)
 
-    def _arguments_delta(self, frame: Frame) -> list[Event]:
+    def _arguments_delta(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._calls.feed(frame, custom=False)
 
-    def _arguments_done(self, frame: Frame) -> list[Event]:
+    def _arguments_done(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._calls.feed_whole(frame, custom=False)
 
-    def _input_delta(self, frame: Frame) -> list[Event]:
+    def _input_delta(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._calls.feed(frame, custom=True)
 
-    def _input_done(self, frame: Frame) -> list[Event]:
+    def _input_done(self, frame: Frame) -> list[core.Event]:
         return self._ensure_started() + self._calls.feed_whole(frame, custom=True)
 
-    def _item_added(self, frame: Frame) -> list[Event]:
+    def _item_added(self, frame: Frame) -> list[core.Event]:
         item = frame.item
         if item is None or not isinstance(item.type, str):
             return []
@@ -310,10 +297,10 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
             return self._ensure_started() + self._calls.start(item, frame.output_index)
         return self._ensure_started()
 
-    def _item_done(self, frame: Frame) -> list[Event]:
+    def _item_done(self, frame: Frame) -> list[core.Event]:
         return [] if frame.item is None else self._ensure_started() + self._end_item(frame.item, frame.output_index)
 
-    def _end_item(self, item: Item, position: Any, *, late: bool = False) -> list[Event]:
+    def _end_item(self, item: Item, position: Any, *, late: bool = False) -> list[core.Event]:
         """What a whole item has besides what came of it before; `late` is one of the terminal event's."""
         match item.type:
             case "message":
@@ -324,24 +311,24 @@ class StreamDecoder(BaseStreamDecoder[Frame]):
                 return self._calls.end(item, position, late=late)
             case str(kind) if kind not in self._noted:
                 self._noted.add(kind)
-                return [Note("dropped", f"item {kind}")]
+                return [core.Note("dropped", f"item {kind}")]
             case _:
                 return []
 
-    def _ensure_started(self) -> list[Event]:
+    def _ensure_started(self) -> list[core.Event]:
         if self._started:
             return []
         self._started = True
-        return [ReplyStarted()]
+        return [core.ReplyStarted()]
 
-    def _end(self, reason: Ending, completeness: Completeness) -> list[Event]:
+    def _end(self, reason: core.Ending, completeness: Completeness) -> list[core.Event]:
         calls = self._calls.close(_COMPLETENESS.get(reason, completeness), reason)
         events = self._ensure_started() + self._note_incomplete(calls)
         if reason == "stop":
             reason = "invocations" if self._calls.count else "refusal" if self._text.refused else "stop"
-        return self._end_with(events, ReplyEnded(reason))
+        return self._end_with(events, core.ReplyEnded(reason))
 
-    def _fail(self, failure: ReplyFailed) -> list[Event]:
+    def _fail(self, failure: core.ReplyFailed) -> list[core.Event]:
         return self._end_with(self._calls.close("none", failure.code), failure)
 
     _decoders: ClassVar[Mapping[str, _FrameDecoder]] = {
@@ -373,21 +360,21 @@ def _ran_at_provider(item: Item) -> bool:
     return item.type == "tool_search_call" and not (isinstance(item.call_id, str) and item.execution != "server")
 
 
-def _usage(usage: Any) -> Usage | None:
+def _usage(usage: Any) -> core.Usage | None:
     """The usage; None where all counts are zero or missing."""
     if not isinstance(usage, dict):
         return None
-    counted = Usage(
+    counted = core.Usage(
         count(usage.get("input_tokens")),
         count(usage.get("output_tokens")),
         count(usage.get("input_tokens_details"), "cached_tokens"),
         count(usage.get("output_tokens_details"), "reasoning_tokens"),
         count(usage.get("input_tokens_details"), "cache_write_tokens"),
     )
-    return None if counted == Usage() else counted
+    return None if counted == core.Usage() else counted
 
 
-def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[Event]:
+def decode_response(body: bytes | str | Mapping[str, Any], context: DecodeContext) -> list[core.Event]:
     """The events of a reply that came whole, as JSON or decoded.
 
     The last is a ReplyEnded or ReplyFailed, whatever the body is.

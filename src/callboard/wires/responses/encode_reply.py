@@ -14,32 +14,14 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    ArgumentsPiece,
-    Ending,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    Request,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.text.sse import Payload
 from callboard.wires.common.reply_stream import BROKEN_OFF, DONE, ending, last_attempt
 from callboard.wires.responses.reply_items import Call, Message, PartKind, Reasoning, Status, Step, call_item
 from callboard.wires.responses.response_object import ResponseObject, error_body
 
 _encode = msgspec.json.Encoder().encode
-_INCOMPLETE: Mapping[Ending, str] = {
+_INCOMPLETE: Mapping[core.Ending, str] = {
     "length": "max_output_tokens",
     "filter": "content_filter",
     "refusal": "content_filter",
@@ -67,7 +49,7 @@ class ResponseBuilder:
         identifier: str,
         model: str,
         created: int,
-        request: Request | None = None,
+        request: core.Request | None = None,
         echo: Mapping[str, Any] | None = None,
         compat_events: bool = False,
         clock: Callable[[], float] | None = None,
@@ -89,7 +71,7 @@ class ResponseBuilder:
         self._refused = False
         self._is_cut = False
         """Whether a call never became whole."""
-        self._usage = Usage()
+        self._usage = core.Usage()
         self._response: dict[str, Any] | None = None
 
     @property
@@ -108,44 +90,44 @@ class ResponseBuilder:
     def _emit_started(self) -> None:
         """The response is in progress."""
 
-    def add(self, event: Event) -> None:
+    def add(self, event: core.Event) -> None:
         if self._response is not None:
             return
         match event:
-            case TextPiece(text=text):
+            case core.TextPiece(text=text):
                 self._add_text("output_text", text)
-            case ArgumentsPiece(index=index, json=json):
+            case core.ArgumentsPiece(index=index, json=json):
                 if index in self._calls:
                     self._add_value(self._calls[index], self._calls[index].feed(json))
-            case ReasoningPiece():
+            case core.ReasoningPiece():
                 self._add_reasoning(event)
-            case ReplyStarted():
+            case core.ReplyStarted():
                 self._ensure_started()
-            case RefusalPiece(text=text):
+            case core.RefusalPiece(text=text):
                 self._refused = self._refused or bool(text)
                 self._add_text("refusal", text)
-            case Logprobs(tokens=tokens, is_refusal=False):
+            case core.Logprobs(tokens=tokens, is_refusal=False):
                 self._add_logprobs(tokens)
-            case InvocationStarted():
+            case core.InvocationStarted():
                 self._start_call(event)
-            case InvocationEnded():
+            case core.InvocationEnded():
                 self._end_call(event)
-            case InvocationIncomplete(index=index):
+            case core.InvocationIncomplete(index=index):
                 self._break_off([index])
-            case Usage():
+            case core.Usage():
                 self._usage = event
-            case Note(code="incomplete", text=text):
+            case core.Note(code="incomplete", text=text):
                 self._object.add_warning(text)
-            case ReplyEnded(reason="retry"):
+            case core.ReplyEnded(reason="retry"):
                 self._break_off(list(self._calls))
-            case ReplyEnded(reason=reason):
+            case core.ReplyEnded(reason=reason):
                 self._end(reason)
-            case ReplyFailed():
+            case core.ReplyFailed():
                 self._complete("failed", error=error_body(event))
             case _:
                 pass
 
-    def end_cut(self, why: Why = "stop") -> None:
+    def end_cut(self, why: core.Why = "stop") -> None:
         """Ends a response whose events broke off as one that failed."""
         if self._response is None:
             self._complete("failed", error=error_body(BROKEN_OFF))
@@ -187,7 +169,7 @@ class ResponseBuilder:
         kind, fields = message.delta()
         self._emit((kind, {**fields, "logprobs": tokens, "delta": ""}))
 
-    def _add_reasoning(self, piece: ReasoningPiece) -> None:
+    def _add_reasoning(self, piece: core.ReasoningPiece) -> None:
         if not (piece.text or piece.opaque):
             return
         self._ensure_started()
@@ -206,7 +188,7 @@ class ResponseBuilder:
             reasoning.opaque = piece.opaque
             self._close_reasoning("completed")
 
-    def _start_call(self, started: InvocationStarted) -> None:
+    def _start_call(self, started: core.InvocationStarted) -> None:
         self._ensure_started()
         self._break_off([started.index] if started.index in self._calls else [])
         self._close_items("completed")
@@ -220,9 +202,9 @@ class ResponseBuilder:
             self._emit_compat("response.output_tool_call.delta", **item.at, delta=text)
             self._emit_delta(item, text)
 
-    def _end_call(self, ended: InvocationEnded) -> None:
+    def _end_call(self, ended: core.InvocationEnded) -> None:
         if ended.index not in self._calls:
-            self._start_call(InvocationStarted(ended.index, ended.identifier, ended.name))
+            self._start_call(core.InvocationStarted(ended.index, ended.identifier, ended.name))
         item = self._calls.pop(ended.index)
         self._add_value(item, item.end(ended))
         self._emit_compat("response.output_tool_call.end", **item.at, name=item.name, arguments=item.text)
@@ -264,7 +246,7 @@ class ResponseBuilder:
         if self._compat_events:
             self._emit((kind, fields))
 
-    def _end(self, reason: Ending) -> None:
+    def _end(self, reason: core.Ending) -> None:
         is_cut = self._is_cut or bool(self._calls)
         reason = ending(reason, is_cut=is_cut)
         incomplete = None if reason == "refusal" and self._refused and not is_cut else _INCOMPLETE.get(reason)
@@ -296,10 +278,10 @@ class StreamEncoder(ResponseBuilder):
         """The item whose delta was sent last: only its head is kept, since pieces of two items seldom alternate."""
         self._delta_event = self._delta_head = b""
 
-    def feed(self, event: Event, /) -> list[Payload]:
+    def feed(self, event: core.Event, /) -> list[Payload]:
         # Nearly all events of a reply are texts of the open part.
         message = self._message
-        if type(event) is TextPiece and message is not None and message is self._delta_item:
+        if type(event) is core.TextPiece and message is not None and message is self._delta_item:
             text = event.text
             if text and message.kind == "output_text":
                 message.pieces.append(text)
@@ -307,7 +289,7 @@ class StreamEncoder(ResponseBuilder):
         self.add(event)
         return self._take()
 
-    def finish(self, why: Why = "stop", /) -> list[Payload]:
+    def finish(self, why: core.Why = "stop", /) -> list[Payload]:
         """Nothing after a whole reply; a failure where the events broke off."""
         self.end_cut(why)
         return self._take()
@@ -356,7 +338,7 @@ class StreamEncoder(ResponseBuilder):
         return self._delta_event, b'%b%b,"sequence_number":%d}' % (self._delta_head, _encode(text), sequence)
 
 
-def encode_response(events: Iterable[Event], **options: Any) -> dict[str, Any]:
+def encode_response(events: Iterable[core.Event], **options: Any) -> dict[str, Any]:
     """The response of a reply; parameters as of ResponseBuilder. That of a failed one has its `error`."""
     attempt, terminal = last_attempt(events)
     builder = ResponseBuilder(**options)

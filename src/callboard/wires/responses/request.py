@@ -12,23 +12,8 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Constraint,
-    Controls,
-    DocumentCanister,
-    InvocationCanister,
-    ReasoningContent,
-    RefusalContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    UserCanister,
-    contents,
-    result_contents,
-)
+from callboard import core
+from callboard.core import contents, result_contents
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import read_shape
 from callboard.wires.common.contents import ITEM, content_kind, contents_with_title
@@ -45,10 +30,10 @@ _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_outp
 _encode = msgspec.json.Encoder().encode
 
 
-def instructions(canisters: Sequence[Canister]) -> str:
+def instructions(canisters: Sequence[core.Canister]) -> str:
     """The text of the first supervisor, which is no item where it is one text."""
     match canisters[:1]:
-        case [SupervisorCanister(content=(TextualContent(text=text),))]:
+        case [core.SupervisorCanister(content=(core.TextualContent(text=text),))]:
             return text
         case _:
             return ""
@@ -57,7 +42,7 @@ def instructions(canisters: Sequence[Canister]) -> str:
 class MessageEncoder:
     """The items of canisters in `body`; `dropped` names what they could not carry."""
 
-    def __init__(self, canisters: Sequence[Canister], *, model: str, tools: ToolEncoder) -> None:
+    def __init__(self, canisters: Sequence[core.Canister], *, model: str, tools: ToolEncoder) -> None:
         self.body: list[dict[str, Any]] = []
         self.dropped: list[str] = []
         self._model = model
@@ -66,13 +51,13 @@ class MessageEncoder:
             match step:
                 case Turn():
                     self._turn(step)
-                case SupervisorCanister(content=content):
+                case core.SupervisorCanister(content=content):
                     self._message("system", encode_content(content, self.dropped))
-                case UserCanister(content=content):
+                case core.UserCanister(content=content):
                     self._message("user", encode_content(content, self.dropped))
-                case ResultCanister():
+                case core.ResultCanister():
                     self._message("user", encode_content(result_contents(step), self.dropped))
-                case DocumentCanister():
+                case core.DocumentCanister():
                     self._message("user", encode_content(contents_with_title(step), self.dropped))
 
     def _message(self, role: str, content: Any, **fields: Any) -> None:
@@ -80,33 +65,33 @@ class MessageEncoder:
 
     def _turn(self, turn: Turn) -> None:
         for canister in turn.reply:
-            if isinstance(canister, InvocationCanister):
+            if isinstance(canister, core.InvocationCanister):
                 self.body.append(self._call(canister))
             else:
                 self._assistant(canister)
         for call, result in zip(turn.invocations, turn.results, strict=True):
             self._result(call, result)
 
-    def _assistant(self, canister: AssistantCanister) -> None:
+    def _assistant(self, canister: core.AssistantCanister) -> None:
         phase = {"phase": canister.extra["phase"]} if canister.extra and canister.extra.get("phase") else {}
-        texts: list[TextualContent | RefusalContent] = []
+        texts: list[core.TextualContent | core.RefusalContent] = []
         for content in canister.content:
             match content:
-                case TextualContent() | RefusalContent():
+                case core.TextualContent() | core.RefusalContent():
                     texts.append(content)
-                case ReasoningContent():
+                case core.ReasoningContent():
                     self._flush(texts, phase)
                     self._reasoning(content)
                 case _:
                     self.dropped.append(content_kind(content))
         self._flush(texts, phase)
 
-    def _flush(self, texts: list[TextualContent | RefusalContent], phase: dict[str, Any]) -> None:
+    def _flush(self, texts: list[core.TextualContent | core.RefusalContent], phase: dict[str, Any]) -> None:
         if texts:
             self._message("assistant", encode_output_text(texts), **phase)
             texts.clear()
 
-    def _reasoning(self, content: ReasoningContent) -> None:
+    def _reasoning(self, content: core.ReasoningContent) -> None:
         if content.extra and isinstance(item := content.extra.get(ITEM), dict):
             self.body.append(item)
         elif content.origin != self._model:
@@ -118,7 +103,7 @@ class MessageEncoder:
             thought = {"type": "reasoning_text", "text": content.text}
             self.body.append({"type": "reasoning", "summary": [], "content": [thought]})
 
-    def _call(self, call: InvocationCanister) -> dict[str, Any]:
+    def _call(self, call: core.InvocationCanister) -> dict[str, Any]:
         head = {"call_id": call.identifier, **self._tools.name_fields(call.name)}
         match self._tools.kind(call.name):
             case "custom":
@@ -130,7 +115,7 @@ class MessageEncoder:
                 json = _encode(arguments_object(call.arguments, call.raw)).decode()
                 return {"type": "function_call", **head, "arguments": json}
 
-    def _result(self, call: InvocationCanister, result: ResultCanister) -> None:
+    def _result(self, call: core.InvocationCanister, result: core.ResultCanister) -> None:
         tool_kind = self._tools.kind(call.name)
         if tool_kind == "search":
             tools, whole = self._tools.encode_search_output(result)
@@ -142,7 +127,7 @@ class MessageEncoder:
         self.body.append({"type": _OUTPUTS[tool_kind], "call_id": call.identifier, "output": output})
 
 
-def _search_fields(call: InvocationCanister) -> dict[str, Any]:
+def _search_fields(call: core.InvocationCanister) -> dict[str, Any]:
     return {"call_id": call.identifier, "execution": "client", "status": "completed"}
 
 
@@ -153,11 +138,11 @@ _CONTROLS = (("temperature", "temperature"), ("top_p", "top_p"), ("max_output_to
 class DecodedRequest(msgspec.Struct, frozen=True):
     """A client's request, and the names of what it could not hold."""
 
-    request: Request
+    request: core.Request
     dropped: tuple[str, ...] = ()
 
 
-def encode_request(request: Request) -> EncodedRequest:
+def encode_request(request: core.Request) -> EncodedRequest:
     """The request as a Responses body that leaves nothing at the provider and asks for reasoning to send back.
 
     Reasoning, `store` and `include` are overridden by `extra`; its `reasoning` and `text` are added to ours.
@@ -198,7 +183,7 @@ def encode_request(request: Request) -> EncodedRequest:
     return EncodedRequest(body, tool_encoder.names, tuple(dropped), tool_encoder.nullable, tool_encoder.respelled)
 
 
-def decode_request(body: Mapping[str, Any]) -> Request:
+def decode_request(body: Mapping[str, Any]) -> core.Request:
     """The request that a Responses body asks for. Raises CallerError with the path of what is none.
 
     Items and tools of any type are taken (`read_request` says what became of them). What is about the answer to
@@ -213,11 +198,13 @@ def read_request(body: Mapping[str, Any]) -> DecodedRequest:
     parsed = read_shape(body, ResponsesRequest, "", "a Responses request")
     tool_decoder = ToolDecoder()
     tool_decoder.decode(parsed.tools, "tools")
-    canisters: list[Canister] = [SupervisorCanister(contents(parsed.instructions))] if parsed.instructions else []
+    canisters: list[core.Canister] = (
+        [core.SupervisorCanister(contents(parsed.instructions))] if parsed.instructions else []
+    )
     dropped: list[str] = []
     if isinstance(parsed.input, str):
         if parsed.input:
-            canisters.append(UserCanister(contents(parsed.input)))
+            canisters.append(core.UserCanister(contents(parsed.input)))
     else:
         messages = MessageDecoder(parsed.input or (), model=parsed.model, tools=tool_decoder)
         canisters += messages.canisters
@@ -234,14 +221,14 @@ def read_request(body: Mapping[str, Any]) -> DecodedRequest:
         raise CallerError("not an effort", path="reasoning.effort")
     constraint = _pop_constraint(text)
     extra |= {name: rest for name, rest in (("reasoning", reasoning), ("text", text)) if rest}
-    request = Request(
+    request = core.Request(
         model=parsed.model,
         canisters=tuple(canisters),
         tools=tool_decoder.tools,
         tool_choice=choice,
         parallel=parsed.parallel_tool_calls,
         constraint=constraint,
-        controls=Controls(parsed.temperature, parsed.top_p, parsed.max_output_tokens, effort=effort),
+        controls=core.Controls(parsed.temperature, parsed.top_p, parsed.max_output_tokens, effort=effort),
         stream=bool(parsed.stream),
         extra=extra,
         hosted=tool_decoder.hosted,
@@ -255,7 +242,7 @@ def _merge_fields(ours: Mapping[str, Any], extra: Any) -> dict[str, Any]:
     return fields | dict(extra) if isinstance(extra, Mapping) else fields
 
 
-def _encode_format(constraint: Constraint | None) -> dict[str, Any] | None:
+def _encode_format(constraint: core.Constraint | None) -> dict[str, Any] | None:
     if constraint is None:
         return None
     return {
@@ -266,14 +253,14 @@ def _encode_format(constraint: Constraint | None) -> dict[str, Any] | None:
     }
 
 
-def _pop_constraint(text: dict[str, Any]) -> Constraint | None:
+def _pop_constraint(text: dict[str, Any]) -> core.Constraint | None:
     """The constraint in `text`, taken out of it; a format of another kind is left there."""
     form = text.get("format")
     kind = form.get("type") if isinstance(form, Mapping) else None
     if kind == "json_schema":
         del text["format"]
         parsed = read_shape(form, Format, "text.format", "a json_schema")
-        return Constraint(parsed.name or "reply", parsed.schema, bool(parsed.strict))
+        return core.Constraint(parsed.name or "reply", parsed.schema, bool(parsed.strict))
     if form is None or kind == "text":
         text.pop("format", None)
     return None

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from callboard.core import (
-    CUSTOM_SCHEMA,
-    HostedTool,
-    NamedTool,
-    Request,
-    ResultCanister,
-    ToolChoice,
-    ToolDeclaration,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.wires.common.client_input import extra_for, read_shape, unnamed_fields
 from callboard.wires.common.group_turns import Turn, group_turns
@@ -43,7 +35,7 @@ if TYPE_CHECKING:
     from callboard.schema.provider_limits import Fitted
 
 WIRE = "responses"
-_CUSTOM_SCHEMA: Mapping[str, Any] = dict(CUSTOM_SCHEMA)
+_CUSTOM_SCHEMA: Mapping[str, Any] = dict(core.CUSTOM_SCHEMA)
 NOTHING_FOUND = "No tools found."
 """What a model reads as the result of a tool search that found none."""
 _SEARCH_TEXT = "Finds tools by what they do; those that it finds can be called from then on."
@@ -63,7 +55,7 @@ class ToolEncoder:
     `namespace__local`. Tools that a search found are declared in its output.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: core.Request) -> None:
         self._names = ToolNames(request)
         self._strict_tools = StrictTools(WIRE)
         self._declared = {tool.name: self._strict_tools.fit(tool) for tool in request.tools}
@@ -113,13 +105,13 @@ class ToolEncoder:
         """The declarations; the tools of a namespace are where its first one is."""
         return self._encode_list(tool for tool in self._declared.values() if tool.name not in self._found_by_search)
 
-    def encode_search_output(self, result: ResultCanister) -> tuple[list[dict[str, Any]], bool]:
+    def encode_search_output(self, result: core.ResultCanister) -> tuple[list[dict[str, Any]], bool]:
         """The declarations of the tools that a search's result names, and whether it holds nothing else."""
         names = [name for name in _names_in(result) if name in self._declared]
         is_whole = result.text in ("\n".join(names), NOTHING_FOUND)
         return self._encode_list(self._declared[name] for name in names), is_whole
 
-    def _encode_list(self, tools: Iterable[ToolDeclaration]) -> list[dict[str, Any]]:
+    def _encode_list(self, tools: Iterable[core.ToolDeclaration]) -> list[dict[str, Any]]:
         encoded: list[dict[str, Any]] = []
         spaces: dict[str, list[dict[str, Any]]] = {}
         for tool in tools:
@@ -137,8 +129,8 @@ class ToolEncoder:
             spaces[space].append(_encode_tool(tool, tool.local))
         return encoded
 
-    def encode_choice(self, choice: ToolChoice) -> Any:
-        if not isinstance(choice, NamedTool):
+    def encode_choice(self, choice: core.ToolChoice) -> Any:
+        if not isinstance(choice, core.NamedTool):
             return choice
         kind = self.kind(choice.name)
         if kind == "search":
@@ -154,7 +146,7 @@ class ToolEncoder:
         )
 
 
-def _search_results(request: Request, searches: set[str]) -> set[str]:
+def _search_results(request: core.Request, searches: set[str]) -> set[str]:
     """The names in the results of tool searches."""
     if not searches or searches.isdisjoint(called_names(request.canisters)):
         return set()
@@ -168,17 +160,17 @@ def _search_results(request: Request, searches: set[str]) -> set[str]:
     }
 
 
-def _names_in(result: ResultCanister) -> list[str]:
+def _names_in(result: core.ResultCanister) -> list[str]:
     return result.text.split("\n")
 
 
-def _encode_search(tool: ToolDeclaration) -> dict[str, Any]:
+def _encode_search(tool: core.ToolDeclaration) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     fields = {"type": SEARCH, "execution": "client", **described, "parameters": tool.schema or NO_SCHEMA}
     return {**fields, **tool.extra.get(WIRE, {})}
 
 
-def _encode_tool(tool: ToolDeclaration, name: str) -> dict[str, Any]:
+def _encode_tool(tool: core.ToolDeclaration, name: str) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
     extra = tool.extra.get(WIRE, {})
     if tool.kind == "custom":
@@ -196,8 +188,8 @@ class ToolDecoder:
     """Tools and the choice among them, out of a client's request; the first tool of a name counts."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, ToolDeclaration] = {}
-        self._hosted: dict[str, HostedTool] = {}
+        self._tools: dict[str, core.ToolDeclaration] = {}
+        self._hosted: dict[str, core.HostedTool] = {}
         self._namespaces: dict[str, str] = {}
         self.dropped: list[str] = []
 
@@ -208,11 +200,11 @@ class ToolDecoder:
         return {name: text for name, text in self._namespaces.items() if name in used and text != name}
 
     @property
-    def tools(self) -> tuple[ToolDeclaration, ...]:
+    def tools(self) -> tuple[core.ToolDeclaration, ...]:
         return tuple(self._tools.values())
 
     @property
-    def hosted(self) -> tuple[HostedTool, ...]:
+    def hosted(self) -> tuple[core.HostedTool, ...]:
         return tuple(self._hosted.values())
 
     def decode(self, tools: Iterable[Mapping[str, Any]] | None, path: str, space: str = "") -> None:
@@ -246,7 +238,7 @@ class ToolDecoder:
             case str(kind):
                 rest = {name: value for name, value in tool.items() if name != "type"}
                 label = rest.get("server_label") if kind == "mcp" else ""
-                name, hosted = f"{kind} {label}".rstrip(), HostedTool(WIRE, kind, rest)
+                name, hosted = f"{kind} {label}".rstrip(), core.HostedTool(WIRE, kind, rest)
                 if self._hosted.setdefault(name, hosted) != hosted:
                     self.dropped.append(duplicate_name(name))
             case _:
@@ -254,11 +246,11 @@ class ToolDecoder:
 
     def _add(self, name: str, text: str | None, schema: Mapping[str, Any], space: str, **fields: Any) -> None:
         full = f"{space}__{name}" if space else name
-        tool = ToolDeclaration(full, text or "", schema, namespace=space, **fields)
+        tool = core.ToolDeclaration(full, text or "", schema, namespace=space, **fields)
         if self._tools.setdefault(full, tool) != tool:
             self.dropped.append(duplicate_name(full))
 
-    def decode_choice(self, choice: str | Mapping[str, Any] | None) -> ToolChoice:
+    def decode_choice(self, choice: str | Mapping[str, Any] | None) -> core.ToolChoice:
         """The choice among them; one of allowed tools leaves only those, one of a hosted tool is `auto`.
 
         Raises CallerError where it is none.
@@ -273,11 +265,11 @@ class ToolDecoder:
         if kind == "allowed_tools":
             return self._decode_allowed(choice)
         if kind in {"function", "custom"}:
-            return NamedTool(self._declared_name(choice, f"tool_choice.{kind}"))
+            return core.NamedTool(self._declared_name(choice, f"tool_choice.{kind}"))
         self.dropped.append(f"tool_choice {kind}")
         return "auto"
 
-    def _decode_allowed(self, choice: Mapping[str, Any]) -> ToolChoice:
+    def _decode_allowed(self, choice: Mapping[str, Any]) -> core.ToolChoice:
         allowed = choice.get("allowed_tools") or choice
         tools = allowed.get("tools") if isinstance(allowed, Mapping) else None
         if not isinstance(tools, Sequence) or not all(isinstance(tool, Mapping) for tool in tools):
