@@ -17,13 +17,12 @@ from pathlib import Path
 import pytest
 from tests.calc_project import CODE, EDIT, reply_with
 from tests.coding.stored import user_jobs
-from tests.tables import table
 
 from callboard.cli.approvals import MAX_LINES, Approvals, show_diff
 from callboard.cli.chat import ChatConsole
 from callboard.cli.chat_commands import COMMANDS
 from callboard.cli.display import JobDisplay
-from callboard.cli.line_editor import PlainEditor
+from callboard.cli.line_editor import discard_input, read_answer
 from callboard.coding.agents.job_request import JobRequest
 from callboard.coding.chat.dry_run import ChangedFile
 from callboard.configuration import load_settings
@@ -92,16 +91,12 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(place, replies, *arguments, plain=False):
+async def terminal(place, replies, *arguments):
     async with FakeBackend(replies) as backend:
         master, slave = pty.openpty()
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
-        command = COMMAND
-        if plain:
-            code = COMMAND[-1].replace("import typer;", "import sys, typer; sys.modules['prompt_toolkit'] = None;")
-            command = (*COMMAND[:-1], code)
         process = subprocess.Popen(  # noqa: ASYNC220  # it is at once
-            [*command, "--model", "fake-model", "--mode", "native", "--base-url", backend.url, *arguments],
+            [*COMMAND, "--model", "fake-model", "--mode", "native", "--base-url", backend.url, *arguments],
             cwd=place,
             stdin=slave,
             stdout=slave,
@@ -122,159 +117,133 @@ async def terminal(place, replies, *arguments, plain=False):
             os.close(master)
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_conversation_at_a_terminal(place, plain):
-    async def scenario():
-        replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
-        async with terminal(place, replies, plain=plain) as shown:
-            await shown.sees("access: edit", "edit>")
-            shown.types("mend add\r" if not plain else "mend add\n")
-            await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("y\r")
-            await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
-            assert "a + b" in (place / "calc.py").read_text()
-            shown.types("/undo\r")
-            await shown.sees("taken back: calc.py", "edit>")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("what now?\r")
-            await shown.sees("I see.", "edit>")
-            said = shown.backend.requests[-1].body["messages"][-1]["content"]
-            assert "took your changes back" in said
-            assert "calc.py" in said
-            assert said.endswith("what now?")
-            shown.types("/quit\r")
-            await shown.sees("--resume")
-            assert await shown.ends() == 0
-
-    asyncio.run(scenario())
-    (job,) = user_jobs().all()
+async def test_a_conversation_at_a_terminal(place):
+    replies = [reply_with(EDIT, "I shall mend it."), "Mended.", "I see."]
+    async with terminal(place, replies) as shown:
+        await shown.sees("access: edit", "edit>")
+        shown.types("mend add\ry\r")  # what was typed before the question is no answer to it
+        await shown.sees("I shall mend it.", "-    return a - b", "+    return a + b", "[y]es")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("y\r")
+        await shown.sees("Replaced 1 occurrence", "Mended.", "edit>")
+        assert "a + b" in (place / "calc.py").read_text()
+        shown.types("/undo\r")
+        await shown.sees("taken back: calc.py", "edit>")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("what now?\r")
+        await shown.sees("I see.", "edit>")
+        said = shown.backend.requests[-1].body["messages"][-1]["content"]
+        assert "took your changes back" in said
+        assert "calc.py" in said
+        assert said.endswith("what now?")
+        shown.types("/quit\r")
+        await shown.sees("--resume")
+        assert await shown.ends() == 0
+    (job,) = await asyncio.to_thread(user_jobs().all)
     assert (job.type, job.state, job.description, job.output.files) == ("chat", "completed", "mend add", ())
     history = data_directory() / "chat-history"
-    assert history.exists() != plain
-    if not plain:
-        assert "mend add" in history.read_text()
-        assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    assert "mend add" in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(("plain", "how"), [(False, "cancelled"), (True, "hung up")])
-def test_at_the_prompt_it_ends_when_it_is_told_to(place, plain, how):
-    async def scenario():
-        async with terminal(place, [], plain=plain) as shown:
-            await shown.sees("edit>")
-            (job,) = await asyncio.to_thread(user_jobs().all)
-            assert (job.kind, job.state) == ("chat", "running")
-            if how == "cancelled":
-                await asyncio.to_thread(user_jobs().ask, lambda store: store.request_cancel(job.id))
-            else:
-                shown.hang_up()
-            assert await shown.ends() == 130
-
-    asyncio.run(scenario())
-    assert user_jobs().all() == []  # for nothing was said
+@pytest.mark.parametrize("how", ["cancelled", "hung up"])
+async def test_at_the_prompt_it_ends_when_it_is_told_to(place, how):
+    async with terminal(place, []) as shown:
+        await shown.sees("edit>")
+        (job,) = await asyncio.to_thread(user_jobs().all)
+        assert (job.kind, job.state) == ("chat", "running")
+        if how == "cancelled":
+            await asyncio.to_thread(user_jobs().ask, lambda store: store.request_cancel(job.id))
+        else:
+            shown.hang_up()
+        assert await shown.ends() == 130
+    assert await asyncio.to_thread(user_jobs().all) == []  # for nothing was said
 
 
-def test_keys_and_signals(place):
+async def test_keys_and_signals(place):
     pid = place / "pid"
     sleep = reply_with(Call("bash", {"command": "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"}), "Sleeping.")
-
-    async def scenario():
-        replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
-        async with terminal(place, replies, "--no-sandbox") as shown:
-            await shown.sees("edit>")
-            shown.types("one\x1b\rtwo\\\rthree\r")
-            await shown.sees("Two lines.", "edit>")
-            assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
-            shown.types("never sent\x03")
-            await shown.sees("ctrl-C again", "edit>")
-            shown.types("tell a story\r")
-            await shown.sees("Once upon")
-            shown.types("\x03")
-            await shown.backend.disconnected.wait()
-            await shown.sees("stopped", "edit>")
-            shown.types("mend add\r")
-            await shown.sees("[y]es")
-            shown.types("\x03")
-            await shown.sees("stopped", "edit>")
-            assert (place / "calc.py").read_text() == CODE
-            shown.types("still here?\r")
-            await shown.sees("Here.", "edit>")
-            shown.types("/mode full\r")
-            await shown.sees("nothing is asked", "full>")
-            shown.types("sleep\r")
-            await shown.sees("Sleeping.")
-            while not pid.exists():  # noqa: ASYNC110  # a file of another process
-                await asyncio.sleep(0.01)
-            # The terminal goes.
-            shown.process.send_signal(signal.SIGHUP)
-            assert await shown.ends() == 130
-
-    asyncio.run(scenario())
+    replies = ["Two lines.", Silence([ReplyStarted(), TextPiece("Once upon")]), reply_with(EDIT), "Here.", sleep]
+    async with terminal(place, replies, "--no-sandbox") as shown:
+        await shown.sees("edit>")
+        shown.types("one\x1b\rtwo\\\rthree\r")
+        await shown.sees("Two lines.", "edit>")
+        assert shown.backend.requests[-1].body["messages"][-1]["content"] == "one\ntwo\nthree"
+        shown.types("never sent\x03")
+        await shown.sees("ctrl-C again", "edit>")
+        shown.types("tell a story\r")
+        await shown.sees("Once upon")
+        shown.types("\x03")
+        await shown.backend.disconnected.wait()
+        await shown.sees("stopped", "edit>")
+        shown.types("mend add\r")
+        await shown.sees("[y]es")
+        shown.types("\x03")
+        await shown.sees("stopped", "edit>")
+        assert (place / "calc.py").read_text() == CODE
+        shown.types("still here?\r")
+        await shown.sees("Here.", "edit>")
+        shown.types("/mode full\r")
+        await shown.sees("nothing is asked", "full>")
+        shown.types("sleep\r")
+        await shown.sees("Sleeping.")
+        while not pid.exists():  # noqa: ASYNC110  # a file of another process
+            await asyncio.sleep(0.01)
+        # The terminal goes.
+        shown.process.send_signal(signal.SIGHUP)
+        assert await shown.ends() == 130
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    (job,) = user_jobs().all()
+    (job,) = await asyncio.to_thread(user_jobs().all)
     assert (job.state, job.output.files) == ("cancelled", ("pid",))
 
 
-def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
-    async def scenario():
-        async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
-                cwd=place,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            shown = await process.communicate(b"mend add\n/nonsense\nhello")
-            return process.returncode, *[each.decode() for each in shown]
-
-    code, out, err = asyncio.run(scenario())
-    assert (code, out) == (0, "A pity.\nHello.\n")
-    assert "nobody is here to ask: denied" in err
+async def test_without_a_terminal_lines_are_prompts_and_nothing_is_approved(place):
+    async with FakeBackend([reply_with(EDIT), "A pity.", "Hello."]) as backend:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *("--model", "fake-model", "--mode", "native", "--base-url", backend.url),
+            cwd=place,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate(b"mend\\\nadd\n/nonsense\r\nhello")
+        said = [request.body["messages"][-1]["content"] for request in backend.requests]
+    assert (process.returncode, out.decode()) == (0, "A pity.\nHello.\n")
+    assert (said[0], said[-1]) == ("mend\nadd", "hello")
+    assert b"nobody is here to ask: denied" in err
     assert (place / "calc.py").read_text() == CODE
+
+
+class Typist:
+    """A person who types these lines."""
+
+    is_person = True
+
+    def __init__(self, typed):
+        self.left = typed.splitlines()
+
+    async def prompt(self, _):
+        if not self.left:
+            raise EOFError
+        return self.left.pop(0)
+
+    answer = prompt
 
 
 @pytest.fixture
 def talk(place):
     """A chat in this process in which these lines are typed: what was shown, and the job."""
 
-    def talk(typed, replies, *, access="edit", is_person=True, resume=None, **profile):
+    def talk(typed, replies, *, resume=""):
         out, err = io.StringIO(), io.StringIO()
-        request = JobRequest(
-            kind="chat", directory=place, settings=load_settings({}, place, {}), access=access, without_sandbox=True
-        )
-        model = ScriptedModel(replies, profile=profile)
-        reading, writing = os.pipe()
-        left = typed.splitlines(keepends=True)
-
-        class Typist(PlainEditor):
-            """Types a line when one is asked for: what was typed before a question is no answer."""
-
-            async def _read_line(self, before):
-                if left:
-                    os.write(writing, left.pop(0).encode())
-                    if not left:
-                        os.close(writing)
-                return await super()._read_line(before)
-
-        if not left:
-            os.close(writing)
-
-        async def scenario():
-            display = JobDisplay(out, err, verbose=False, as_json=False)
-            with Database.open() as database:
-                store = DurableStore(database)
-                console = ChatConsole(display, Typist(reading, is_person=is_person))
-                await console.run(request, model, store, resume=resume.id if resume else "")
-
-        try:
-            asyncio.run(scenario())
-        finally:
-            os.close(reading)
-            if left:
-                os.close(writing)
+        settings = load_settings({}, place, {})
+        request = JobRequest(kind="chat", directory=place, settings=settings, access="edit", without_sandbox=True)
+        model = ScriptedModel(replies)
+        console = ChatConsole(JobDisplay(out, err, verbose=False, as_json=False), Typist(typed))
+        with Database.open() as database:
+            asyncio.run(console.run(request, model, DurableStore(database), resume=resume))
         model.assert_complete()
         return err.getvalue(), next(iter(user_jobs().all()), None)
 
@@ -346,7 +315,7 @@ def test_an_answer_for_good_holds_in_the_next_chat(talk, place):
 
 def test_a_chat_goes_on(talk, place):
     _, job = talk("mend add\ny\n", [EDIT, "Done."])
-    err, again = talk("/undo\n", [], resume=job)
+    err, again = talk("/undo\n", [], resume=job.id)
     assert f"goes on with {job.id}" in err
     assert "taken back: calc.py" in err
     assert (again.id, (place / "calc.py").read_text()) == (job.id, CODE)
@@ -393,40 +362,16 @@ def test_a_question_says_that_the_same_call_was_allowed_before(tmp_path):
     assert ["The same call was allowed before. Allowed by " in line for line in said] == [False, True, False, True]
 
 
-@table("before", ["y\n", "y\ny\n", "y"])
-def test_what_was_typed_before_a_question_is_no_answer_to_it(before):
-    async def scenario():
-        master, slave = pty.openpty()
-        editor = PlainEditor(slave, is_person=True)
-        try:
-            os.write(master, before.encode())
-            answering = asyncio.create_task(editor.answer("run it?"))
-            while editor._reading is None:  # noqa: ASYNC110  # it reads in a moment
-                await asyncio.sleep(0)
-            os.write(master, b"n\n")
-            return await answering
-        finally:
-            os.close(master)
-            os.close(slave)
-
-    assert asyncio.run(scenario()) == "n"
-
-
-def test_several_lines_that_are_pasted_are_no_answer():
-    async def scenario():
-        master, slave = pty.openpty()
-        editor = PlainEditor(slave, is_person=True)
-        try:
-            answering = asyncio.create_task(editor.answer("run it?"))
-            while editor._reading is None:  # noqa: ASYNC110  # it reads in a moment
-                await asyncio.sleep(0)
-            os.write(master, b"y\nrm -rf /\n")
-            return await answering
-        finally:
-            os.close(master)
-            os.close(slave)
-
-    assert asyncio.run(scenario()) == ""
+@pytest.mark.parametrize(("before", "after", "answer"), [("y\n", "n\n", "n\n"), ("", "y\nrm -rf /\n", "")])
+def test_what_was_typed_before_a_question_and_what_is_pasted_is_no_answer(monkeypatch, before, after, answer):
+    master, slave = pty.openpty()
+    with open(slave) as typed:  # noqa: PTH123  # a descriptor
+        monkeypatch.setattr(sys, "stdin", typed)
+        os.write(master, before.encode())
+        discard_input(slave)
+        os.write(master, after.encode())
+        assert read_answer() == answer
+    os.close(master)
 
 
 class Shown:

@@ -1,4 +1,4 @@
-"""Read what a person types: two line editors, one with prompt_toolkit and one without.
+"""Read what a person types with prompt_toolkit, or the lines of a pipe.
 
 Law: waiting for a line can be cancelled without losing what was typed meanwhile, and the terminal is left as it was.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from callboard.execution.thread_pool import ThreadPool
+from callboard.extras import require_extra
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -23,7 +24,6 @@ NO: Final = ("n", "no", "d", "deny")
 """The answers to a question about a call. After any other one the question is asked again."""
 MAX_LINE: Final = 1024 * 1024
 """Bytes of a line."""
-_BLOCK = 65536
 
 
 class Interrupted(Exception):
@@ -45,13 +45,11 @@ class Editor(Protocol):
 
 
 def open_editor(history: Path) -> Editor:
-    """prompt_toolkit's where it is installed and there is a terminal, else a plain one."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return PlainEditor(sys.stdin.fileno(), is_person=sys.stdin.isatty())
-    try:
-        return RichEditor(history)
-    except ImportError:
-        return PlainEditor(sys.stdin.fileno(), is_person=True)
+    """A person's where standard input is a terminal, else one for lines. Raises CallerError without prompt_toolkit."""
+    if not sys.stdin.isatty():
+        return PipeEditor(sys.stdin.fileno())
+    require_extra("coding")
+    return RichEditor(history)
 
 
 async def read_line() -> str | None:
@@ -83,69 +81,51 @@ def _has_input(source: int) -> bool:
     return os.isatty(source) and bool(select.select([source], [], [], 0)[0])
 
 
-class PlainEditor:
-    """Lines of a file descriptor, as they come; at a terminal the system's own editing of lines.
+class PipeEditor:
+    """Lines of a file descriptor that is not a terminal. A read that was cancelled is the next call's."""
 
-    What was read before a cancellation is kept for the next call.
-    """
+    is_person = False
 
-    def __init__(self, source: int, *, is_person: bool) -> None:
-        self.is_person = is_person
-        self._source = source
+    def __init__(self, source: int) -> None:
+        self._file = os.fdopen(source, "rb", closefd=False)
         self._threads = ThreadPool(1)
-        self._buffer = b""
         self._reading: asyncio.Task[bytes] | None = None
 
     async def prompt(self, before: str) -> str:
-        lines = [await self._read_line(before)]
-        while lines[-1].endswith("\\"):
-            lines[-1] = lines[-1][:-1]
-            lines.append(await self._read_line("... "))
-        return "\n".join(lines)
+        line = await self._read_line()
+        return f"{line[:-1]}\n{await self.prompt(before)}" if line.endswith("\\") else line
 
     async def answer(self, question: str) -> str:
-        if self.is_person:
-            discard_input(self._source)
-            self._buffer = b""
-            if self._reading is not None and self._reading.done():
-                self._reading = None
-        line = await self._read_line(f"{question} ")
-        return "" if self.is_person and (self._buffer or _has_input(self._source)) else line
+        raise EOFError
 
-    async def _read_line(self, before: str) -> str:
-        if self.is_person:
-            sys.stderr.write(before)
-            sys.stderr.flush()
-        while b"\n" not in self._buffer:
-            if self._reading is None:
-                self._reading = asyncio.ensure_future(self._threads.run(lambda: os.read(self._source, _BLOCK)))
-            try:
-                block = await asyncio.shield(self._reading)
-            except OSError:
-                raise EOFError from None  # the terminal is gone
-            self._reading = None
-            if not block and not self._buffer:
-                raise EOFError
-            self._buffer += block or b"\n"
-            if len(self._buffer) > MAX_LINE and b"\n" not in self._buffer:
-                raise EOFError
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode("utf-8", "replace").removesuffix("\r")
+    async def _read_line(self) -> str:
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._threads.run(lambda: self._file.readline(MAX_LINE)))
+        line = await asyncio.shield(self._reading)
+        self._reading = None
+        if not line or len(line) == MAX_LINE:
+            raise EOFError
+        return line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
 
 
 class RichEditor:
-    """prompt_toolkit: history in a file, alt-enter for a new line. Raises ImportError where it is not installed."""
+    """prompt_toolkit: history in a file, alt-enter for a new line."""
 
     is_person = True
 
     def __init__(self, history: Path) -> None:
         from prompt_toolkit import PromptSession  # noqa: PLC0415  # 100 ms, and an extra's
         from prompt_toolkit.history import FileHistory  # noqa: PLC0415  # as above
+        from prompt_toolkit.output import create_output  # noqa: PLC0415  # as above
 
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Only the owner can read what was typed.
         os.close(os.open(history, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        options: dict[str, Any] = {"interrupt_exception": Interrupted}
+        # Standard output may be a file; the person is at the terminal all the same.
+        options: dict[str, Any] = {
+            "interrupt_exception": Interrupted,
+            "output": create_output(always_prefer_tty=True),
+        }
         self._prompts: PromptSession[str] = PromptSession(
             history=FileHistory(str(history)),
             multiline=True,
