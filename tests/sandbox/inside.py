@@ -67,20 +67,11 @@ def files(root, skip=()):
 
 # The kernel's settings
 
-
-@tries
-def set_kernel_settings():
-    return [path for path in files("/proc/sys") if opens(path)]
-
-
-@tries
-def set_core_pattern():
-    return opens("/proc/sys/kernel/core_pattern")
-
-
-@tries
-def press_sysrq():
-    return opens("/proc/sysrq-trigger")
+TRIES |= {
+    "set kernel settings": lambda: [path for path in files("/proc/sys") if opens(path)],
+    "set core pattern": lambda: opens("/proc/sys/kernel/core_pattern"),
+    "press sysrq": lambda: opens("/proc/sysrq-trigger"),
+}
 
 
 @tries
@@ -89,42 +80,24 @@ def write_elsewhere_in_proc():
     return [path for path in found if opens(path) and not os.path.samefile(path, os.devnull)]
 
 
-@tries
-def write_to_sys():
-    return [path for path in files("/sys") if opens(path)]
-
-
-@tries
-def join_a_cgroup():
-    return [path for path in ("/sys/fs/cgroup/cgroup.procs", "/proc/self/cgroup") if opens(path)]
-
-
-@tries
-def read_kernel_memory():
-    return any(opens(path, os.O_RDONLY) for path in ("/proc/kcore", "/dev/mem", "/dev/kmem", "/dev/port"))
-
-
-@tries
-def read_the_kernels_log():
-    return opens("/proc/kmsg", os.O_RDONLY) or opens("/dev/kmsg", os.O_RDONLY) or call(103, 116, 10, 0, 0)
+TRIES |= {
+    "write to sys": lambda: [path for path in files("/sys") if opens(path)],
+    "join a cgroup": lambda: [path for path in ("/sys/fs/cgroup/cgroup.procs", "/proc/self/cgroup") if opens(path)],
+    "read kernel memory": lambda: any(
+        opens(path, os.O_RDONLY) for path in ("/proc/kcore", "/dev/mem", "/dev/kmem", "/dev/port")
+    ),
+    "read the kernels log": lambda: (
+        opens("/proc/kmsg", os.O_RDONLY) or opens("/dev/kmsg", os.O_RDONLY) or call(103, 116, 10, 0, 0)
+    ),
+}
 
 
 @tries
 def open_devices():
-    names = [
-        "kmsg",
-        "loop-control",
-        "kvm",
-        "fuse",
-        "net/tun",
-        "mapper/control",
-        "vda",
-        "sda",
-        "nvme0n1",
-        "rtc0",
-        "uinput",
-    ]
-    return [name for name in [*names, "vhost-vsock", "ptmx0", "console", "tty1"] if opens(f"/dev/{name}", os.O_RDWR)]
+    names = (
+        "kmsg loop-control kvm fuse net/tun mapper/control vda sda nvme0n1 rtc0 uinput vhost-vsock ptmx0 console tty1"
+    )
+    return [name for name in names.split() if opens(f"/dev/{name}", os.O_RDWR)]
 
 
 @tries
@@ -136,14 +109,14 @@ def make_a_device():
     return works(make)
 
 
-@tries
-def change_the_permissions_of_a_device():
-    return [name for name in FACTS["devices"] if works(lambda path=name: os.chmod(path, os.stat(path).st_mode & 0o777))]
-
-
-@tries
-def change_the_times_of_a_device():
-    return [name for name in FACTS["devices"] if works(lambda path=name: os.utime(path))]
+TRIES |= {
+    "change the permissions of a device": lambda: [
+        name for name in FACTS["devices"] if works(lambda path=name: os.chmod(path, os.stat(path).st_mode & 0o777))
+    ],
+    "change the times of a device": lambda: [
+        name for name in FACTS["devices"] if works(lambda path=name: os.utime(path))
+    ],
+}
 
 
 @tries
@@ -154,45 +127,16 @@ def change_the_owner_of_a_device():
 
 # The machine
 
-
-@tries
-def load_a_kernel():
-    return call(246, 104, 0, 100000, 0, 0) or call(320, 294, -1, -1, 0, b"", 0)
-
-
-@tries
-def load_a_module():
-    return call(175, 105, 0, 0, b"") or call(313, 273, -1, b"", 0)
-
-
-@tries
-def unload_a_module():
-    return call(176, 106, b"no_such_module", 0)
-
-
-@tries
-def swap():
-    return call(167, 224, b"/no/such/file", 0) or call(168, 225, b"/no/such/file")
-
-
-@tries
-def set_quotas():
-    return call(179, 60, 0x7FFFFF00, b"/no/such/file", 0, 0)
-
-
-@tries
-def reboot():
-    return call(169, 142, 1, 2, 3, 0)  # magic numbers that are none
-
-
-@tries
-def account_for_processes():
-    return call(163, 89, b"/no/such/file")
-
-
-@tries
-def name_the_machine():
-    return call(170, 161, b"x", -1) or call(171, 162, b"x", -1)
+TRIES |= {
+    "load a kernel": lambda: call(246, 104, 0, 100000, 0, 0) or call(320, 294, -1, -1, 0, b"", 0),
+    "load a module": lambda: call(175, 105, 0, 0, b"") or call(313, 273, -1, b"", 0),
+    "unload a module": lambda: call(176, 106, b"no_such_module", 0),
+    "swap": lambda: call(167, 224, b"/no/such/file", 0) or call(168, 225, b"/no/such/file"),
+    "set quotas": lambda: call(179, 60, 0x7FFFFF00, b"/no/such/file", 0, 0),
+    "reboot": lambda: call(169, 142, 1, 2, 3, 0),
+    "account for processes": lambda: call(163, 89, b"/no/such/file"),
+    "name the machine": lambda: call(170, 161, b"x", -1) or call(171, 162, b"x", -1),
+}
 
 
 @tries
@@ -206,43 +150,25 @@ def set_the_time():
     )
 
 
-@tries
-def use_ports():
-    return call(172, None, 3) or call(173, None, 0x80, 1, 1)
-
-
-@tries
-def hang_up_a_terminal():
-    return call(153, 58)
-
+TRIES |= {
+    "use ports": lambda: call(172, None, 3) or call(173, None, 0x80, 1, 1),
+    "hang up a terminal": lambda: call(153, 58),
+}
 
 # Mounts and namespaces
 
-
-@tries
-def mount_a_file_system():
-    return call(165, 40, b"x", b"/no/such/place", b"tmpfs", 0, 0)
-
-
-@tries
-def unmount():
-    return call(166, 39, b"/no/such/place", 0)
-
-
-@tries
-def change_the_root():
-    return call(155, 41, b"/no/such/place", b"/no/such/place") or call(161, 51, b".")
-
-
-@tries
-def mount_by_descriptors():
-    return (
+TRIES |= {
+    "mount a file system": lambda: call(165, 40, b"x", b"/no/such/place", b"tmpfs", 0, 0),
+    "unmount": lambda: call(166, 39, b"/no/such/place", 0),
+    "change the root": lambda: call(155, 41, b"/no/such/place", b"/no/such/place") or call(161, 51, b"."),
+    "mount by descriptors": lambda: (
         call(430, 430, b"tmpfs", 0)
         or call(428, 428, -100, b".", 1)
         or call(429, 429, -1, b"", -1, b"", 4)
         or call(433, 433, -100, b".", 0)
         or call(442, 442, -100, b".", 0, bytes(32), 32)
-    )
+    ),
+}
 
 
 @tries
@@ -270,46 +196,28 @@ def make_a_process_in_a_namespace():
     return result > 0 or call(435, 435, bytes(88), 88)
 
 
-@tries
-def open_by_handle():
-    return call(303, 264, -100, b".", bytes(200), bytes(8), 0) or call(304, 265, -100, bytes(200), 0)
-
-
-@tries
-def watch_a_file_system():
-    return call(300, 262, 0, 0) or call(300, 262, 0x200, 0)
-
+TRIES |= {
+    "open by handle": lambda: (
+        call(303, 264, -100, b".", bytes(200), bytes(8), 0) or call(304, 265, -100, bytes(200), 0)
+    ),
+    "watch a file system": lambda: call(300, 262, 0, 0) or call(300, 262, 0x200, 0),
+}
 
 # Parts of the kernel that are large and often broken
 
-
-@tries
-def use_bpf():
-    return call(321, 280, 0, bytes(128), 128) or call(321, 280, 5, bytes(128), 128)
-
-
-@tries
-def count_events():
-    return call(298, 241, bytes(128), 0, -1, -1, 0)
-
-
-@tries
-def handle_page_faults():
-    return call(323, 282, 1)
-
-
-@tries
-def use_io_uring():
-    return (
+TRIES |= {
+    "use bpf": lambda: call(321, 280, 0, bytes(128), 128) or call(321, 280, 5, bytes(128), 128),
+    "count events": lambda: call(298, 241, bytes(128), 0, -1, -1, 0),
+    "handle page faults": lambda: call(323, 282, 1),
+    "use io uring": lambda: (
         call(425, 425, 1, ctypes.create_string_buffer(256))
         or call(426, 426, -1, 0, 0, 0, 0)
         or call(427, 427, -1, 0, 0, 0)
-    )
-
-
-@tries
-def use_keyrings():
-    return call(250, 219, 0, -3, 1) or call(248, 217, b"user", b"x", b"x", 1, -3) or call(249, 218, b"user", b"x", 0, 0)
+    ),
+    "use keyrings": lambda: (
+        call(250, 219, 0, -3, 1) or call(248, 217, b"user", b"x", b"x", 1, -3) or call(249, 218, b"user", b"x", 0, 0)
+    ),
+}
 
 
 @tries
@@ -333,24 +241,17 @@ def gain_capabilities():
 
 # Other processes
 
-
-@tries
-def trace_a_process():
-    return call(101, 117, 16, FACTS["process"], 0, 0)
-
-
-@tries
-def read_a_processes_memory():
-    return (
+TRIES |= {
+    "trace a process": lambda: call(101, 117, 16, FACTS["process"], 0, 0),
+    "read a processes memory": lambda: (
         call(310, 270, FACTS["process"], bytes(16), 1, bytes(16), 1, 0)
         or opens(f"/proc/{FACTS['process']}/mem", os.O_RDONLY)
         or opens(f"/proc/{FACTS['process']}/maps", os.O_RDONLY)
-    )
-
-
-@tries
-def write_a_processes_memory():
-    return call(311, 271, FACTS["process"], bytes(16), 1, bytes(16), 1, 0) or opens(f"/proc/{FACTS['process']}/mem")
+    ),
+    "write a processes memory": lambda: (
+        call(311, 271, FACTS["process"], bytes(16), 1, bytes(16), 1, 0) or opens(f"/proc/{FACTS['process']}/mem")
+    ),
+}
 
 
 @tries
@@ -359,54 +260,32 @@ def reach_a_processes_files():
     return works(lambda: os.listdir(os.path.join(place, "root", ""))) or works(lambda: os.readlink(f"{place}/fd/0"))
 
 
-@tries
-def take_a_processes_descriptor():
-    return call(438, 438, -1, 0, 0) or call(312, 272, os.getpid(), os.getpid(), 0, 0, 0)
-
-
-@tries
-def advise_on_a_processes_memory():
-    return call(440, 440, -1, 0, 0, 0, 0) or call(279, 239, FACTS["process"], 0, 0, 0, 0, 0)
-
-
-@tries
-def set_what_is_ended_first():
-    return [name for name in ("oom_score_adj", "timerslack_ns", "comm") if opens(f"/proc/{FACTS['process']}/{name}")]
-
-
-@tries
-def set_a_processes_limits():
-    return prevails(lambda: call(302, 261, FACTS["process"], 7, 0, 0))
-
-
-@tries
-def set_a_processes_priority():
-    return works(lambda: os.setpriority(os.PRIO_PROCESS, FACTS["process"], 1))
-
-
-@tries
-def set_a_processes_input_priority():
-    return prevails(lambda: call(251, 30, 1, FACTS["process"], 0))
-
-
-@tries
-def set_a_processes_processors():
-    return works(lambda: os.sched_setaffinity(FACTS["process"], os.sched_getaffinity(0)))
-
-
-@tries
-def set_a_processes_scheduler():
-    return works(lambda: os.sched_setscheduler(FACTS["process"], os.SCHED_BATCH, os.sched_param(0)))
-
-
-@tries
-def send_a_signal():
-    return works(lambda: os.kill(FACTS["process"], 0)) or works(lambda: os.kill(FACTS["process"], signal.SIGCONT))
-
-
-@tries
-def send_a_signal_by_handle():
-    return works(lambda: signal.pidfd_send_signal(os.pidfd_open(FACTS["process"]), signal.SIGCONT))
+TRIES |= {
+    "take a processes descriptor": lambda: (
+        call(438, 438, -1, 0, 0) or call(312, 272, os.getpid(), os.getpid(), 0, 0, 0)
+    ),
+    "advise on a processes memory": lambda: (
+        call(440, 440, -1, 0, 0, 0, 0) or call(279, 239, FACTS["process"], 0, 0, 0, 0, 0)
+    ),
+    "set what is ended first": lambda: [
+        name for name in ("oom_score_adj", "timerslack_ns", "comm") if opens(f"/proc/{FACTS['process']}/{name}")
+    ],
+    "set a processes limits": lambda: prevails(lambda: call(302, 261, FACTS["process"], 7, 0, 0)),
+    "set a processes priority": lambda: works(lambda: os.setpriority(os.PRIO_PROCESS, FACTS["process"], 1)),
+    "set a processes input priority": lambda: prevails(lambda: call(251, 30, 1, FACTS["process"], 0)),
+    "set a processes processors": lambda: works(
+        lambda: os.sched_setaffinity(FACTS["process"], os.sched_getaffinity(0))
+    ),
+    "set a processes scheduler": lambda: works(
+        lambda: os.sched_setscheduler(FACTS["process"], os.SCHED_BATCH, os.sched_param(0))
+    ),
+    "send a signal": lambda: (
+        works(lambda: os.kill(FACTS["process"], 0)) or works(lambda: os.kill(FACTS["process"], signal.SIGCONT))
+    ),
+    "send a signal by handle": lambda: works(
+        lambda: signal.pidfd_send_signal(os.pidfd_open(FACTS["process"]), signal.SIGCONT)
+    ),
+}
 
 
 @tries
@@ -428,97 +307,60 @@ def prevails(attempt):
 
 # What processes have in common
 
-
-@tries
-def attach_shared_memory():
-    return prevails_over_id(lambda: call(30, 196, FACTS["shared memory"], 0, 0o10000))
-
-
-@tries
-def remove_shared_memory():
-    return prevails_over_id(lambda: call(31, 195, FACTS["shared memory"], 0, 0))
-
-
-@tries
-def write_to_a_message_queue():
-    return prevails_over_id(lambda: call(69, 189, FACTS["messages"], struct.pack("=q8s", 1, b"x"), 1, 0o4000))
-
-
-@tries
-def read_from_a_message_queue():
-    return prevails_over_id(lambda: call(70, 188, FACTS["messages"], ctypes.create_string_buffer(64), 8, 0, 0o4000))
-
-
-@tries
-def use_a_semaphore():
-    return prevails_over_id(lambda: call(65, 193, FACTS["semaphores"], struct.pack("=Hhh", 0, 1, 0o4000), 1))
-
-
-@tries
-def set_a_semaphore():
-    return prevails_over_id(lambda: call(66, 191, FACTS["semaphores"], 0, 16, 1))
+TRIES |= {
+    "attach shared memory": lambda: prevails_over_id(lambda: call(30, 196, FACTS["shared memory"], 0, 0o10000)),
+    "remove shared memory": lambda: prevails_over_id(lambda: call(31, 195, FACTS["shared memory"], 0, 0)),
+    "write to a message queue": lambda: prevails_over_id(
+        lambda: call(69, 189, FACTS["messages"], struct.pack("=q8s", 1, b"x"), 1, 0o4000)
+    ),
+    "read from a message queue": lambda: prevails_over_id(
+        lambda: call(70, 188, FACTS["messages"], ctypes.create_string_buffer(64), 8, 0, 0o4000)
+    ),
+    "use a semaphore": lambda: prevails_over_id(
+        lambda: call(65, 193, FACTS["semaphores"], struct.pack("=Hhh", 0, 1, 0o4000), 1)
+    ),
+    "set a semaphore": lambda: prevails_over_id(lambda: call(66, 191, FACTS["semaphores"], 0, 16, 1)),
+}
 
 
 def prevails_over_id(attempt):
     return attempt() and ctypes.get_errno() not in (errno.EINVAL, errno.EIDRM)
 
 
-@tries
-def open_a_named_message_queue():
-    return call(240, 180, FACTS["queue"].encode(), os.O_RDWR, 0, 0) and ctypes.get_errno() != errno.ENOENT
-
-
-@tries
-def remove_a_named_message_queue():
-    return call(241, 181, FACTS["queue"].encode()) and ctypes.get_errno() != errno.ENOENT
-
-
-@tries
-def open_named_shared_memory():
-    return opens(f"/dev/shm/{FACTS['shm']}", os.O_RDONLY) or opens(
-        f"/dev/shm/{FACTS['shm']}", os.O_RDWR | os.O_NOFOLLOW
-    )
-
-
-@tries
-def remove_named_shared_memory():
-    return works(lambda: os.unlink(f"/dev/shm/{FACTS['shm']}"))
-
-
-@tries
-def use_a_memory_file():
-    return works(lambda: os.memfd_create("x"))
-
+TRIES |= {
+    "open a named message queue": lambda: (
+        call(240, 180, FACTS["queue"].encode(), os.O_RDWR, 0, 0) and ctypes.get_errno() != errno.ENOENT
+    ),
+    "remove a named message queue": lambda: (
+        call(241, 181, FACTS["queue"].encode()) and ctypes.get_errno() != errno.ENOENT
+    ),
+    "open named shared memory": lambda: (
+        opens(f"/dev/shm/{FACTS['shm']}", os.O_RDONLY) or opens(f"/dev/shm/{FACTS['shm']}", os.O_RDWR | os.O_NOFOLLOW)
+    ),
+    "remove named shared memory": lambda: works(lambda: os.unlink(f"/dev/shm/{FACTS['shm']}")),
+    "use a memory file": lambda: works(lambda: os.memfd_create("x")),
+}
 
 # Sockets that lead out of a network namespace, or load a module
 
-
-@tries
-def open_a_packet_socket():
-    return works(lambda: socket.socket(17, socket.SOCK_RAW)) or works(lambda: socket.socket(2, 10))
-
-
-@tries
-def open_a_raw_socket():
-    return works(lambda: socket.socket(2, socket.SOCK_RAW, 1)) or works(lambda: socket.socket(10, socket.SOCK_RAW, 58))
-
-
-@tries
-def open_a_netlink_socket_of_the_kernel():
-    return [
+TRIES |= {
+    "open a packet socket": lambda: (
+        works(lambda: socket.socket(17, socket.SOCK_RAW)) or works(lambda: socket.socket(2, 10))
+    ),
+    "open a raw socket": lambda: (
+        works(lambda: socket.socket(2, socket.SOCK_RAW, 1)) or works(lambda: socket.socket(10, socket.SOCK_RAW, 58))
+    ),
+    "open a netlink socket of the kernel": lambda: [
         protocol
         for protocol in (2, 4, 6, 9, 10, 11, 12, 15, 16, 21)
         if works(lambda p=protocol: socket.socket(16, 3, p))
-    ]
-
-
-@tries
-def open_a_socket_of_another_family():
-    return [
+    ],
+    "open a socket of another family": lambda: [
         family
         for family in (3, 4, 5, 9, 21, 26, 29, 30, 31, 38, 39, 40, 43, 44)
         if works(lambda f=family: socket.socket(f, 1))
-    ]
+    ],
+}
 
 
 @tries
@@ -551,34 +393,14 @@ def victim(attempt):
     return done
 
 
-@tries
-def change_permissions():
-    return victim(lambda file: os.chmod(file, 0o600))
-
-
-@tries
-def change_times():
-    return victim(os.utime)
-
-
-@tries
-def set_times():
-    return victim(lambda file: os.utime(file, (1, 1)))
-
-
-@tries
-def change_the_owner():
-    return victim(lambda file: os.chown(file, os.getuid(), os.getgid()))
-
-
-@tries
-def set_an_attribute():
-    return victim(lambda file: os.setxattr(file, "user.x", b"x"))
-
-
-@tries
-def remove_an_attribute():
-    return victim(lambda file: os.removexattr(file, "user.mine"))
+TRIES |= {
+    "change permissions": lambda: victim(lambda file: os.chmod(file, 0o600)),
+    "change times": lambda: victim(os.utime),
+    "set times": lambda: victim(lambda file: os.utime(file, (1, 1))),
+    "change the owner": lambda: victim(lambda file: os.chown(file, os.getuid(), os.getgid())),
+    "set an attribute": lambda: victim(lambda file: os.setxattr(file, "user.x", b"x")),
+    "remove an attribute": lambda: victim(lambda file: os.removexattr(file, "user.mine")),
+}
 
 
 @tries
@@ -592,31 +414,20 @@ def set_flags():
     return done or call(469, 469, -100, FACTS["readable"].encode(), bytes(24), 24, 0)
 
 
-@tries
-def shorten():
-    return victim(lambda file: os.truncate(file, 0))
-
-
-@tries
-def open_for_writing():
-    return victim(lambda file: os.close(os.open(file, os.O_WRONLY) if isinstance(file, str) else os.dup(-1)))
-
-
-@tries
-def link_into_the_workspace():
-    return works(lambda: os.link(FACTS["readable"], "hard")) or works(lambda: os.rename(FACTS["readable"], "moved"))
-
-
-@tries
-def remove_a_file():
-    return works(lambda: os.unlink(FACTS["readable"]))
-
-
-@tries
-def make_a_file_beside():
-    return works(lambda: os.mkdir(FACTS["readable"] + "-new")) or works(
-        lambda: os.symlink("x", FACTS["readable"] + "-new")
-    )
+TRIES |= {
+    "shorten": lambda: victim(lambda file: os.truncate(file, 0)),
+    "open for writing": lambda: victim(
+        lambda file: os.close(os.open(file, os.O_WRONLY) if isinstance(file, str) else os.dup(-1))
+    ),
+    "link into the workspace": lambda: (
+        works(lambda: os.link(FACTS["readable"], "hard")) or works(lambda: os.rename(FACTS["readable"], "moved"))
+    ),
+    "remove a file": lambda: works(lambda: os.unlink(FACTS["readable"])),
+    "make a file beside": lambda: (
+        works(lambda: os.mkdir(FACTS["readable"] + "-new"))
+        or works(lambda: os.symlink("x", FACTS["readable"] + "-new"))
+    ),
+}
 
 
 @tries
