@@ -50,8 +50,10 @@ class Markers:
         self._longest = max(map(len, self._by_text), default=0)
         self._prefixes = frozenset({text[:end] for text in self._by_text for end in range(1, len(text))})
         """What a marker may be cut to."""
+        longest_first = sorted(self._by_text, key=len, reverse=True)
         self._patterns: Mapping[str, re.Pattern[str]] = {
-            first: _longest_of([text for text in self._by_text if text[0] == first]) for first in self.first_chars
+            first: re.compile("|".join([re.escape(text) for text in longest_first if text[0] == first]))
+            for first in self.first_chars
         }
 
     def beginnings(self) -> Iterator[tuple[str, list[str]]]:
@@ -86,10 +88,6 @@ class Markers:
                     raise
                 break
         return marker
-
-
-def _longest_of(texts: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
 
 
 _FEW = 8
@@ -148,7 +146,10 @@ class DialectMarkers:
         """Inline code in which no call is shown."""
         self.drops = {marker.text: marker for marker in ignored}
         self.prefilled = tuple(dialect.all_prefilled())
-        self.prefilled_first_chars = _firsts(self.prefilled)
+        grammars = [body for _, frame in self.prefilled for body in frame.grammars]
+        firsts = frozenset([head.prefix[:1] for body in grammars for head in body.heads])
+        self.prefilled_first_chars = frozenset() if "" in firsts else firsts
+        """The characters that these frames may begin with; none if they may begin with any."""
         self.line_first_chars = frozenset(self.line.first_chars) | set("`~")
         self.start_pattern = _starts(self.anywhere, self.line_first_chars, "`")
         self.fence_pattern = _starts(self.calls, "`~")
@@ -158,12 +159,6 @@ class DialectMarkers:
         for owner, fence in dialect.all_fences():
             for language in fence.languages:
                 self.fences.setdefault(language, (owner, fence))
-
-
-def _firsts(frames: Iterable[DialectFrame]) -> frozenset[str]:
-    """The characters that these frames may begin with; none where they may begin with any."""
-    heads = [head.prefix[:1] for _, frame in frames for body in frame.grammars for head in body.heads]
-    return frozenset(heads) if all(heads) else frozenset()
 
 
 def _deciding(dialect: Dialect) -> Iterator[tuple[str, Dialect]]:

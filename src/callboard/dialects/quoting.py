@@ -78,7 +78,8 @@ def _leaves_quotation_open(line: str) -> bool:
     closers = ""
     for mark in _MARK.finditer(line):
         if closers:
-            closers = "" if mark[0] in closers and _closes(line, mark) else closers
+            is_apostrophe = mark[0] in "'’" and line[mark.end() : mark.end() + 1].isalnum()  # both
+            closers = "" if mark[0] in closers and not is_apostrophe else closers
         elif mark[0] in _CLOSERS and (mark[0] not in _STRAIGHT or _opens(line, mark.start())):
             closers = _CLOSERS[mark[0]]
     return bool(closers)
@@ -88,7 +89,3 @@ def _opens(line: str, at: int) -> bool:
     """Whether a straight mark may open a quotation, and is neither an apostrophe nor the sign for inches."""
     before, after = line[:at][-1:], line[at + 1 : at + 2]
     return not after or (not after.isspace() and (not before or before.isspace() or before in _BEFORE_OPENING))
-
-
-def _closes(line: str, mark: re.Match[str]) -> bool:
-    return mark[0] not in "'’" or not line[mark.end() : mark.end() + 1].isalnum()

@@ -68,7 +68,10 @@ def render_calls(
     text = _render(dialect, calls)
     if any(call.arguments is None for call in calls):
         return text
-    declared = None if tools is None else _declare_called(tools, calls)
+    declared = None
+    if tools is not None:  # with the calls' own, which were called all the same
+        by_name = {tool.name: tool for tool in tools}
+        declared = [*by_name.values(), *(ToolDeclaration(call.name) for call in calls if call.name not in by_name)]
     events = parse(text, declared, dialect)
     read = [event for event in events if isinstance(event, InvocationEnded)]
     if len(read) != len(calls) or not all(isinstance(event, _TOLD) for event in events):
@@ -123,12 +126,6 @@ def _render(dialect: Dialect, calls: Sequence[InvocationCanister]) -> str:
     body = frame.grammars[0]
     each = [frame.each.replace("{call}", body.render(call, place), 1) for place, call in enumerate(calls)]
     return frame.section.replace("{calls}", frame.join.join(each), 1)
-
-
-def _declare_called(tools: Iterable[ToolDeclaration], calls: Iterable[InvocationCanister]) -> list[ToolDeclaration]:
-    """The tools, and those of the calls that are none of them: they were called all the same."""
-    declared = {tool.name: tool for tool in tools}
-    return [*declared.values(), *(ToolDeclaration(call.name) for call in calls if call.name not in declared)]
 
 
 def _first_difference(original: Mapping[str, Any], read: Mapping[str, Any] | None) -> str:

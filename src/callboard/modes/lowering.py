@@ -267,25 +267,21 @@ def _render_in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canist
     results = {each.invocation_id: each for each in every if isinstance(each, ResultCanister)}
     lowered: list[Canister] = []
     calling = False
-    for at, canister in enumerate(every):
+    for canister, following in pairwise([*every, None]):
         match canister:
             case InvocationCanister():
                 _add(lowered, UserCanister, render_in_prose(canister, results.get(canister.identifier)))
                 calling = True
             case ResultCanister():
                 pass
-            case AssistantCanister() if _calls_next(every, at):
+            case AssistantCanister() if isinstance(following, InvocationCanister):
                 pass
-            case _:
+            case _ if canister is not None:
                 lowered.append(canister)
                 calling = False
     if calling and ending:
         _add(lowered, UserCanister, ending)
     return tuple(lowered)
-
-
-def _calls_next(canisters: list[Canister], at: int) -> bool:
-    return at + 1 < len(canisters) and isinstance(canisters[at + 1], InvocationCanister)
 
 
 def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], part: str | Content) -> None:

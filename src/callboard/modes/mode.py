@@ -98,6 +98,11 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
         watched = dialect
     if row.declares == "prompt" and profile.fenced_commands and dialect.name != TOOL_COMMANDS.name:
         watched = either((watched, TOOL_COMMANDS))
+    url = base_url or profile.base_url
+    prices: Pricing | None = profile.prices
+    # Without an address of the web, nobody charges whom the list could know.
+    if not prices and str(url).startswith("https://"):
+        prices = ListPrices(url, resolution.model)
     return Plan(
         row,
         dialect,
@@ -112,15 +117,8 @@ def make_plan(resolution: Resolution, mode: str = "", *, base_url: str = "") -> 
         coding=profile.coding,
         context_tokens=profile.context_tokens,
         max_tools=profile.max_tools,
-        prices=profile.prices or _find_prices(base_url or profile.base_url, resolution.model),
+        prices=prices,
     )
-
-
-def _find_prices(url: str, model: str) -> Pricing | None:
-    """Those of the list. Without an address of the web, nobody charges whom the list could know."""
-    if not str(url).startswith("https://"):  # what is no text is refused where it is asked
-        return None
-    return ListPrices(url, model)
 
 
 def get_plan(model: object) -> Plan:

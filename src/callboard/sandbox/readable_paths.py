@@ -70,8 +70,15 @@ def find_readable_paths(confinement: Confinement) -> list[Path]:
             raise CallerError("cannot be read, and so not be shown", path=str(place), hint="take it off `readable`")
     homes = _find_homes()
     entries = confinement.environment.get("PATH", os.environ.get("PATH", "")).split(":")
+    # Commands can write to some directories of PATH, and so could have forged what these claim to need.
+    own = [confinement.workspace, *([confinement.home] if confinement.home else [])]
+    foreign = [
+        entry
+        for entry in entries
+        if not any(_is_beneath(each, own) for each in (Path(os.path.realpath(entry)), Path(entry)))
+    ]
     paths = {
-        *_find_programs_and_python(tuple([entry for entry in entries if not _is_own(entry, confinement)]), homes),
+        *_find_programs_and_python(tuple(foreign), homes),
         *(place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)),
         # Paths that the caller names need no permission.
         *map(_absolute, confinement.readable),
@@ -149,12 +156,6 @@ def _find_programs_and_python(entries: tuple[str, ...], homes: frozenset[Path]) 
     wanted_paths = [*(place for path in paths for place in _find_toolchain_paths(path)), *interpreter_paths()]
     shown = {place for place in map(_absolute, wanted_paths) if _may_be_shown(place, homes)}
     return [place for place in sorted(shown) if not _is_beneath(place, SYSTEM)]
-
-
-def _is_own(entry: str, confinement: Confinement) -> bool:
-    """Whether commands can write to a directory of PATH, and so could have forged what it claims to need."""
-    writable = [confinement.workspace, *([confinement.home] if confinement.home else [])]
-    return _is_beneath(Path(os.path.realpath(entry)), writable) or _is_beneath(Path(entry), writable)
 
 
 def _find_toolchain_paths(entry: Path) -> Iterator[Path]:

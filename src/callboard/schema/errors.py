@@ -124,7 +124,10 @@ def wrong_type(names: Sequence[str]) -> str:
 
 def wrong_value(allowed: Sequence[Any]) -> str:
     """Such as `Input should be 'a', 'b' or 'c'`."""
-    named = [_literal(value) for value in allowed[:LISTED]]
+    named = [
+        f"'{shorten(value)}'" if isinstance(value, str) else shorten(msgspec.json.encode(value).decode())
+        for value in allowed[:LISTED]
+    ]
     if len(allowed) > LISTED:
         named.append(f"{len(allowed) - LISTED} others")
     return f"Input should be {_or(named)}" if named else "Input is not allowed, whatever it is"
@@ -152,12 +155,6 @@ def format_path(path: Path) -> str:
 def shorten(text: str) -> str:
     """At most 200 characters of it, on one line."""
     return replace_invisible(truncate(text, SHOWN), " ")
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, str):
-        return f"'{shorten(value)}'"
-    return shorten(msgspec.json.encode(value).decode())
 
 
 def _count(number: Any, noun: str) -> str:

@@ -70,6 +70,10 @@ ANTHROPIC: Final = Subset(
 )
 
 
+PLAIN: Final = Subset(frozenset(), frozenset(), frozenset(), optional=False)
+"""The subset of a provider of which nothing is known: closed objects, no bounds, every property required."""
+
+
 class NotStrict(ValueError):
     """The schema takes what strict mode cannot say."""
 
@@ -81,26 +85,26 @@ def strict_arguments(schema: Schema, subset: Subset) -> Schema:
     """
     if _fits(schema, subset):
         return schema
-    made = strict(schema, optional=subset.optional, subset=subset)
+    made = strict(schema, subset)
     if made.get("type") != "object" or "anyOf" in made:
         raise NotStrict("it is more than an object")
     return made
 
 
-def strict(schema: Schema, *, optional: bool = False, subset: Subset | None = None) -> dict[str, Any]:
-    """The schema in the subset: every property required, what was optional may be null; `optional` leaves it so.
+def strict(schema: Schema, subset: Subset = PLAIN) -> dict[str, Any]:
+    """The schema in the subset: every property required, what was optional may be null, unless the subset has optional ones.
 
-    Bounds and patterns are left out, but for those that `subset` takes.
+    Bounds and patterns are left out, except those that the subset takes.
 
     Raises NotStrict, naming the place, for an open object, a value that may be anything, and other shapes.
     """
     try:
-        return _strict(schema, "", optional=optional, subset=subset)
+        return _strict(schema, "", subset)
     except _MALFORMED:
         raise NotStrict("it is no schema") from None
 
 
-def _strict(schema: Schema, path: str, *, optional: bool, subset: Subset | None) -> dict[str, Any]:
+def _strict(schema: Schema, path: str, subset: Subset) -> dict[str, Any]:
     if type(schema) is not dict and not isinstance(schema, Mapping):
         raise NotStrict(f"{path or 'it'} may be anything")
     schema = _plain(schema)
@@ -111,15 +115,13 @@ def _strict(schema: Schema, path: str, *, optional: bool, subset: Subset | None)
     made |= {keyword: schema[keyword] for keyword in _bounds(schema, subset)}
     kinds = made.get("type", ())
     if "object" in kinds:
-        made |= _close(schema, path, optional=optional, subset=subset)
+        made |= _close(schema, path, subset)
     if "array" in kinds:
-        made["items"] = _strict(schema.get("items", True), f"{path}[]", optional=optional, subset=subset)
+        made["items"] = _strict(schema.get("items", True), f"{path}[]", subset)
     if "anyOf" in schema:
-        made["anyOf"] = [_strict(part, path, optional=optional, subset=subset) for part in schema["anyOf"]]
+        made["anyOf"] = [_strict(part, path, subset) for part in schema["anyOf"]]
     if "$defs" in schema:
-        made["$defs"] = {
-            name: _strict(part, name, optional=optional, subset=subset) for name, part in schema["$defs"].items()
-        }
+        made["$defs"] = {name: _strict(part, name, subset) for name, part in schema["$defs"].items()}
     if "$ref" in made:
         if not made["$ref"].startswith(_DEFINED):
             raise NotStrict(f"{path or 'it'} refers to {made['$ref']}")
@@ -130,10 +132,8 @@ def _strict(schema: Schema, path: str, *, optional: bool, subset: Subset | None)
     return made
 
 
-def _bounds(schema: Schema, subset: Subset | None) -> list[str]:
+def _bounds(schema: Schema, subset: Subset) -> list[str]:
     """The keywords that bound a value and that the subset takes; a pattern that looks around is taken by none."""
-    if subset is None:
-        return []
     return [
         keyword
         for keyword in _BOUNDS & subset.keywords & schema.keys()
@@ -183,19 +183,16 @@ def _is_within(schema: Any, subset: Subset) -> bool:
     if "format" in schema and schema["format"] not in subset.formats:
         return False
     kinds = schema.get("type", ())
-    if "object" in kinds and not _is_closed(schema, subset):
-        return False
+    if "object" in kinds:
+        named, required = schema.get("properties", {}).keys(), set(schema.get("required", ()))
+        complete = required <= named if subset.optional else required == named
+        if not complete or schema.get("additionalProperties") is not False:
+            return False
     if "array" in kinds and "items" not in schema:
         return False
     if keywords.isdisjoint(_HOLDING):
         return True
     return all(_is_within(part, subset) for steps, part in inside(schema) if steps != _ADDITIONAL)
-
-
-def _is_closed(schema: Schema, subset: Subset) -> bool:
-    named, required = schema.get("properties", {}).keys(), set(schema.get("required", ()))
-    complete = required <= named if subset.optional else required == named
-    return complete and schema.get("additionalProperties") is False
 
 
 def _plain(schema: Schema) -> Schema:
@@ -218,16 +215,16 @@ def _plain(schema: Schema) -> Schema:
     return schema
 
 
-def _close(schema: Schema, path: str, *, optional: bool, subset: Subset | None) -> dict[str, Any]:
+def _close(schema: Schema, path: str, subset: Subset) -> dict[str, Any]:
     others = schema.get("additionalProperties", "properties" not in schema)
     if others is not False:
         raise NotStrict(f"{path or 'it'} is an open object")
     required = schema.get("required", ())
     properties: dict[str, Any] = {}
     for name, part in schema.get("properties", {}).items():
-        member = _strict(part, f"{path}.{name}" if path else name, optional=optional, subset=subset)
-        properties[name] = member if optional or name in required else _nullable(member)
-    named = [name for name in properties if name in required] if optional else [*properties]
+        member = _strict(part, f"{path}.{name}" if path else name, subset)
+        properties[name] = member if subset.optional or name in required else _nullable(member)
+    named = [name for name in properties if name in required] if subset.optional else [*properties]
     return {"properties": properties, "required": named, "additionalProperties": False}
 
 

@@ -113,13 +113,9 @@ def _check_configuration(configuration: Mapping[str, Any], path: str) -> dict[st
     return dict(configuration)
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
 _DEFAULTS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "timeout": (is_seconds, "number of seconds above zero"),
-    "max_retries": (_is_count, "count"),
+    "max_retries": (lambda value: type(value) is int and value >= 0, "count"),
     "search": (lambda value: isinstance(value, bool), "true or false"),
 }
 """What the configuration of an ensemble says of its calls, and what it may be."""

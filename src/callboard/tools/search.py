@@ -96,7 +96,9 @@ class ToolSearch:
     async def _find(self, _context: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Asynchronous, so that the index stays in one thread."""
         names = self._match(arguments["query"])
-        tools = [_Found(name, _first_line(self._searched[name].description)) for name in names]
+        tools = [
+            _Found(name, self._searched[name].description.strip().partition("\n")[0][:_MAX_LINE]) for name in names
+        ]
         note = "You can call these from now on." if tools else "None matches. Try other words, such as what it acts on."
         return {"tools": [msgspec.to_builtins(each) for each in tools], "note": note}
 
@@ -108,12 +110,10 @@ class ToolSearch:
         best = f"SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY bm25(tools, {_WEIGHTS}), rowid LIMIT {_MATCHES}"  # noqa: S608  # constants
         names = [*self._searched]
         matches = [names[row] for (row,) in self._index.execute(best, (expression,))]
-        return matches or [name for name in names if self._holds(name, words)][:_MATCHES]
-
-    def _holds(self, name: str, words: list[str]) -> bool:
-        """For parts of words, and for languages that set no spaces between them."""
-        text = f"{name} {self._searched[name].description}".casefold()
-        return any(word.casefold() in text for word in words)
+        if not matches:  # parts of words, and languages that set no spaces between words
+            texts = {name: f"{name} {each.description}".casefold() for name, each in self._searched.items()}
+            matches = [name for name in names if any(word.casefold() in texts[name] for word in words)][:_MATCHES]
+        return matches
 
     @cached_property
     def _index(self) -> sqlite3.Connection:
@@ -155,7 +155,3 @@ def _parameters(declaration: ToolDeclaration) -> str:
         return ""
     described = [each.get("description") for each in properties.values() if isinstance(each, Mapping)]
     return " ".join([*map(str, properties), *[each for each in described if isinstance(each, str)]])
-
-
-def _first_line(description: str) -> str:
-    return description.strip().partition("\n")[0][:_MAX_LINE]

@@ -55,7 +55,8 @@ def split_command(text: str) -> tuple[Word, ...] | None:
             end = redirection.end()
         elif match := _WORD.match(text, at):
             end = match.end()
-            if not words and not _is_program(match[0]):
+            # A shell does not take an assignment or a word of its own grammar for a program.
+            if not words and ("=" in re.split(r"[\\'\"]", match[0], maxsplit=1)[0] or match[0] in _RESERVED):
                 return None
             words.append(_unquote(match[0]))
         else:
@@ -65,12 +66,6 @@ def split_command(text: str) -> tuple[Word, ...] | None:
             return None
         at = blank.end() if blank else end
     return tuple(words) if words and words[0].certain and words[0].text else None
-
-
-def _is_program(word: str) -> bool:
-    """True if a shell takes the first word for a program: not for an assignment or a word of its own grammar."""
-    unquoted = re.split(r"[\\'\"]", word, maxsplit=1)[0]
-    return "=" not in unquoted and word not in _RESERVED
 
 
 def _unquote(word: str) -> Word:

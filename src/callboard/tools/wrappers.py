@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -133,14 +133,14 @@ def _remembering(invoker: Invoker) -> Invoker:
         value = act(context, arguments)
         if is_async(act):
             value = await value
+
+        async def await_value() -> Any:
+            return _keep(cache, key, await value)
+
         # What a plain function gave to be awaited is awaited where there is an event loop.
-        return _await_result(cache, key, value) if inspect.isawaitable(value) else _keep(cache, key, value)
+        return await_value() if inspect.isawaitable(value) else _keep(cache, key, value)
 
     return invoker.replace(invocable=invocable, key=partial(encode_call, invoker.name))
-
-
-async def _await_result(cache: OrderedDict[bytes, Any], key: bytes | None, value: Awaitable[Any]) -> Any:
-    return _keep(cache, key, await value)
 
 
 def _keep(cache: OrderedDict[bytes, Any], key: bytes | None, result: Any) -> Any:

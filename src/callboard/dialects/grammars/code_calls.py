@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -146,7 +147,8 @@ class ShellCommands(Grammar, frozen=True, eq=False):
             if not call.raw.startswith(call.name):
                 raise NotSpellable("its arguments are no command")
             return call.raw
-        return " ".join([call.name, *(f"--{key} {_quote(value)}" for key, value in call.arguments.items())])
+        texts = {key: each if isinstance(each, str) else to_json(each) for key, each in call.arguments.items()}
+        return " ".join([call.name, *(f"--{key} {shlex.quote(text)}" for key, text in texts.items())])
 
 
 def _word(buffer: TextBuffer) -> Reading[str]:
@@ -206,17 +208,14 @@ def _split(text: str) -> list[_Command]:
             at = len(text) if newline < 0 else newline
             begin = begin if words else at
         elif kind is not None:
-            value = _unescape(match["double"]) if kind == "double" else match[kind]
+            value = match[kind]
+            if kind == "double":
+                line_end = r"\n" if "\n" in value else "\n"
+                value = _ESCAPE.sub(lambda escape, end=line_end: end if escape[1] == "n" else escape[1], value)
             words.append((words.pop()[0] + value, True) if behind_word else (value, kind != "plain"))
         behind_word = kind in _IN_WORD
     end(at)
     return commands
-
-
-def _unescape(quoted: str) -> str:
-    """The text of a quotation in double quotes."""
-    newline = r"\n" if "\n" in quoted else "\n"
-    return _ESCAPE.sub(lambda match: newline if match[1] == "n" else match[1], quoted)
 
 
 def _read_command(
@@ -238,7 +237,10 @@ def _read_command(
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.partition("=")
-        key = flags.get(flag) or (_long(flag, schema) if flag.startswith("--") else None)
+        key = flags.get(flag)
+        if not key and flag.startswith("--"):
+            plain = flag.removeprefix("--")
+            key = next((each for each in (plain, plain.replace("-", "_")) if each in keys_of(schema)), None)
         if key is None:
             if word.startswith("-") and len(word) > 1 and not word[1].isdigit():
                 strange[flag] = value if equals else True
@@ -281,12 +283,6 @@ def _place(
     return remaining
 
 
-def _long(flag: str, schema: Mapping[str, Any]) -> str | None:
-    keys = keys_of(schema)
-    plain = flag.removeprefix("--")
-    return next((key for key in (plain, plain.replace("-", "_")) if key in keys), None)
-
-
 def _parse_type(value: Any, types: frozenset[str]) -> Any:
     if "string" in types or not isinstance(value, str):
         return value
@@ -298,9 +294,3 @@ def _parse_type(value: Any, types: frozenset[str]) -> Any:
 
 def _is_list(types: frozenset[str]) -> bool:
     return "array" in types and "string" not in types
-
-
-def _quote(value: Any) -> str:
-    import shlex  # noqa: PLC0415  # one dialect has commands
-
-    return shlex.quote(value if isinstance(value, str) else to_json(value))

@@ -166,10 +166,6 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
     return value
 
 
-def _null(text: str) -> str | None:
-    return "null" if text in {"null", "None"} else None
-
-
 def _integer(text: str) -> str | None:
     if _INTEGER.fullmatch(text) is None:
         return None
@@ -187,10 +183,6 @@ def _number(text: str) -> str | None:
     except ValueError:
         return None
     return repr(value) if value - value == 0 else None
-
-
-def _boolean(text: str) -> str | None:
-    return text.lower() if text.lower() in {"true", "false"} else None
 
 
 def _of(kind: type, bracket: str) -> Callable[[str], str | None]:
@@ -218,10 +210,10 @@ def _unescape(text: str) -> str | None:
 
 
 _LADDER: Mapping[str, Callable[[str], str | None]] = {
-    "null": _null,
+    "null": lambda text: "null" if text in {"null", "None"} else None,
     "integer": _integer,
     "number": _number,
-    "boolean": _boolean,
+    "boolean": lambda text: text.lower() if text.lower() in {"true", "false"} else None,
     "object": _of(dict, "{"),
     "array": _of(list, "["),
 }

@@ -265,7 +265,9 @@ class _Arguments:
         types = self._types(key, fields.get("string") or fields.get("type"))
         if key in self._seen or self._json:
             return Value(None, types)
-        if not self._seen and key in _WRAPPERS and self._wraps(key):
+        properties = self._schema.get("properties")
+        has_others = isinstance(properties, Mapping) and bool(properties) and key not in properties
+        if not self._seen and key in _WRAPPERS and has_others:  # an argument of that name may hold them all
             return _Wrapped(self._call, types)
         self._call.write(f"{',' if self._seen else '{'}{quote_json(key)}:", self._buffer.offset)
         self._seen.add(key)
@@ -281,11 +283,6 @@ class _Arguments:
         if stated in _STRING:
             return TEXT if "string" in types else types
         return types if types == TEXT else types - TEXT
-
-    def _wraps(self, key: str) -> bool:
-        """Whether an argument of that name is not one of the tool's: it may hold them all."""
-        properties = self._schema.get("properties")
-        return isinstance(properties, Mapping) and bool(properties) and key not in properties
 
     def _finish_value(self, key: str, value: Value) -> None:
         buffer = self._buffer
