@@ -62,18 +62,14 @@ async def served(small):
         await runner.cleanup()
 
 
-def _using(small, use, **settings):
-    """What is made of a client to the server."""
-
-    async def scene():
-        async with asyncio.timeout(60), served(small) as url:
-            client = McpClient(ServerSettings(name="s", transport="http", url=url, **settings))
-            try:
-                return await use(client)
-            finally:
-                await client.aclose()
-
-    return asyncio.run(scene())
+@asynccontextmanager
+async def _linked(small, **settings):
+    async with asyncio.timeout(60), served(small) as url:
+        client = McpClient(ServerSettings(name="s", transport="http", url=url, **settings))
+        try:
+            yield client
+        finally:
+            await client.aclose()
 
 
 @pytest.fixture
@@ -83,6 +79,6 @@ def small():
 
 
 @pytest.fixture
-def using():
-    """What is made of a client to such a server."""
-    return _using
+def linked():
+    """A client of such a server, for `async with`."""
+    return _linked

@@ -728,8 +728,11 @@ async def test_nothing_is_left_after_many_connects(stage):
     assert asyncio.all_tasks() == tasks
 
 
-def test_the_sdk_is_not_imported_with_ours():
+def test_the_sdk_is_not_imported_before_it_is_needed():
     modules = [f"callboard.mcp.{path.stem}" for path in Path("src/callboard/mcp").glob("*.py")]
-    code = f"import sys; import {', '.join(modules)}; print(sorted({{'mcp', 'mcp_types', 'anyio', 'httpx2'}} & {{*sys.modules}}))"
+    code = (
+        f"import sys; import callboard.configuration, {', '.join(modules)}; callboard.mcp.connect('stdio://x')\n"
+        "print(sorted({'mcp', 'mcp_types', 'anyio', 'httpx2', 'pydantic'} & {*sys.modules}))"
+    )
     ran = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

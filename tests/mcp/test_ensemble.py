@@ -57,30 +57,20 @@ def tool(name, **said):
     return {"name": name, "inputSchema": OBJECT, **said}
 
 
-def running(use, *settings, **options):
-    """What is made of the connected ensembles."""
-
-    async def scenario():
-        ensembles = [McpEnsemble(each, **options) for each in settings]
-        try:
-            await asyncio.gather(*(each.connect() for each in ensembles))
-            return await use(*ensembles)
-        finally:
-            await asyncio.gather(*(each.disconnect() for each in ensembles))
-
-    return asyncio.run(asyncio.wait_for(scenario(), 60))
+async def names_of(settings, **options):
+    """The tools of the connected ensemble."""
+    async with McpEnsemble(settings, **options) as ensemble:
+        return [*ensemble.invokers]
 
 
-def test_a_server_is_an_ensemble(server):
-    async def use(ensemble):
-        calls = [("add", {"a": "3"}), ("add", {"b": 2}), ("fail", {})]
-        return ensemble, [
-            await execute_invoker(ensemble.access_invoker(name), given, on_error="feedback") for name, given in calls
-        ]
-
+async def test_a_server_is_an_ensemble(server):
     failed = {"content": [{"type": "text", "text": "no such city"}], "isError": True}
     settings = server(tools=[ADD, tool("fail")], said={"results": {"fail": failed}, "instructions": "Add \u200bfirst."})
-    ensemble, (added, wrong, failure) = running(use, settings)
+    async with McpEnsemble(settings) as ensemble:
+        calls = [("add", {"a": "3"}), ("add", {"b": 2}), ("fail", {})]
+        (added, wrong, failure) = [
+            await execute_invoker(ensemble.access_invoker(name), given, on_error="feedback") for name, given in calls
+        ]
     assert (ensemble.name, [*ensemble.invokers]) == ("s", ["add", "fail", "read_result"])
     assert (ensemble.instructions, ensemble.invokers["add"].description) == ("Add first.", "Adds.")
     assert ensemble.invokers["add"].arguments_schema["properties"]["a"] == {"type": "integer", "description": "one"}
@@ -95,22 +85,18 @@ def test_a_schema_without_hidden_texts_is_the_servers_own():
     assert made.arguments_schema == schema
 
 
-def test_seed_004(server):
+async def test_seed_004(server):
     """The adapter pattern, with its own names."""
-
-    async def scenario():
-        settings = server()
-        client = await mcp.connect(f"stdio://{' '.join(settings.command)}", name="weather-server")
-        ensemble = Ensemble(name="weather-server", connection=client)
-        for each in await client.list_tools():
-            ensemble.add_invoker(create_invoker_from_mcp_tool(each, client))
-        try:
-            await ensemble.connect()
-            return await execute_invoker(ensemble.access_invoker("add"), {"a": 1})
-        finally:
-            await ensemble.disconnect()
-
-    assert json.loads(asyncio.run(scenario()).text) == {"a": 1, "b": 1}
+    client = await mcp.connect(f"stdio://{' '.join(server().command)}", name="weather-server")
+    ensemble = Ensemble(name="weather-server", connection=client)
+    for each in await client.list_tools():
+        ensemble.add_invoker(create_invoker_from_mcp_tool(each, client))
+    try:
+        await ensemble.connect()
+        result = await execute_invoker(ensemble.access_invoker("add"), {"a": 1})
+    finally:
+        await ensemble.disconnect()
+    assert json.loads(result.text) == {"a": 1, "b": 1}
 
 
 def test_any_client_that_calls_tools():
@@ -122,13 +108,14 @@ def test_any_client_that_calls_tools():
     assert asyncio.run(execute_invoker(invoker, {"a": 1})).text == "add {'a': 1, 'b': 1}"
 
 
-def test_an_agent_uses_it(server):
-    async def use(ensemble):
+async def test_an_agent_uses_it(server):
+    async with McpEnsemble(server()) as ensemble:
         model = ScriptedModel([Call("add", {"a": 2}), "3"])
         run = Agent(model, ensembles=[ensemble]).stream("2 + 1?")
-        return [event.canister.text async for event in run if isinstance(event, ResultReady)], run.result.output
-
-    assert running(use, server()) == (['{"a": 2, "b": 1}'], "3")
+        assert ([event.canister.text async for event in run if isinstance(event, ResultReady)], run.result.output) == (
+            ['{"a": 2, "b": 1}'],
+            "3",
+        )
 
 
 @table(
@@ -148,11 +135,8 @@ def test_a_tool_that_no_model_is_shown(said, error, told):
         create_invoker_from_mcp_tool(Tool.model_validate(said), None)
 
 
-def test_what_is_left_out_is_told_and_the_rest_stays(server):
+async def test_what_is_left_out_is_told_and_the_rest_stays(server):
     told = []
-
-    async def use(ensemble):
-        return [*ensemble.invokers]
 
     tools = [
         ADD,
@@ -161,7 +145,8 @@ def test_what_is_left_out_is_told_and_the_rest_stays(server):
         tool("read_result"),
         tool("b.c-d_e"),
     ]
-    names = running(use, server(tools=tools), warn=told.append)
+    async with McpEnsemble(server(tools=tools), warn=told.append) as ensemble:
+        names = [*ensemble.invokers]
     assert names == ["add", "read_result", "b.c-d_e", "read_result_"]
     assert [line.partition(": ")[2].partition(" is left out")[0] for line in told] == [
         "the tool 'bad'",
@@ -169,50 +154,48 @@ def test_what_is_left_out_is_told_and_the_rest_stays(server):
     ]
 
 
-def test_three_servers_with_the_same_names(server):
-    async def use(*ensembles):
-        kept = KeptResults()
-        return [*InvokerRegistry([*ensembles, kept.ensemble()])]
+async def test_three_servers_with_the_same_names(server):
+    store = KeptResults()
+    async with (
+        McpEnsemble(server("a"), result_store=store) as a,
+        McpEnsemble(server("b"), result_store=store) as b,
+        McpEnsemble(server("c", tools=[tool("sub")]), result_store=store) as c,
+    ):
+        names = [*InvokerRegistry([a, b, c, KeptResults().ensemble()])]
+    assert names == ["a__add", "b__add", "sub", "read_result"]
 
-    three = [server("a"), server("b"), server("c", tools=[tool("sub")])]
-    assert running(use, *three, result_store=KeptResults()) == ["a__add", "b__add", "sub", "read_result"]
 
-
-def test_changed_tools_are_the_next_runs(server, tmp_path):
+async def test_changed_tools_are_the_next_runs(server, tmp_path):
     changed = asyncio.Event()
 
     def on_event(event):
         if isinstance(event, ToolsChanged):
             changed.set()
 
-    async def use(ensemble):
+    async with McpEnsemble(server(pinned=False), on_event=on_event) as ensemble:
         before, offered = InvokerRegistry([ensemble]), ensemble.invokers
         (tmp_path / "s.json").write_text(json.dumps({"tools": [tool("mul")]}))
         await ensemble.call_tool("touch", {})
         await changed.wait()
         kept = await execute_invoker(before["add"], {"a": 1})
-        return [*before], [*offered], [*ensemble.invokers], kept.text
-
-    before, offered, after, kept = running(use, server(pinned=False), on_event=on_event)
+        before, offered, after, kept = [*before], [*offered], [*ensemble.invokers], kept.text
     assert before == offered == ["add", "read_result"]
     assert after == ["read_result", "mul"]  # what was there keeps its place
     assert json.loads(kept) == {"a": 1, "b": 1}
 
 
-def test_a_change_after_the_first_use_asks_again(server, state):
+async def test_a_change_after_the_first_use_asks_again(server, state):
     told = []
 
-    async def use(ensemble):
-        return [*ensemble.invokers], ensemble.instructions
-
-    def names(*tools, instructions):
+    async def names(*tools, instructions):
         settings = server(tools=tools, said={"instructions": instructions})
-        return running(use, settings, warn=told.append, result_store=KeptResults())
+        async with McpEnsemble(settings, warn=told.append, result_store=KeptResults()) as ensemble:
+            return [*ensemble.invokers], ensemble.instructions
 
-    assert names(ADD, tool("sub"), instructions="Be kind.") == (["add", "sub"], "Be kind.")
+    assert await names(ADD, tool("sub"), instructions="Be kind.") == (["add", "sub"], "Be kind.")
     assert told == []
     changed = {**ADD, "description": "Adds, and mails it."}
-    assert names(changed, tool("sub"), tool("mul"), instructions="Be cruel.") == (["sub"], "")
+    assert await names(changed, tool("sub"), tool("mul"), instructions="Be cruel.") == (["sub"], "")
     hint = "`callboard mcp pins forget s` trusts it as it is at its next use"
     assert told == [
         f"s: its instructions changed and are not used; {hint}",
@@ -220,26 +203,22 @@ def test_a_change_after_the_first_use_asks_again(server, state):
         f"s: the tool 'mul' is new since its first use and is not offered; {hint}",
     ]
     Pins().accept(server(), [Tool.model_validate(changed)])
-    assert names(changed, instructions="Be kind.") == (["add"], "Be kind.")
+    assert await names(changed, instructions="Be kind.") == (["add"], "Be kind.")
     assert len([*(state / "pins").glob("s~*.json")]) == 1
 
 
-def test_a_second_tool_of_a_pinned_name_does_not_take_its_place(server):
-    async def use(ensemble):
-        return {name: each.description for name, each in ensemble.invokers.items()}
-
-    kept, other = KeptResults(), {**ADD, "description": "Other."}
-    assert running(use, server(), result_store=kept) == {"add": "Adds."}
-    assert running(use, server(tools=[other, ADD]), result_store=kept, warn=lambda _: None) == {}
-    assert running(use, server(tools=[ADD, other]), result_store=kept, warn=lambda _: None) == {"add": "Adds."}
+async def test_a_second_tool_of_a_pinned_name_does_not_take_its_place(server):
+    other = {**ADD, "description": "Other."}
+    for tools, offered in (([ADD], {"add": "Adds."}), ([other, ADD], {}), ([ADD, other], {"add": "Adds."})):
+        settings = server(tools=tools)
+        async with McpEnsemble(settings, result_store=KeptResults(), warn=lambda _: None) as ensemble:
+            assert {name: each.description for name, each in ensemble.invokers.items()} == offered
 
 
-def test_annotations_decide_nothing(server):
-    async def use(ensemble):
-        return ensemble.invokers
-
+async def test_annotations_decide_nothing(server):
     said = {"readOnlyHint": True, "idempotentHint": True, "destructiveHint": True}
-    invokers = running(use, server(tools=[tool("a", annotations=said), tool("b.x")], idempotent=("b.*",)))
+    async with McpEnsemble(server(tools=[tool("a", annotations=said), tool("b.x")], idempotent=("b.*",))) as ensemble:
+        invokers = ensemble.invokers
     assert [(each.idempotent, each.approval) for each in invokers.values()] == [
         (False, False),
         (True, False),
@@ -247,18 +226,17 @@ def test_annotations_decide_nothing(server):
     ]
 
 
-def test_a_long_result_is_cut_and_read_on(server, tmp_path):
-    async def use(ensemble):
+async def test_a_long_result_is_cut_and_read_on(server, tmp_path):
+    kept = KeptResults(tmp_path / "results")
+    ensemble_of_results = kept.ensemble()
+    said = {"results": {"long": {"content": [{"type": "text", "text": "0123456789" * 1000}]}}}
+    async with McpEnsemble(server(tools=[tool("long")], said=said, result_bytes=1000), result_store=kept) as ensemble:
         cut = await execute_invoker(ensemble.access_invoker("long"), {})
         [identifier] = [path.stem for path in (tmp_path / "results").iterdir()]
         given = {"identifier": identifier, "offset": 1000, "limit": 5}
         [reader] = ensemble_of_results.invokers.values()
-        return cut.text, identifier, (await execute_invoker(reader, given)).text
-
-    kept = KeptResults(tmp_path / "results")
-    ensemble_of_results = kept.ensemble()
-    said = {"results": {"long": {"content": [{"type": "text", "text": "0123456789" * 1000}]}}}
-    cut, identifier, more = running(use, server(tools=[tool("long")], said=said, result_bytes=1000), result_store=kept)
+        cut = cut.text
+        more = (await execute_invoker(reader, given)).text
     assert identifier in cut
     assert len(cut) <= 1000
     assert more == "[bytes 1000 to 1005 of 10000]\n01234"
@@ -273,7 +251,7 @@ RESOURCES = {
 }
 
 
-def test_resources_and_prompts_as_tools(server):
+async def test_resources_and_prompts_as_tools(server):
     calls = [
         ("list_resources", {}),
         ("read_resource", {"uri": "x:a"}),
@@ -282,13 +260,14 @@ def test_resources_and_prompts_as_tools(server):
         ("get_prompt", {"name": "greet", "arguments": {"who": 1}}),
     ]
 
-    async def use(ensemble):
+    async with McpEnsemble(
+        server(said=RESOURCES, expose=("resources", "prompts")), result_store=KeptResults()
+    ) as ensemble:
         results = [await execute_invoker(ensemble.access_invoker(name), given) for name, given in calls]
-        return [*ensemble.invokers], [[part.text for part in each.content] for each in results]
-
-    names, (resources, resource, prompts, prompt, wrong) = running(
-        use, server(said=RESOURCES, expose=("resources", "prompts")), result_store=KeptResults()
-    )
+        names, (resources, resource, prompts, prompt, wrong) = (
+            [*ensemble.invokers],
+            [[part.text for part in each.content] for each in results],
+        )
     assert names == ["list_resources", "read_resource", "list_prompts", "get_prompt"]
     row = {"uri": "x:a", "name": "A", "description": "The first.", "mime_type": "text/plain"}
     template = {"uri_template": "x:{name}", "name": "any", "description": "One by its name."}
@@ -299,56 +278,46 @@ def test_resources_and_prompts_as_tools(server):
     assert wrong[0].startswith("Error: ArgValidationError: arguments.who")
 
 
-def test_what_a_server_has_not_is_told(server):
+async def test_what_a_server_has_not_is_told(server):
     told = []
 
-    async def use(ensemble):
-        return [*ensemble.invokers]
-
     settings = server(expose=("tools", "resources"))
-    assert running(use, settings, warn=told.append, result_store=KeptResults()) == ["add"]
+    async with McpEnsemble(settings, warn=told.append, result_store=KeptResults()) as ensemble:
+        assert [*ensemble.invokers] == ["add"]
     assert told == ["s: it has no resources"]
 
 
-def test_progress_and_logs_are_events(server):
+async def test_progress_and_logs_are_events(server):
     events = []
 
-    async def use(ensemble):
-        return await execute_invoker(ensemble.access_invoker("steps"), {})
-
-    running(use, server(tools=[tool("steps")]), on_event=events.append)
+    async with McpEnsemble(server(tools=[tool("steps")]), on_event=events.append) as ensemble:
+        await execute_invoker(ensemble.access_invoker("steps"), {})
     assert CallProgress("s", "steps", 1, 2, "half") in events
     assert Logged("s", "warning", "careful") in events
 
 
-def test_it_can_be_connected_again(server):
-    async def use(ensemble):
+async def test_it_can_be_connected_again(server):
+    async with McpEnsemble(server()) as ensemble:
         await ensemble.connect()
         await ensemble.disconnect()
         await ensemble.connect()
-        return (await execute_invoker(ensemble.access_invoker("add"), {"a": 1})).text
-
-    assert json.loads(running(use, server())) == {"a": 1, "b": 1}
+        assert json.loads((await execute_invoker(ensemble.access_invoker("add"), {"a": 1})).text) == {"a": 1, "b": 1}
 
 
-def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
+async def test_one_that_comes_later_has_its_tools_then(server, tmp_path):
     program, _, source, said = server().command
     later = tmp_path / "later.py"
-
-    async def scenario():
-        settings = ServerSettings(name="s", command=(program, str(later), said))
-        ensemble = McpEnsemble(settings, result_store=KeptResults())
-        try:
-            with pytest.raises(CallboardError):
-                await ensemble.connect()
-            shutil.copy(source, later)
-            ensemble.connect_in_background()
-            await ensemble._retry_task
-            return [*ensemble.invokers]
-        finally:
-            await ensemble.disconnect()
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == ["add"]
+    settings = ServerSettings(name="s", command=(program, str(later), said))
+    ensemble = McpEnsemble(settings, result_store=KeptResults())
+    try:
+        with pytest.raises(CallboardError):
+            await ensemble.connect()
+        shutil.copy(source, later)
+        ensemble.connect_in_background()
+        await ensemble._retry_task
+        assert [*ensemble.invokers] == ["add"]
+    finally:
+        await ensemble.disconnect()
 
 
 @table(
@@ -386,18 +355,6 @@ def test_addresses_that_are_none(address, told):
     assert str(caught.value) == told
 
 
-def test_the_sdk_is_not_imported_before_it_is_needed():
-    import subprocess
-
-    code = (
-        "import callboard.mcp as m, sys; [getattr(m, name) for name in m.__all__]\n"
-        "import callboard.mcp.oauth_login, callboard.mcp.oauth_tokens, callboard.configuration\n"
-        "m.connect('stdio://x'); print({'mcp', 'mcp_types', 'httpx2', 'pydantic'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
-
-
 @table(
     ("address", "name"),
     [
@@ -423,17 +380,14 @@ def test_a_server_is_called_by_what_it_is(address, name):
     assert parse_address(address).name == name
 
 
-def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(server):
-    async def names(ensemble):
-        return [*ensemble.invokers][:-1]
-
+async def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(server):
     told = []
-    first, other = server("a"), server("b", tools=[tool("other")])
-    assert running(names, replace(first, name="s"), warn=told.append) == ["add"]
+    first, other = replace(server("a"), name="s"), replace(server("b", tools=[tool("other")]), name="s")
+    assert await names_of(first, warn=told.append) == ["add", "read_result"]
     assert told == []
     for _ in range(2):
-        assert running(names, replace(other, name="s"), warn=told.append) == ["other"]
-        assert running(names, replace(first, name="s"), warn=told.append) == ["add"]
+        assert await names_of(other, warn=told.append) == ["other", "read_result"]
+        assert await names_of(first, warn=told.append) == ["add", "read_result"]
     assert told == ["s: another program than before has this name; its tools are trusted as they are now"]
 
 
@@ -445,13 +399,10 @@ def test_another_program_under_a_known_name_is_told_and_has_pins_of_its_own(serv
         (" --mcp x", "see `callboard mcp tools 'my s' --mcp x`, then `callboard mcp pins accept 'my s' --mcp x`"),
     ],
 )
-def test_what_is_advised_is_a_command_that_knows_the_server(server, cli_options, hint):
-    async def nothing(_):
-        pass
-
+async def test_what_is_advised_is_a_command_that_knows_the_server(server, cli_options, hint):
     told = []
-    running(nothing, server("my s"))
-    running(nothing, server("my s", tools=[tool("new")]), warn=told.append, cli_options=cli_options)
+    await names_of(server("my s"))
+    await names_of(server("my s", tools=[tool("new")]), warn=told.append, cli_options=cli_options)
     assert told == [f"my s: the tool 'new' is new since its first use and is not offered; {hint}"]
 
 
@@ -462,23 +413,17 @@ def test_an_ensemble_that_is_not_connected_gives_an_agent_an_error_not_no_tools(
         McpEnsemble(server()).access_invoker("add")
 
 
-def test_a_cut_result_names_the_tool_that_reads_on_as_it_is_called(server):
-    async def use(ensemble):
-        return await execute_invoker(ensemble.access_invoker("long"), {})
-
+async def test_a_cut_result_names_the_tool_that_reads_on_as_it_is_called(server):
     said = {"results": {"long": {"content": [{"type": "text", "text": "x" * 5000}]}}}
     settings = server(tools=[tool("long"), tool("read_result")], said=said, result_bytes=1000)
-    assert 'read_result_ with identifier="' in running(use, settings).text
+    async with McpEnsemble(settings) as ensemble:
+        assert 'read_result_ with identifier="' in (await execute_invoker(ensemble.access_invoker("long"), {})).text
 
 
-def test_a_server_that_is_connected_in_another_running_loop_says_so(server):
-    async def use(ensemble):
-        def elsewhere():
-            return asyncio.run(execute_invoker(ensemble.access_invoker("add"), {"a": 1}, on_error="feedback"))
-
-        return await asyncio.to_thread(elsewhere)
-
-    failed = running(use, server())
+async def test_a_server_that_is_connected_in_another_running_loop_says_so(server):
+    async with McpEnsemble(server()) as ensemble:
+        call = execute_invoker(ensemble.access_invoker("add"), {"a": 1}, on_error="feedback")
+        failed = await asyncio.to_thread(asyncio.run, call)
     assert "it is connected in another event loop, which is running; connect the server there too" in failed.text
 
 

@@ -209,18 +209,18 @@ def many(tmp_path, monkeypatch):
     return made
 
 
-def test_thousands_of_tools_are_told_in_a_few_lines(many):
+async def test_thousands_of_tools_are_told_in_a_few_lines(many):
     told = []
 
-    async def scene(settings):
-        async with McpEnsemble(settings, warn=told.append) as ensemble:
+    async def count(name):
+        async with McpEnsemble(many([f"{name}{number}" for number in range(5000)]), warn=told.append) as ensemble:
             return len(ensemble.invokers)
 
-    assert asyncio.run(scene(many([f"tool{number}" for number in range(5000)]))) <= 513
+    assert await count("tool") <= 513
     assert len(told) == MAX_LISTED + 1
     assert told[-1] == f"s: {5000 - 512 - MAX_LISTED} more tools are left out"
 
     told.clear()
-    asyncio.run(scene(many([f"other{number}" for number in range(5000)])))
+    await count("other")
     assert len(told) <= 2 * MAX_LISTED + 2
     assert any("more tools are new since its first use and are not offered" in line for line in told)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import httpcore2
 import httpx2
 import pytest
@@ -35,19 +33,21 @@ REFUSALS = pytest.mark.parametrize(
 
 
 @REFUSALS
-def test_a_call_that_was_refused_for_want_of_a_session_is_sent_once_more(refusal, small, using):
+async def test_a_call_that_was_refused_for_want_of_a_session_is_sent_once_more(refusal, small, linked):
     server = small(refusal)
-    result = using(server, lambda link: link.call("echo", {}))
+    async with linked(server) as link:
+        result = await link.call("echo", {})
     assert result.content[0].text == "done"
     assert (server.calls, server.sessions) == (2, 2)
 
 
 @REFUSALS
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(refusal, idempotent, small, using):
+async def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(refusal, idempotent, small, linked):
     server = small(*[refusal] * 50)
-    with pytest.raises(ServerUnreachable, match="was sent and may have run") as failed:
-        using(server, lambda link: link.call("echo", {}, idempotent=idempotent))
+    async with linked(server) as link:
+        with pytest.raises(ServerUnreachable, match="was sent and may have run") as failed:
+            await link.call("echo", {}, idempotent=idempotent)
     assert failed.value.may_have_run
     assert server.calls == 2
 
@@ -62,15 +62,16 @@ def test_a_server_that_loses_every_session_gets_a_call_twice_at_the_most(refusal
         lambda _: web.Response(status=400, text="your session expired while it ran"),
     ],
 )
-def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer, small, using):
+async def test_an_error_that_speaks_of_a_session_is_no_lost_session(answer, small, linked):
     server = small(answer)
-    with pytest.raises(ServerFailure) as failed:
-        using(server, lambda link: link.call("echo", {}))
+    async with linked(server) as link:
+        with pytest.raises(ServerFailure) as failed:
+            await link.call("echo", {})
     assert "may have run" not in str(failed.value)
     assert (server.calls, server.sessions) == (1, 1)
 
 
-def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
+async def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
     begun = []
 
     class Login(httpx2.Auth):
@@ -79,15 +80,10 @@ def test_a_login_that_fails_is_not_begun_again_in_the_older_protocol():
             raise RuntimeError("no token")
             yield request
 
-    async def scenario():
-        link = McpClient(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
-        try:
-            with pytest.raises(ServerFailure, match="no token"):
-                await link.start()
-        finally:
-            await link.aclose()
-
-    asyncio.run(scenario())
+    link = McpClient(ServerSettings(name="s", transport="http", url="http://127.0.0.1:9/mcp"), auth=Login())
+    with pytest.raises(ServerFailure, match="no token"):
+        await link.start()
+    await link.aclose()
     assert len(begun) == 1
 
 
@@ -113,28 +109,29 @@ def closing(small):
 
 
 @pytest.mark.parametrize("method", ["notifications/initialized", "tools/list"])
-def test_a_request_that_a_kept_connections_end_left_unanswered_is_sent_again_at_once(method, closing, using):
-    async def list_twice(link):
-        await link.tools()
-        return await link.tools()
-
+async def test_a_request_that_a_kept_connections_end_left_unanswered_is_sent_again_at_once(method, closing, linked):
     server = closing(method)
-    assert [tool.name for tool in using(server, list_twice)] == ["echo"]
+    async with linked(server) as link:
+        await link.tools()
+        assert [tool.name for tool in await link.tools()] == ["echo"]
     assert server.method == ""
     assert server.sessions == 1  # the connection was not lost
 
 
-def test_only_an_idempotent_call_is_sent_again_at_once_where_the_server_may_have_it(closing, using):
-    async def call_twice(link, **options):
-        await link.call("echo", {}, **options)
-        return await link.call("echo", {}, **options)
+async def call_twice(link, **options):
+    await link.call("echo", {}, **options)
+    return await link.call("echo", {}, **options)
 
+
+async def test_only_an_idempotent_call_is_sent_again_at_once_where_the_server_may_have_it(closing, linked):
     server = closing("tools/call")
-    assert using(server, lambda link: call_twice(link, idempotent=True)).content[0].text == "done"
+    async with linked(server) as link:
+        assert (await call_twice(link, idempotent=True)).content[0].text == "done"
     assert (server.method, server.calls, server.sessions) == ("", 3, 1)
     server = closing("tools/call")
-    with pytest.raises(ServerUnreachable, match="was sent and may have run"):
-        using(server, call_twice)
+    async with linked(server) as link:
+        with pytest.raises(ServerUnreachable, match="was sent and may have run"):
+            await call_twice(link)
     assert server.calls <= 2
 
 

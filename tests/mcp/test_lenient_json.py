@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 
@@ -58,29 +57,36 @@ FAILED = [
 
 
 @pytest.fixture
-def raw(tmp_path, small, using):
+def raw(tmp_path, small, linked):
     """The result of a call that is answered with these bytes, over both transports."""
 
-    async def over_stdio(said):
-        program, answer = tmp_path / "raw.py", tmp_path / "answer"
-        program.write_text(SERVER)
-        answer.write_bytes(said)
-        command = (sys.executable, "-S", str(program), str(answer))
-        settings = ServerSettings(name="s", command=command, pinned=False, protocol="legacy", idle_timeout=600)
-        async with McpEnsemble(settings) as ensemble:
-            return await ensemble.call_tool("echo", {})
-
-    def raw(transport, said):
+    async def raw(transport, said):
         if transport == "stdio":
-            return asyncio.run(asyncio.wait_for(over_stdio(said), 30))
-
-        def answer(given):
-            body = said.replace(b"ANSWERED", str(given["id"]).encode())
-            return web.Response(body=body, content_type="application/json")
-
-        return using(small(answer), lambda link: link.call("echo", {}))
+            program, answer = tmp_path / "raw.py", tmp_path / "answer"
+            program.write_text(SERVER)
+            answer.write_bytes(said)
+            command = (sys.executable, "-S", str(program), str(answer))
+            settings = ServerSettings(name="s", command=command, pinned=False, protocol="legacy", idle_timeout=600)
+            async with McpEnsemble(settings) as ensemble:
+                return await ensemble.call_tool("echo", {})
+        async with linked(small(answering(said, "application/json"))) as link:
+            return await link.call("echo", {})
 
     return raw
+
+
+def answering(said, content_type):
+    """Answers a call with these bytes."""
+
+    def answer(given):
+        body = said.replace(b"ANSWERED", str(given["id"]).encode())
+        return web.Response(body=body, content_type=content_type)
+
+    return answer
+
+
+def events(said, end):
+    return answering(b": hello\nevent: message\ndata: " + said + end, "text/event-stream")
 
 
 BOTH = pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -88,34 +94,28 @@ BOTH = pytest.mark.parametrize("transport", ["stdio", "http"])
 
 @BOTH
 @pytest.mark.parametrize(("said", "text"), READ[:4:2] + READ[3:4])
-def test_a_text_that_is_not_quite_unicode_is_read(raw, transport, said, text):
-    assert raw(transport, said).content[0].text == text
+async def test_a_text_that_is_not_quite_unicode_is_read(raw, transport, said, text):
+    assert (await raw(transport, said)).content[0].text == text
 
 
 @pytest.mark.parametrize(("said", "text"), [*READ[:3], (TEXT % b"hi", "hi")])
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n\n: bye\n"])
-def test_a_stream_of_events_is_read_leniently(small, using, said, text, end):
-    assert using(small(events(said, end)), lambda link: link.call("echo", {})).content[0].text == text
+async def test_a_stream_of_events_is_read_leniently(small, linked, said, text, end):
+    async with linked(small(events(said, end))) as link:
+        assert (await link.call("echo", {})).content[0].text == text
 
 
-def events(said, end):
-    def answer(given):
-        body = b": hello\nevent: message\ndata: " + said.replace(b"ANSWERED", str(given["id"]).encode()) + end
-        return web.Response(body=body, content_type="text/event-stream")
-
-    return answer
-
-
-def test_an_event_that_is_no_answer_fails_its_call_at_once(small, using):
-    with pytest.raises(ServerFailure, match="Failed to parse SSE message"):
-        using(small(events(FAILED[0], b"\n\n")), lambda link: link.call("echo", {}))
+async def test_an_event_that_is_no_answer_fails_its_call_at_once(small, linked):
+    async with linked(small(events(FAILED[0], b"\n\n"))) as link:
+        with pytest.raises(ServerFailure, match="Failed to parse SSE message"):
+            await link.call("echo", {})
 
 
 @BOTH
 @pytest.mark.parametrize("said", [FAILED[0], FAILED[6]])
-def test_an_answer_that_is_none_fails_its_call_at_once(raw, transport, said):
+async def test_an_answer_that_is_none_fails_its_call_at_once(raw, transport, said):
     with pytest.raises(ServerFailure, match="its answer cannot be read"):
-        raw(transport, said)
+        await raw(transport, said)
 
 
 def message(said):
@@ -214,26 +214,23 @@ def test_a_tool_that_is_none_is_left_out_with_a_reason(version, tool, name, why)
     assert left_out[name].startswith(why)
 
 
-def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch, small, using):
+async def test_one_tool_does_not_lose_the_server(tmp_path, monkeypatch, small, linked):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     tools = [{"name": "open", "inputSchema": {}}, {"name": "odd", "inputSchema": {"type": "string"}}, GOOD]
     told = []
 
-    async def use(link):
-        ensemble = McpEnsemble(link.settings, warn=told.append)
-        async with ensemble:
-            await ensemble.call_tool("good", {})
-            return [*ensemble.invokers]
-
-    assert using(small(tools=tools), use)[:2] == ["open", "good"]
+    async with linked(small(tools=tools)) as link, McpEnsemble(link.settings, warn=told.append) as ensemble:
+        await ensemble.call_tool("good", {})
+        assert [*ensemble.invokers][:2] == ["open", "good"]
     assert told == ["s: the tool 'odd' is left out: inputSchema.type: Input should be 'object'"]
 
 
-def test_what_is_wrong_with_an_answer_is_said_without_a_page_of_pydantic(small, using):
+async def test_what_is_wrong_with_an_answer_is_said_without_a_page_of_pydantic(small, linked):
     def answer(given):
         return web.json_response({**given, "result": {"content": "text"}})
 
-    with pytest.raises(ServerFailure) as failed:
-        using(small(answer), lambda link: link.call("echo", {}))
+    async with linked(small(answer)) as link:
+        with pytest.raises(ServerFailure) as failed:
+            await link.call("echo", {})
     assert "content: Input should be a valid" in str(failed.value)
     assert "pydantic" not in str(failed.value)

@@ -107,7 +107,9 @@ PATHS = {"authorization": "authorize", "token": "oauth/token", "registration": "
 
 
 @asynccontextmanager
-async def served(guarded):
+async def served():
+    """The server, and its settings."""
+    guarded = Guarded()
     application = web.Application()
     for path, handler in (
         ("/mcp", guarded.mcp),
@@ -122,7 +124,7 @@ async def served(guarded):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         guarded.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-        yield ServerSettings(name="guarded", transport="http", url=f"{guarded.url}/mcp", pinned=False)
+        yield guarded, ServerSettings(name="guarded", transport="http", url=f"{guarded.url}/mcp", pinned=False)
     finally:
         await runner.cleanup()
 
@@ -153,57 +155,41 @@ async def called(settings):
         return (await execute_invoker(ensemble.access_invoker("who"), {}, on_error="feedback")).text
 
 
-def run(scenario, guarded):
-    async def serving():
-        async with served(guarded) as settings:
-            return await scenario(settings)
-
-    return asyncio.run(asyncio.wait_for(serving(), 60))
-
-
-def test_who_logged_in_is_known_from_then_on(state):
-    async def scenario(settings):
+async def test_who_logged_in_is_known_from_then_on(state):
+    async with served() as (guarded, settings):
         with pytest.raises(ServerFailure, match="log in"):
             await called(settings)
         browser = Browser()
         assert await log_in(settings, browser, {})
         await asyncio.gather(*browser.opening)
-        return browser.pages, await called(settings), await called(settings)
-
-    guarded = Guarded()
-    pages, first, second = run(scenario, guarded)
+        pages, first, second = browser.pages, await called(settings), await called(settings)
     assert pages == ["Done. You can close this page."]
     assert first == second == "Bearer token0"
     assert guarded.grants == ["authorization_code"]
     assert (state / "guarded.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_tokens_are_renewed_where_they_came_from(state):
-    async def scenario(settings):
+async def test_tokens_are_renewed_where_they_came_from(state):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         kept = json.loads((state / "guarded.json").read_bytes())
         (state / "guarded.json").write_text(json.dumps({**kept, "expires_at": 1}))
-        return await called(settings), await called(settings)
-
-    guarded = Guarded()
-    first, second = run(scenario, guarded)
+        first, second = await called(settings), await called(settings)
     assert first == second == "Bearer token1"
     assert guarded.grants == ["authorization_code", "refresh_token"]
     assert json.loads((state / "guarded.json").read_bytes())["tokens"]["access_token"] == first.removeprefix("Bearer ")
 
 
-def test_tokens_are_for_their_own_address():
-    async def scenario(settings):
+async def test_tokens_are_for_their_own_address():
+    async with served() as (_, settings):
         await log_in(settings, Browser(), {})
         elsewhere = ServerSettings(name="guarded", transport="http", url="https://example.com/mcp")
-        return stored_auth(settings), stored_auth(elsewhere)
-
-    here, elsewhere = run(scenario, Guarded())
+        here, elsewhere = stored_auth(settings), stored_auth(elsewhere)
     assert (here is not None, elsewhere) == (True, None)
 
 
-def test_a_login_that_is_over_says_so():
-    async def scenario(settings):
+async def test_a_login_that_is_over_says_so():
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         async with McpEnsemble(settings) as ensemble:
             guarded.good = guarded.refresh = "another"
@@ -211,11 +197,8 @@ def test_a_login_that_is_over_says_so():
                 await ensemble.call_tool("who", {})
         assert not failed.value.may_have_run
         assert "its login is over" in str(failed.value)
-        await called(settings)
-
-    guarded = Guarded()
-    with pytest.raises(ServerFailure, match=r"its login is over; .*`callboard mcp login guarded`"):
-        run(scenario, guarded)
+        with pytest.raises(ServerFailure, match=r"its login is over; .*`callboard mcp login guarded`"):
+            await called(settings)
 
 
 def expire(state):
@@ -223,31 +206,25 @@ def expire(state):
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "expires_at": 1}))
 
 
-def test_of_many_that_need_new_tokens_one_renews_them(state):
-    async def scenario(settings):
+async def test_of_many_that_need_new_tokens_one_renews_them(state):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         expire(state)
-        return await asyncio.gather(*(called(settings) for _ in range(5)))
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == ["Bearer token1"] * 5
+        assert (await asyncio.gather(*(called(settings) for _ in range(5)))) == ["Bearer token1"] * 5
     assert guarded.grants == ["authorization_code", "refresh_token"]
 
 
-def test_tokens_that_somebody_else_renewed_are_taken(state):
-    async def scenario(settings):
+async def test_tokens_that_somebody_else_renewed_are_taken(state):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         async with McpEnsemble(settings) as ensemble:
             expire(state)
             assert await called(settings) == "Bearer token1"
-            return (await ensemble.call_tool("who", {})).content[0].text
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == "Bearer token1"
+            assert (await ensemble.call_tool("who", {})).content[0].text == "Bearer token1"
     assert guarded.grants == ["authorization_code", "refresh_token"]
 
 
-def test_a_refresh_token_that_was_used_already_is_no_end_where_the_file_has_another(state):
+async def test_a_refresh_token_that_was_used_already_is_no_end_where_the_file_has_another(state):
     def meanwhile():
         file = state / "guarded.json"
         kept = json.loads(file.read_bytes())
@@ -257,88 +234,70 @@ def test_a_refresh_token_that_was_used_already_is_no_end_where_the_file_has_anot
         )
         return web.json_response({"error": "invalid_grant"}, status=400)
 
-    async def scenario(settings):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         expire(state)
         guarded.renewal = meanwhile
-        return await called(settings)
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == "Bearer theirs"
+        assert await called(settings) == "Bearer theirs"
 
 
-def test_a_token_that_is_refused_before_its_time_is_renewed_once():
-    async def scenario(settings):
+async def test_a_token_that_is_refused_before_its_time_is_renewed_once():
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         guarded.good = "another"
-        return await called(settings)
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == "Bearer token1"
+        assert await called(settings) == "Bearer token1"
 
 
-def test_a_place_of_renewal_that_is_away_ends_no_login(state):
-    async def scenario(settings):
+async def test_a_place_of_renewal_that_is_away_ends_no_login(state):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         expire(state)
         guarded.renewal = lambda: web.Response(status=503)
         with pytest.raises(ServerFailure, match=r"cannot be renewed: HTTP 503 from http://.*/oauth/token"):
             await called(settings)
         guarded.renewal = None
-        return await called(settings)
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == "Bearer token1"
+        assert await called(settings) == "Bearer token1"
 
 
-def test_an_answer_without_end_renews_no_login(state):
-    async def scenario(settings):
+async def test_an_answer_without_end_renews_no_login(state):
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         expire(state)
         guarded.renewal = lambda: web.Response(body=b" " * 300_000)
         with pytest.raises(ServerFailure, match="its answer about the login has more than 262144 bytes"):
             await called(settings)
 
-    guarded = Guarded()
-    run(scenario, guarded)
 
-
-def test_a_login_that_fails_leaves_the_one_before():
-    async def scenario(settings):
+async def test_a_login_that_fails_leaves_the_one_before():
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         guarded.refuses, good = True, guarded.good
         guarded.good = "nobody's"
         with pytest.raises(ServerFailure, match="refused: not you"):
             await log_in(settings, Browser(), {})
         guarded.good = good
-        return await called(settings)
-
-    guarded = Guarded()
-    assert run(scenario, guarded) == "Bearer token0"
+        assert await called(settings) == "Bearer token0"
 
 
 @pytest.mark.parametrize("methods", [None, ["client_secret_basic"], ["client_secret_post"]])
-def test_a_client_that_was_registered_by_hand_logs_in_and_renews(state, monkeypatch, methods):
+async def test_a_client_that_was_registered_by_hand_logs_in_and_renews(state, monkeypatch, methods):
     monkeypatch.setenv("THE_SECRET", "s3cret")
 
-    async def scenario(settings):
+    async with served() as (guarded, settings):
+        guarded.registers, guarded.methods = False, methods
         with pytest.raises(ServerFailure, match=r"Registration failed.*set its client_id and client_secret"):
             await log_in(settings, Browser(), {})
         known = replace(settings, client_id="mine", client_secret="env:THE_SECRET", scopes=("read", "write"))
         await log_in(known, Browser(), {"THE_SECRET": "s3cret"})
         expire(state)
-        return await called(known)
-
-    guarded = Guarded()
-    guarded.registers, guarded.methods = False, methods
-    assert run(scenario, guarded) == "Bearer token1"
+        assert await called(known) == "Bearer token1"
     assert guarded.asked == [("mine", "read write")]
     basic = f"Basic {base64.b64encode(b'mine:s3cret').decode()}"
     assert guarded.clients == [(None, "s3cret") if methods == ["client_secret_post"] else (basic, None)] * 2
 
 
-def test_what_a_login_lacks_is_asked_for_by_the_next():
-    async def scenario(settings):
+async def test_what_a_login_lacks_is_asked_for_by_the_next():
+    async with served() as (guarded, settings):
         await log_in(settings, Browser(), {})
         guarded.lacks = "files:write"
         text = await called(settings)
@@ -346,40 +305,30 @@ def test_what_a_login_lacks_is_asked_for_by_the_next():
         guarded.good = "nobody's"
         await log_in(replace(settings, scopes=("files:read",)), Browser(), {})
         assert guarded.good != good
-        return text
-
-    guarded = Guarded()
-    text = run(scenario, guarded)
     assert "its login lacks the scope 'files:write'" in text
     assert "`callboard mcp login guarded` asks for the scope that was missing" in text
     assert guarded.asked == [("client", None), ("client", "files:read files:write")]
 
 
-def test_a_login_that_is_refused():
-    async def scenario(settings):
-        await log_in(settings, Browser(), {})
-
-    guarded = Guarded()
-    guarded.refuses = True
-    with pytest.raises(ServerFailure, match="refused: not you"):
-        run(scenario, guarded)
+async def test_a_login_that_is_refused():
+    async with served() as (guarded, settings):
+        guarded.refuses = True
+        with pytest.raises(ServerFailure, match="refused: not you"):
+            await log_in(settings, Browser(), {})
 
 
-def test_a_server_that_asks_for_no_login(state):
-    async def scenario(settings):
-        return await log_in(settings, Browser(), {})
-
-    guarded = Guarded()
-    guarded.open = True
-    assert run(scenario, guarded) is False
+async def test_a_server_that_asks_for_no_login(state):
+    async with served() as (guarded, settings):
+        guarded.open = True
+        assert await log_in(settings, Browser(), {}) is False
     assert not (state / "guarded.json").exists()
 
 
-def test_a_program_asks_for_no_login():
+async def test_a_program_asks_for_no_login():
     settings = ServerSettings(name="s", command=("x",))
     assert stored_auth(settings) is None
     with pytest.raises(CallerError, match="only a server at a URL"):
-        asyncio.run(log_in(settings, print, {}))
+        await log_in(settings, print, {})
 
 
 def test_a_file_of_tokens_that_is_none(state):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -33,80 +32,76 @@ def settings(journal, *flags, **more):
     )
 
 
-def connected(settings, eras=None, uses=1):
+async def connected(settings, eras=None, uses=1):
     """The protocol's version, after so many uses in links of their own."""
-
-    async def scene():
-        for _ in range(uses):
-            link = McpClient(settings, protocols=eras)
-            try:
-                await link.start()
-                await link.tools()
-            finally:
-                await link.aclose()
-        return link.protocol_version
-
-    return asyncio.run(asyncio.wait_for(scene(), 60))
+    for _ in range(uses):
+        link = McpClient(settings, protocols=eras)
+        try:
+            await link.start()
+            await link.tools()
+        finally:
+            await link.aclose()
+    return link.protocol_version
 
 
 def count(journal, what):
     return journal.read_text().splitlines().count(what)
 
 
-def test_a_program_that_ends_at_the_newer_protocols_request_is_asked_in_the_older_one(journal, tmp_path):
+async def test_a_program_that_ends_at_the_newer_protocols_request_is_asked_in_the_older_one(journal, tmp_path):
     strict = settings(journal, "--ends-at-discover")
     eras = ProtocolCache(tmp_path / "eras")
-    assert connected(strict, eras) == "2025-11-25"
+    assert await connected(strict, eras) == "2025-11-25"
     assert count(journal, "server/discover") == 1
-    assert connected(strict, eras, uses=2) == "2025-11-25"
+    assert await connected(strict, eras, uses=2) == "2025-11-25"
     assert count(journal, "server/discover") == 1, "it is remembered"
 
 
-def test_without_a_memory_it_connects_all_the_same(journal):
-    assert connected(settings(journal, "--ends-at-discover")) == "2025-11-25"
+async def test_without_a_memory_it_connects_all_the_same(journal):
+    assert await connected(settings(journal, "--ends-at-discover")) == "2025-11-25"
 
 
-def test_a_program_that_ends_always_is_started_once_in_each_protocol_and_says_why(journal, tmp_path):
+async def test_a_program_that_ends_always_is_started_once_in_each_protocol_and_says_why(journal, tmp_path):
     eras = ProtocolCache(tmp_path / "eras")
     with pytest.raises(ServerFailure, match="ended with status 1; its last words: not yet"):
-        connected(settings(journal, "--fail", "9"), eras)
+        await connected(settings(journal, "--fail", "9"), eras)
     assert sum(line.startswith("start") for line in journal.read_text().splitlines()) == 2
     assert not [*tmp_path.glob("eras/*")]
 
 
-def test_a_server_that_was_updated_is_asked_anew(journal, tmp_path):
+async def test_a_server_that_was_updated_is_asked_anew(journal, tmp_path):
     eras = ProtocolCache(tmp_path / "eras")
     old = settings(journal)
-    connected(old, eras, uses=2)
+    await connected(old, eras, uses=2)
     assert count(journal, "server/discover") == 1
     [file] = (tmp_path / "eras").iterdir()
     file.write_text("small 0")
-    connected(old, eras)
-    connected(old, eras)
+    await connected(old, eras)
+    await connected(old, eras)
     assert count(journal, "server/discover") == 2
 
 
-def test_a_server_that_speaks_only_the_newer_protocol_now_is_found_out_at_once(journal, tmp_path):
+async def test_a_server_that_speaks_only_the_newer_protocol_now_is_found_out_at_once(journal, tmp_path):
     eras = ProtocolCache(tmp_path / "eras")
     modern = settings(journal, "--era", "modern")
     eras.remember(modern, legacy=True, version="small 0")
-    assert connected(modern, eras) == "2026-07-28"
-    assert connected(modern, eras) == "2026-07-28"
+    assert await connected(modern, eras) == "2026-07-28"
+    assert await connected(modern, eras) == "2026-07-28"
     assert count(journal, "initialize") == 1
     assert not [*(tmp_path / "eras").iterdir()]
 
 
-def test_what_the_settings_say_is_not_found_out(journal):
+async def test_what_the_settings_say_is_not_found_out(journal):
     with pytest.raises(ServerFailure):
-        connected(settings(journal, "--ends-at-discover", protocol="2026-07-28"))
+        await connected(settings(journal, "--ends-at-discover", protocol="2026-07-28"))
     assert count(journal, "server/discover") == 1
-    assert connected(settings(journal, "--ends-at-discover", protocol="legacy")) == "2025-11-25"
+    assert await connected(settings(journal, "--ends-at-discover", protocol="legacy")) == "2025-11-25"
     assert count(journal, "server/discover") == 1
 
 
-def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
+async def test_a_memory_that_cannot_be_written_costs_nothing(journal, tmp_path):
     (tmp_path / "eras").touch()
-    assert connected(settings(journal), ProtocolCache(tmp_path / "eras")) == "2025-11-25"
+    assert await connected(settings(journal), ProtocolCache(tmp_path / "eras")) == "2025-11-25"
 
 
 async def test_an_ensemble_remembers_beside_its_pins(journal, tmp_path, monkeypatch):
