@@ -1,6 +1,8 @@
 """The jobs of a database, as tests look at them; and a job that runs in this process, without a worker."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from types import SimpleNamespace
 
 import msgspec
@@ -31,6 +33,12 @@ class StoredJobs(JobFolders):
                 return await work(DurableStore(database))
 
         return asyncio.run(scenario())
+
+    def end_lease(self):
+        """Let the lease of a process that was killed pass now, not in eight seconds."""
+        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("UPDATE callboard_segments SET lease_until = 0")
+            connection.commit()
 
     def all(self):
         """All jobs, the newest first. For a process that died this waits until its lease has passed."""

@@ -78,6 +78,8 @@ def ended(command, data, repository, seen_of):
         before = seen_of(repository.root)
         done = command(*TASK, "--json", cwd=repository.root, replies=replies, sign=sign, number=number)
         wait_until_gone(f"sleep {NAP}", str(data.directory))
+        if number == signal.SIGKILL:
+            data.end_lease()
         (job,) = data.all()
         assert not [*(repository.root / ".git").rglob("*.lock")]
         if job.output.commits:

@@ -1,6 +1,7 @@
-r"""Replace halves of surrogate pairs in JSON, such as an escape `\ud83d` without its other half.
+r"""Replace halves of surrogate pairs in JSON, such as an escape `\ud83d` without its other half, or write them escaped.
 
-Clients and servers that cut texts by UTF-16 units write them, and no decoder of JSON accepts one.
+Clients and servers that cut texts by UTF-16 units write them, and no decoder of JSON accepts one. Python names files
+with them whose names are not UTF-8, and no encoder of JSON accepts these.
 
 Law: linear; JSON without halves stays as it is.
 """

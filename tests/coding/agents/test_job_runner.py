@@ -693,6 +693,7 @@ def test_a_kill_leaves_no_process_and_the_tree_as_it_was(slow, jobs, repository)
     slow.kill()
     slow.wait()
     eventually(lambda: not sleepers())
+    jobs.end_lease()
     (job,) = jobs.all()
     assert job.state == "interrupted"
     assert repository.state() == before

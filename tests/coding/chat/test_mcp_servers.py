@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from callboard.coding.chat.turn_agent import connect_servers, without_names_of_ours
+from callboard.coding.chat.approval_policy import connect_servers, without_names_of_ours
 from callboard.configuration import DescribedServer, disconnect_ensembles
 from callboard.execution.result_store import KeptResults
 from callboard.mcp.settings import ServerSettings

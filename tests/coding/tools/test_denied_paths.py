@@ -252,7 +252,7 @@ def sandbox():
     return found
 
 
-def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, root):
+async def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, root):
     """Wherever there is bubblewrap."""
     (root / "docs" / "hard").unlink()
     (root / "app").mkdir()
@@ -263,24 +263,21 @@ def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, ro
 
     deny = [(f"*({each})", "deny") for each in (".env", ".github/**", "new/**", "**/*.key")]
 
-    async def run():
-        workspace = Workspace(root, sandbox=sandbox)
-        tools = make_ensemble(workspace, ["bash"], single=True)
-        await tools.connect()
-        try:
-            command = (
-                "grep -r '' . .env docs/environment app/a.key docs/ci/workflows; echo mine | tee .env app/a.key"
-                " .github/workflows/ci.yml; mkdir -p new && echo mine > new/x; echo fine > app/b"
-            )
-            model = ScriptedModel([[Call("bash", {"command": command})], "Done."])
-            # Such a command is asked about, and somebody says yes to it.
-            policy = Policy([("*", "allow"), *deny])
-            done = await Agent(model, ensembles=[tools], policy=policy, approve=allowed).run("Go.")
-        finally:
-            await tools.disconnect()
-        return next(each for each in done.canisters if hasattr(each, "invocation_id"))
-
-    shown = asyncio.run(run()).text
+    workspace = Workspace(root, sandbox=sandbox)
+    tools = make_ensemble(workspace, ["bash"], single=True)
+    await tools.connect()
+    try:
+        command = (
+            "grep -r '' . .env docs/environment app/a.key docs/ci/workflows; echo mine | tee .env app/a.key"
+            " .github/workflows/ci.yml; mkdir -p new && echo mine > new/x; echo fine > app/b"
+        )
+        model = ScriptedModel([[Call("bash", {"command": command})], "Done."])
+        # Such a command is asked about, and somebody says yes to it.
+        policy = Policy([("*", "allow"), *deny])
+        done = await Agent(model, ensembles=[tools], policy=policy, approve=allowed).run("Go.")
+    finally:
+        await tools.disconnect()
+    shown = next(each for each in done.canisters if hasattr(each, "invocation_id")).text
     assert "index.md" in shown
     assert "hunter2" not in shown.replace(f"no {SECRET}", "")
     assert (root / ".env").read_text() == f"{SECRET}\n"
@@ -290,37 +287,31 @@ def test_a_command_neither_reads_nor_changes_nor_makes_a_denied_path(sandbox, ro
     assert (root / "app" / "b").read_text() == "fine\n"
 
 
-def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):
+async def test_a_link_that_is_turned_between_the_decision_and_the_call_leads_nowhere(root):
     """What is judged at last is the path that the walk took."""
     tree = ConfinedDirectory(str(root))
 
-    async def run():
-        await tree.connect()
-        set_path_guard(lambda path: not path.startswith((".env", ".github")))
-        for path in ("docs/up/.env", "docs/hard", "docs/ci/workflows/ci.yml"):
-            for act in (lambda path=path: tree.read(path, 100), lambda path=path: tree.write(path, b"x")):
-                with pytest.raises(PermissionError, match="a rule keeps this call from"):
-                    act()
-        with pytest.raises(PermissionError):
-            tree.names("docs/ci", 10)
-        assert tree.read("docs/index.md", 100)
-        await tree.disconnect()
-
-    asyncio.run(run())
+    await tree.connect()
+    set_path_guard(lambda path: not path.startswith((".env", ".github")))
+    for path in ("docs/up/.env", "docs/hard", "docs/ci/workflows/ci.yml"):
+        for act in (lambda path=path: tree.read(path, 100), lambda path=path: tree.write(path, b"x")):
+            with pytest.raises(PermissionError, match="a rule keeps this call from"):
+                act()
+    with pytest.raises(PermissionError):
+        tree.names("docs/ci", 10)
+    assert tree.read("docs/index.md", 100)
+    await tree.disconnect()
 
 
-def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
-    async def run():
-        io = Ensemble(
-            "io",
-            [io_tools.read_file, io_tools.write_file, io_tools.list_directory],
-            connection=ConfinedDirectory(str(root)),
-        )
-        await io.connect()
-        policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])
-        for path in ("docs/up/.env", "docs/hard", ".env"):
-            assert policy.decide(io.access_invoker("read_file"), {"path": path})[0] == "deny"
-        assert policy.decide(io.access_invoker("read_file"), {"path": "docs/index.md"})[0] == "allow"
-        await io.disconnect()
-
-    asyncio.run(run())
+async def test_the_files_of_the_built_in_ensemble_have_the_same_rules(root):
+    io = Ensemble(
+        "io",
+        [io_tools.read_file, io_tools.write_file, io_tools.list_directory],
+        connection=ConfinedDirectory(str(root)),
+    )
+    await io.connect()
+    policy = Policy([("*", "allow"), *((each, "deny") for each in DENY)])
+    for path in ("docs/up/.env", "docs/hard", ".env"):
+        assert policy.decide(io.access_invoker("read_file"), {"path": path})[0] == "deny"
+    assert policy.decide(io.access_invoker("read_file"), {"path": "docs/index.md"})[0] == "allow"
+    await io.disconnect()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 
@@ -7,6 +8,7 @@ import pytest
 
 from callboard.coding.tools.file import append_file, delete_file, file, read_file, replace_in_file, write_file
 from callboard.coding.workspace.file_editor import MAX_BYTES, MAX_SHOWN
+from callboard.execution import run_invoker
 
 
 @pytest.fixture
@@ -210,25 +212,12 @@ def test_a_hard_link_is_left_what_it_was(at):
     assert (at.read("one"), at.read("two")) == ("b\n", "a\n")
 
 
-def test_edits_at_the_same_time_do_not_lose_each_other(at):
+async def test_edits_at_the_same_time_do_not_lose_each_other(at):
     at.write("f", "".join(f"<{number}>\n" for number in range(40)))
-    at.call("read_file", path="f")
-    workspace = at.workspace
-    calls = [("replace_in_file", {"path": "f", "old": f"<{number}>", "new": f"[{number}]"}) for number in range(40)]
-
-    async def run():
-        import asyncio
-
-        from callboard.execution import run_invoker
-
-        await workspace.connect()
-        invokers = at._ensemble.invokers
-        return await asyncio.gather(
-            *(run_invoker(invokers[name], arguments, on_error="feedback") for name, arguments in calls)
-        )
-
-    import asyncio
-
+    edits = [{"path": "f", "old": f"<{number}>", "new": f"[{number}]"} for number in range(40)]
+    await at.workspace.connect()
+    invoker = at._ensemble.invokers["replace_in_file"]
     assert threading.active_count() < 100
-    assert all(result.error is None for result in asyncio.run(run()))
+    results = await asyncio.gather(*[run_invoker(invoker, each, on_error="feedback") for each in edits])
+    assert all(result.error is None for result in results)
     assert at.read("f") == "".join(f"[{number}]\n" for number in range(40))

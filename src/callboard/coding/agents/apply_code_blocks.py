@@ -112,7 +112,9 @@ class CodeBlockApplier:
         self.deferred: list[InvocationCanister] = []
         """The calls that somebody has to answer; then nothing of the last reply is applied."""
         self._registry = InvokerRegistry([Ensemble("coding_single", [put_code], connection=self.workspace)])
-        self._executor = ParallelExecutor(self._registry, before_call=self._find_decision, limit=1)
+        self._executor = ParallelExecutor(
+            self._registry, before_call=lambda call: self._decisions[call.identifier], limit=1
+        )
         self._originals: dict[str, bytes | None] = {}
         self._last: list[InvocationCanister] = []
         self._decisions: dict[str, InvocationCanister | ResultCanister] = {}
@@ -151,7 +153,9 @@ class CodeBlockApplier:
             self.emit(InvocationStarted(index, call.identifier, call.name))
             self.emit(InvocationEnded(index, call.identifier, call.name, call.arguments, call.raw))
         self.deferred = []
-        self._decisions = {call.identifier: await self._permit(call) for call in calls}
+        self._decisions = {
+            call.identifier: await permit(self._registry[PUT_CODE], call, self.policy, self._ask) for call in calls
+        }
         if self.deferred:
             return
         async with aclosing(self._executor.run(calls)) as events:
@@ -164,7 +168,8 @@ class CodeBlockApplier:
 
     def _call_for(self, block: CodeBlock) -> InvocationCanister | None:
         """The call that applies a block, None if the block is for no file."""
-        texts = {name: text for name in self.files if (text := self._read_text(name)) is not None}
+        data = {name: self._read(name) for name in self.files}
+        texts = {name: text.decode("utf-8", "replace") for name, text in data.items() if text is not None}
         names = {name: _names(text, name) for name, text in texts.items()}
         suffix = next(iter(block.suffixes), ".py")
         own = _names(block.code, block.path or f"code{suffix}")
@@ -187,9 +192,6 @@ class CodeBlockApplier:
         raw = msgspec.json.encode(arguments).decode()
         return InvocationCanister(identifier=f"code_block_{self.count}", name=PUT_CODE, arguments=arguments, raw=raw)
 
-    async def _permit(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return await permit(self._registry[PUT_CODE], invocation, self.policy, self._ask)
-
     async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
         answer = self.approve(invocation, why)
         answer = await answer if inspect.isawaitable(answer) else answer
@@ -199,9 +201,6 @@ class CodeBlockApplier:
         else:
             self.emit(replace(answered, timestamp=datetime.now(UTC)))
         return answer
-
-    def _find_decision(self, invocation: InvocationCanister) -> InvocationCanister | ResultCanister:
-        return self._decisions[invocation.identifier]
 
     def _take_back(self) -> None:
         for path, data in self._originals.items():
@@ -216,10 +215,6 @@ class CodeBlockApplier:
             return self.workspace.files.read(path, MAX_BYTES)
         except OSError:
             return None
-
-    def _read_text(self, path: str) -> str | None:
-        data = self._read(path)
-        return data.decode("utf-8", "replace") if data is not None else None
 
 
 def _names(code: str, path: str) -> tuple[str, ...]:

@@ -60,10 +60,11 @@ def format_pull_request(
     `dropped_tests` are tests that the model wrote and that fail on the code as it is.
     """
     subject, body = _split(summary)
+    quoted = "\n".join(f"> {line}" for line in job.description.strip().splitlines())
     listed = "\n".join(f"- `{each}`" for each in files[:100]) or "- none"
     parts = [
         body,
-        f"## Task\n\n{_quote(job.description)}",
+        f"## Task\n\n{quoted}",
         f"## Files\n\n{listed}",
         f"## Tests\n\n{fence(tests.strip()) if tests else 'No tests were run.'}",
         f"## Not done\n\n{_bullets(missing)}" if missing else "",
@@ -122,10 +123,6 @@ def _shorten(text: str) -> str:
 
 def _bullets(texts: Sequence[str]) -> str:
     return "\n".join(f"- {each}" for each in texts)
-
-
-def _quote(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.strip().splitlines())
 
 
 async def deliver(request: JobRequest, job: Job, tree: Tree, phases: PhaseRunner, tests: JobTests) -> JobOutput:

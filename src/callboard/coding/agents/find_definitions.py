@@ -83,7 +83,8 @@ class Project:
     def resolve(self, path: str, name: Name, seen: set[tuple[str, Name]]) -> list[tuple[str, str]]:
         """Where a name is defined that a file uses: files, and the names of the definitions there."""
         self._steps += 1
-        module = self.load(path) if name and (path, name) not in seen and self._is_within(seen) else None
+        is_within = len(seen) < _MAX_HOPS and self._steps < MAX_STEPS
+        module = self.load(path) if name and (path, name) not in seen and is_within else None
         if module is None:
             return []
         seen.add((path, name))
@@ -108,9 +109,6 @@ class Project:
         if path.endswith("__init__.py"):
             return self._resolve_in(self._locate(path, f".{name[0]}"), name[1:], seen)
         return []
-
-    def _is_within(self, seen: set[tuple[str, Name]]) -> bool:
-        return len(seen) < _MAX_HOPS and self._steps < MAX_STEPS
 
     def _resolve_in(self, paths: Iterable[str], name: Name, seen: set[tuple[str, Name]]) -> list[tuple[str, str]]:
         return next((matches for path in paths if (matches := self.resolve(path, name, seen))), [])

@@ -174,7 +174,8 @@ class JobRunner:
         def remember() -> None:
             tests = workspace.tests
             self._memory.first_report, self._memory.last_report = trim_report(tests.first), trim_report(tests.last)
-            self._remember()
+            self._memory.seconds = self._seconds + (self.clock() - self._began).total_seconds()
+            self._update(memory=self._memory.dump())
 
         return PhaseRunner(
             self.request,
@@ -214,10 +215,6 @@ class JobRunner:
             if notice not in self._notified:
                 self._notified.add(notice)
                 self._emit(Notice(notice))
-
-    def _remember(self) -> None:
-        self._memory.seconds = self._seconds + (self.clock() - self._began).total_seconds()
-        self._update(memory=self._memory.dump())
 
     def _update(self, **changes: Any) -> None:
         self.record.update(**changes)

@@ -14,25 +14,50 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from callboard.agent import Agent
 from callboard.agent.run import Run, RunResult
 from callboard.coding.agents.job_record import JobRecord, RunRecord
 from callboard.coding.agents.job_request import JobRequest
+from callboard.coding.agents.job_workspace import INSTRUCTIONS, MAX_FILE
+from callboard.coding.agents.phases import actions_of_groups
+from callboard.coding.agents.prompts import instructions
 from callboard.coding.cancellation import finish_despite_cancellation
+from callboard.coding.chat.approval_policy import FREE, ApprovalPolicy, connect_servers, without_names_of_ours
 from callboard.coding.chat.approver import ChatApprover
 from callboard.coding.chat.dry_run import ChangedFile, ObservedDirectory
-from callboard.coding.chat.turn_agent import TurnAgent, connect_servers
 from callboard.coding.git.snapshots import Checkpoints, restored_note
 from callboard.coding.job import MAX_DIFF, Job, JobOutput, Notice, PromptSent, Step
+from callboard.coding.tools import make_ensemble, purpose_of
 from callboard.coding.workspace.run_command import make_confinement
 from callboard.coding.workspace.workspace import READ_ONLY, ReadTracker, Workspace
 from callboard.configuration import DescribedServer, disconnect_ensembles
-from callboard.configuration.coding import Access
-from callboard.core import AssistantCanister, Canister, Model, PictureContent, RolledBack, Usage, UserCanister
+from callboard.configuration.coding import CHAT_ROUNDS, Access
+from callboard.core import (
+    AssistantCanister,
+    Canister,
+    InvocationCanister,
+    Model,
+    PictureContent,
+    ResultCanister,
+    RolledBack,
+    Usage,
+    UserCanister,
+    pipe,
+)
 from callboard.errors import CallboardError, CallerError
 from callboard.execution.result_store import KeptResults
+from callboard.loop import ContextWindow, Limits, RepetitionFilter
+from callboard.modes import HallucinatedResultFilter, get_plan
 from callboard.profiles import describe_spent
 from callboard.tools import Ensemble
 
+_ALL: Final = actions_of_groups(("look", "history", "edit", "commit", "git_checkout", "git_branch", "check"))
+_FEW: Final = (
+    *("read_file", "list_directory", "grep", "find_files", "git_status", "git_diff"),
+    *("write_file", "replace_in_file", "append_file", "delete_file", "run_tests", "bash"),
+)
+"""For models that keep to one thing at a time."""
+_CHANGES_NO_FILE: Final = frozenset((*FREE, *actions_of_groups(("commit",))))
 PICTURES_ALONE: Final = "(pictures)"
 """The description of a chat that began with no words."""
 
@@ -46,31 +71,24 @@ class ChatSession:
     find_record: Callable[[], JobRecord]
     _: KW_ONLY
     workspace: Workspace
+    """The user's own tree."""
     show: Callable[[Step], None]
-    approver: InitVar[ChatApprover]
+    approver: ChatApprover
     history: InitVar[Iterable[Canister]] = ()
-    results: InitVar[KeptResults]
-    ensembles: InitVar[Iterable[Ensemble]] = ()
+    results: KeptResults
+    """Holds what was truncated for the model."""
+    ensembles: Sequence[Ensemble] = ()
+    """Tools of others, which the model gets unless it may only look. The creator connects them."""
 
-    def __post_init__(
-        self, approver: ChatApprover, history: Iterable[Canister], results: KeptResults, ensembles: Iterable[Ensemble]
-    ) -> None:
+    def __post_init__(self, history: Iterable[Canister]) -> None:
         self.access: Access = self.request.access_level
         self._history = [*history]
         self._notes: list[str] = []
         """What the model reads before the next prompt."""
         if self._history and isinstance(self._history[-1], UserCanister):
             self._notes.append(self._history.pop().text)
-        self._turn_agent = TurnAgent(
-            self.request,
-            self.model,
-            self.workspace,
-            results,
-            approver,
-            ensembles=ensembles,
-            on_answer=self._emit,
-            before_change=self._begin_checkpoint,
-        )
+        self._last_policy: ApprovalPolicy | None = None
+        self._context_window = self._make_context_window()
         self._checkpoints = Checkpoints(self.request.directory, self._record.folder, self.job.output.turns)
         self._label = ""
         self._no_checkpoints = ""
@@ -113,7 +131,7 @@ class ChatSession:
         notice = self.workspace.notice
         content: tuple[str | PictureContent, ...] = ("\n\n".join([*notes, prompt]), *pictures)
         journal = self._record.open_journal(f"turn-{secrets.token_hex(4)}")
-        run = self._turn_agent.agent(self.access, budget).stream(content, history=self._history, journal=journal)
+        run = self._agent(budget).stream(content, history=self._history, journal=journal)
         try:
             async with run:
                 async for event in run:
@@ -146,16 +164,21 @@ class ChatSession:
 
     def tools(self) -> list[tuple[str, str, bool]]:
         """The model's tools: the name, what it does, and whether all of it runs without asking."""
-        return self._turn_agent.tools(self.access)
+        ensembles = self._offer_ensembles(self.access)
+        policy = self._policy(ensembles, self.access)
+        invokers = [invoker for each in ensembles for invoker in each.invokers.values()]
+        return [(each.name, purpose_of(each), policy.is_free(each)) for each in invokers]
 
     def action_of(self, name: str, arguments: Mapping[str, Any] | None) -> str:
         """The own name of what a call of the model does, such as `read_file`; "" for a tool that is not ours."""
-        return self._turn_agent.action_of(name, arguments)
+        if self._last_policy is None:
+            self._last_policy = self._policy(self._offer_ensembles("full"), "full")
+        return self._last_policy.action_of(name, arguments)
 
     def use_model(self, model: Model) -> None:
         """From the next turn on, another model answers. Who gave it closes it."""
         self.model = model
-        self._turn_agent.use_model(model)
+        self._context_window = self._make_context_window()
         self._record.update(model=model.name)
 
     def notify(self, text: str) -> None:
@@ -171,6 +194,68 @@ class ChatSession:
         await self._record.save([UserCanister("\n\n".join(self._notes))] if self._notes else ())
 
     # A turn
+
+    def _agent(self, budget: float | None) -> Agent:
+        """The agent of one turn, which may cost so many US dollars."""
+        text = ""
+        with suppress(OSError):
+            text = self.workspace.files.read(INSTRUCTIONS, MAX_FILE).decode("utf-8", "replace")
+        ensembles = self._offer_ensembles(self.access)
+        policy = self._last_policy = self._policy(ensembles, self.access)
+
+        async def before_call(invocation: InvocationCanister) -> ResultCanister | None:
+            result = await policy.before_call(invocation)
+            if result is None and policy.action_of(invocation.name, invocation.arguments) not in _CHANGES_NO_FILE:
+                await self._begin_checkpoint()
+            return result
+
+        return Agent(
+            self.model,
+            ensembles=ensembles,
+            instructions=instructions(self.request.settings.coding.project, text),
+            limits=Limits(rounds=(self.request.max_rounds or CHAT_ROUNDS) - 1, errors=None, cost=budget),
+            policy=policy,
+            approve=policy.approve,
+            before_call=before_call,
+            after_call=self._after_call,
+            answer_after="model",
+            on_repeated_call="warn",
+            context_window=self._context_window,
+            max_parallel_calls=1,
+            event_filter=lambda: pipe(RepetitionFilter(), HallucinatedResultFilter()),
+        )
+
+    def _make_context_window(self) -> ContextWindow:
+        context = self.request.settings.coding.context
+        return ContextWindow(
+            limit=get_plan(self.model).context_tokens,
+            threshold=context.compact_at,
+            keep=context.keep_rounds,
+            every=context.compact_every_n_rounds or 0,
+        )
+
+    def _offer_ensembles(self, access: Access) -> list[Ensemble]:
+        single = get_plan(self.model).coding == "short"
+        names = _FEW if single else _ALL
+        may_change = access != "read-only"
+        offered = [name for name in names if may_change or name in FREE]
+        # What a tool of others does is known from its own words alone.
+        further = [without_names_of_ours(each) for each in self.ensembles] if may_change else []
+        return [make_ensemble(self.workspace, offered, single=single), self.results.ensemble(), *further]
+
+    def _policy(self, ensembles: list[Ensemble], access: Access) -> ApprovalPolicy:
+        return ApprovalPolicy(
+            self.request,
+            self.approver,
+            access=access,
+            workspace=self.workspace,
+            ensembles=ensembles,
+            on_answer=self._emit,
+        )
+
+    async def _after_call(self, invocation: InvocationCanister, result: ResultCanister) -> ResultCanister:
+        limit = self.request.settings.coding.context.result_limit(invocation.name)
+        return self.results.truncate(invocation.name, result, limit)
 
     async def _begin_checkpoint(self) -> None:
         if self._no_checkpoints:
@@ -197,17 +282,12 @@ class ChatSession:
             self._record.update(output=replace(self._output(), summary=summary))
             await self._record.save(journal.find_unsaved(canisters))
 
-    @property
-    def _is_priced(self) -> bool:
-        """Whether the cost of all turns so far is known."""
-        return self.cost is not None or not self.rounds
-
     def _remaining_budget(self) -> float | None:
         """What the next turn may cost, None for anything. Raises CallerError where nothing is left."""
         budget = self.request.max_cost
         if budget is None:
             return None
-        if not self._is_priced:
+        if self.cost is None and self.rounds:
             hint = "begin a chat, or leave the budget out"
             raise CallerError("a budget needs the cost of earlier turns, which is not known", path="budget", hint=hint)
         if (cost := self.cost or 0.0) >= budget:
@@ -238,15 +318,8 @@ async def open_session(
 ) -> AsyncIterator[ChatSession]:
     """A chat, for as long as it is entered. Raises CallerError.
 
-    Args:
-        request: What is wanted.
-        model: Answers.
-        find_record: Returns where the chat is recorded now.
-        show: Gets each step.
-        approver: Asks the user.
-        history: The conversation so far.
-        servers: MCP servers whose tools the model gets too. One that cannot be connected is told of.
-        on_change: Gets each file that a tool of ours writes or deletes, in the thread that does it.
+    The record of `find_record` may be another one in each turn. A server that cannot be connected is reported.
+    `on_change` gets each file that a tool of ours writes or deletes, in the thread that does it.
     """
     folder = find_record().folder
     # The user's own tree. Where there is no sandbox, commands are refused, each by itself.

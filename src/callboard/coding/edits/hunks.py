@@ -63,7 +63,8 @@ def parse_hunk_lines(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, st
     """
     body: list[tuple[Tag, str]] = []
     ends = [True, True]
-    for number, line in enumerate(_without_blank_end(lines), at):
+    end = max((count for count, line in enumerate(lines, 1) if line), default=0)
+    for number, line in enumerate(lines[:end], at):
         if not line:
             body.append((" ", ""))
         elif line[0] in _TAGS:
@@ -77,13 +78,6 @@ def parse_hunk_lines(lines: Sequence[str], at: int) -> tuple[tuple[tuple[Tag, st
                 "a line that is kept begins with a space"
             )
     return tuple(body), (ends[0], ends[1])
-
-
-def _without_blank_end(lines: Sequence[str]) -> Sequence[str]:
-    end = len(lines)
-    while end and not lines[end - 1]:
-        end -= 1
-    return lines[:end]
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> Change:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import PurePosixPath
 
@@ -66,13 +66,15 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return code
     bound_names = _bound_names(tree)
-    needed = [
-        each for each in dict.fromkeys(_used_names(tree)) if each not in bound_names and not hasattr(builtins, each)
-    ]
+    used_names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    needed = [each for each in dict.fromkeys(used_names) if each not in bound_names and not hasattr(builtins, each)]
     imports = [line for name in needed if (line := _import_line(name, defined))]
     imports.sort(key=lambda line: (line.startswith("from"), line))
     at = next((at for at, node in enumerate(tree.body) if not _precedes_imports(node)), 0)
-    row = _first_line(tree.body[at]) - 1 if tree.body else 0
+    row = 0
+    if tree.body:
+        # A statement begins with its decorators.
+        row = min(each.lineno for each in (tree.body[at], *getattr(tree.body[at], "decorator_list", []))) - 1
     if not imports or (at and row < (tree.body[at - 1].end_lineno or 0)):
         # None are needed, or what precedes them shares its line with the first statement.
         return code
@@ -80,12 +82,6 @@ def add_imports(code: str, defined: Mapping[str, Collection[str]]) -> str:
     lines = StringIO(code, newline="").readlines()
     gap = [] if isinstance(tree.body[at], ast.Import | ast.ImportFrom) else ["\n\n"]
     return "".join([*lines[:row], *imports, *gap, *lines[row:]])
-
-
-def _first_line(node: ast.stmt) -> int:
-    """The line that a statement begins on, with its decorators."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(each.lineno for each in decorators)])
 
 
 def _import_line(name: str, defined: Mapping[str, Collection[str]]) -> str:
@@ -103,12 +99,6 @@ def _module_name(path: str) -> str:
     if parts[:1] == ["src"]:
         parts = parts[1:]
     return ".".join(parts) if place.suffix == ".py" and all(part.isidentifier() for part in parts) else ""
-
-
-def _used_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
 
 
 def _bound_names(tree: ast.AST) -> set[str]:

@@ -208,7 +208,8 @@ class _Merge:
     ) -> None:
         """Put an import, or what a file or class begins with."""
         lines, names = self._lines(piece, indent), [*piece.names]
-        section = [each for each in takewhile(_precedes_definitions, old) if each.kind in _HEAD]
+        above = takewhile(lambda each: each.kind in _HEAD or not each.names or each.end - each.start == 1, old)
+        section = [each for each in above if each.kind in _HEAD]
         if piece.kind == "head":
             if targets and self._text(targets[0], self._old) != self._text(piece, self._new):
                 if names == ["package"]:
@@ -314,10 +315,6 @@ def _find_tail(old: list[Statement], *, is_named: bool) -> Statement | None:
             break
         tail = each
     return tail
-
-
-def _precedes_definitions(statement: Statement) -> bool:
-    return statement.kind in _HEAD or not statement.names or statement.end - statement.start == 1
 
 
 def _indent(line: str) -> str:

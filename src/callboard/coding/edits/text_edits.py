@@ -213,7 +213,9 @@ def describe_closest_match(text: str, text_sought: str) -> str:
         return "nothing in the file is like it; read the file again"
     # More of the file than was asked for is of no use.
     there = lines[start : start + min(len(sought_lines), _SHOWN)]
-    return f"the nearest is {format_line_range(start + 1, len(there))}:\n{number_lines(there, start + 1)}{_first_difference(there, sought_lines)}"
+    pairs = [pair for pair in zip(there, sought_lines, strict=False) if pair[0] != pair[1]]
+    differs = f"\nthe file has {pairs[0][0][:_COMPARED]!r} where {pairs[0][1][:_COMPARED]!r} was given" if pairs else ""
+    return f"the nearest is {format_line_range(start + 1, len(there))}:\n{number_lines(there, start + 1)}{differs}"
 
 
 def _differ_verb(sought: Sequence[str]) -> str:
@@ -258,10 +260,3 @@ def _closest_by_characters(lines: Sequence[str], sought: Sequence[str]) -> int |
         if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best and matcher.ratio() > best:
             best, start = matcher.ratio(), max(0, at - longest)
     return start
-
-
-def _first_difference(there: Sequence[str], sought: Sequence[str]) -> str:
-    for one, other in zip(there, sought, strict=False):
-        if one != other:
-            return f"\nthe file has {one[:_COMPARED]!r} where {other[:_COMPARED]!r} was given"
-    return ""

@@ -202,7 +202,8 @@ async def _copy(record: TreeRecord, *, in_repository: bool) -> Tree:
     await own.configure("core.autocrlf", "false")
     began = monotonic()
     large = [name for name in await own.stage() if not name.endswith("/")]
-    (own.git_directory / "info" / "exclude").write_bytes(b"".join([_exclude_line(name) for name in large]))
+    lines = [b"/" + re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(name)) + b"\n" for name in large]
+    (own.git_directory / "info" / "exclude").write_bytes(b"".join(lines))
     if monotonic() - began > SLOW_SECONDS:
         await settle_index(own)
     identity = await own.committer_variables()
@@ -215,11 +216,6 @@ async def _copy(record: TreeRecord, *, in_repository: bool) -> Tree:
     if large:
         notices.append(f"no part of the result, since they have more than 50 MB: {display_names(large)}")
     return await _open(record, own, None, notices)
-
-
-def _exclude_line(path: str) -> bytes:
-    """A line of git's exclude file that means this path alone."""
-    return b"/" + re.sub(rb"([\\*?\[ ])", rb"\\\1", os.fsencode(path)) + b"\n"
 
 
 async def _open(record: TreeRecord, own: Repository, source: Repository | None, notices: list[str]) -> Tree:

@@ -145,7 +145,8 @@ async def run_git(
         CallerError: Git is missing, or takes longer than it may; or there is no such directory.
     """
     program = git_path()
-    permission = None if online else _permission(program, writable, programs)
+    own = () if online else _own_programs(program)
+    permission = Permission((*own, *programs), tuple(writable)) if own else None
     # Files, so that one pipe is left to read.
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as error:
         source.write(stdin)
@@ -219,12 +220,6 @@ def git_environment(*, online: bool, configured: bool = False) -> dict[str, str]
     for index, (key, value) in enumerate(pairs):
         environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
     return environment
-
-
-def _permission(program: str, writable: Sequence[Path], programs: Sequence[Path]) -> Permission | None:
-    """What git may do; None where the kernel cannot enforce it."""
-    own = _own_programs(program)
-    return Permission((*own, *programs), tuple(writable)) if own else None
 
 
 @functools.cache

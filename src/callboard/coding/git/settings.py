@@ -192,7 +192,8 @@ def format_settings(settings: Iterable[Setting]) -> str:
 
 
 def _is_allowed(setting: Setting, filters: Collection[str | None], *, online: bool) -> bool:
-    if not _is_plain(setting) or setting.key == _WORKTREE_CONFIG or _is_lfs_extension(setting):
+    is_extension = setting.section == "lfs" and (setting.subsection or "").lower().startswith(_LFS_EXTENSION)
+    if not _is_plain(setting) or setting.key == _WORKTREE_CONFIG or is_extension:
         return False
     if setting.section == "filter":
         return setting.subsection in filters and (_is_lfs(setting) or setting.name == "required")
@@ -206,12 +207,9 @@ def _is_allowed(setting: Setting, filters: Collection[str | None], *, online: bo
         *([_FROM_USER] if setting.is_of_user else []),
         *([_FROM_USER_ONLINE] if setting.is_of_user and online else []),
     ]
-    return any(_has(table, setting) for table in tables)
-
-
-def _has(table: Mapping[str, frozenset[str]], setting: Setting) -> bool:
-    names = table.get(setting.section if setting.subsection is None else f"{setting.section}.*", frozenset())
-    return names is _EVERY or setting.name in names
+    section = setting.section if setting.subsection is None else f"{setting.section}.*"
+    known = [table.get(section, frozenset()) for table in tables]
+    return any(names is _EVERY or setting.name in names for names in known)
 
 
 def _is_plain(setting: Setting) -> bool:
@@ -226,10 +224,6 @@ def _is_filter(setting: Setting) -> bool:
 
 def _is_lfs(setting: Setting) -> bool:
     return _is_filter(setting) and (setting.value or "").strip() in _LFS
-
-
-def _is_lfs_extension(setting: Setting) -> bool:
-    return setting.section == "lfs" and (setting.subsection or "").lower().startswith(_LFS_EXTENSION)
 
 
 _FILES: Final = ("HEAD", "packed-refs", "shallow")

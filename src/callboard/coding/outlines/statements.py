@@ -155,7 +155,9 @@ def list_statements(parent: Node, language: Language, depth: int = 0) -> list[St
         above = []
         statement = _statement(node, language, depth, lead, first, is_first=not statements)
         if statements and start < statements[-1].end:
-            statement = _join(statements.pop(), statement)
+            last = statements.pop()
+            shared = list(dict.fromkeys([*last.all_names, *statement.all_names]))
+            statement = Statement("several", last.lead, last.start, max(last.end, statement.end), shared)
         statements.append(statement)
     return statements
 
@@ -207,17 +209,14 @@ def _body(node: Node) -> Node | None:
     """The body of a definition, of a variable's function, or of a group of tests."""
     if node.type in ("lexical_declaration", "variable_declaration") and node.named_child_count == 1:
         node = node.named_children[0]
-    for value in (node.child_by_field_name("value"), _last_argument(node)):
+    arguments = node.child_by_field_name("arguments") if _test_title(node) is not None else None
+    # The function that a group of tests is given.
+    function = arguments.named_children[-1] if arguments is not None else None
+    for value in (node.child_by_field_name("value"), function):
         body = value.child_by_field_name("body") if value is not None else None
         if body is not None:
             return body if body.type == "statement_block" else None
     return node.child_by_field_name("body")
-
-
-def _last_argument(node: Node) -> Node | None:
-    """The function that a group of tests is given."""
-    arguments = node.child_by_field_name("arguments") if _test_title(node) is not None else None
-    return arguments.named_children[-1] if arguments is not None else None
 
 
 def _test_title(node: Node) -> str | None:
@@ -346,12 +345,6 @@ def _is_file_head(node: Node) -> bool:
     """Whether a comment has to stay where it is: the program that runs the file, and its encoding."""
     text = node.text or b""
     return node.start_point.row < 2 and (text.startswith(b"#!") or re.search(rb"coding[:=]", text) is not None)
-
-
-def _join(first: Statement, second: Statement) -> Statement:
-    """One statement for two that share a line."""
-    names = list(dict.fromkeys([*first.all_names, *second.all_names]))
-    return Statement("several", first.lead, first.start, max(first.end, second.end), names)
 
 
 def _end(node: Node) -> int:

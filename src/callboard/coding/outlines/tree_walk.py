@@ -84,7 +84,9 @@ def _definition(tree: Tree, language: Language) -> tuple[list[Symbol], list[int]
             while scopes and scopes[-1][0] >= depth:
                 scopes.pop()
             kind = node.type
-            if kind in language.imports or _is_require(node, kind):
+            function = node.child_by_field_name("function") if kind == "call_expression" else None
+            is_require = function is not None and function.type == "identifier" and function.text == _REQUIRE
+            if kind in language.imports or is_require:
                 imports.append(node.start_point.row + 1)
                 enter = False
             elif (definition := language.definitions.get(kind)) is not None:
@@ -119,7 +121,8 @@ def _symbol(node: Node, definition: Definition, language: Language, scopes: list
         if named is None or (kind in ("struct", "union", "enum") and node.child_by_field_name("body") is None):
             return None
     elif language.name == "go":
-        kind = _GO_TYPES.get(_type_of(node.child_by_field_name("type")), kind)
+        inner = node.child_by_field_name("type")
+        kind = _GO_TYPES.get(inner.type, kind) if inner is not None else kind
         scope = receiver(node) if kind == "method" else scope
     if named is None or named.text is None:
         return None
@@ -148,17 +151,6 @@ def _declarations(node: Node | None, kind: str) -> Node | None:
         is_function = is_function or node.type == "function_declarator"
         node = node.child_by_field_name("declarator") or (node.named_children[0] if node.named_children else None)
     return node if is_function or kind != "declaration" else None
-
-
-def _type_of(node: Node | None) -> str:
-    return node.type if node is not None else ""
-
-
-def _is_require(node: Node, kind: str) -> bool:
-    if kind != "call_expression":
-        return False
-    function = node.child_by_field_name("function")
-    return function is not None and function.type == "identifier" and function.text == _REQUIRE
 
 
 def _broken_line(tree: Tree) -> int | None:

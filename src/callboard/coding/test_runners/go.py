@@ -76,7 +76,8 @@ def read_go(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
     ]
     failing = {package for (package, _), action in leaves.items() if action == "fail"}
     broken = [package for package, action in packages.items() if action == "fail" and package not in failing]
-    compiled = _compiler_errors(loose, folder.root)
+    errors = [match for line in loose if (match := _AT.fullmatch(line))]
+    compiled = [Failure("build", format_location(each[1], each[2], folder.root), each[3]) for each in errors]
     failures += compiled or [Failure(each, "", join_message(outputs[each, ""])) for each in broken]
     actions = [*leaves.values()]
     return Tally(
@@ -116,12 +117,6 @@ def _parse_failure(package: str, test: str, lines: list[str], module: str, root:
     stack = next((index for index, line in enumerate(lines) if line.startswith("goroutine ")), len(lines))
     message = [line.strip() for line in lines[:stack] if line.strip() and not _FRAME.match(line)]
     return Failure(test, place, join_message(message, 12))
-
-
-def _compiler_errors(lines: list[str], root: str) -> list[Failure]:
-    """The compiler's errors."""
-    matches = [match for line in lines if (match := _AT.fullmatch(line))]
-    return [Failure("build", format_location(each[1], each[2], root), each[3]) for each in matches]
 
 
 GO: Final = Runner(

@@ -231,10 +231,6 @@ _UNSET: Final = "no test specified"
 _SUFFIXES: Final = tuple([f".{word}.{end}" for word in ("test", "spec") for end in ("js", "mjs", "cjs", "ts")])
 
 
-def _matches(folder: ProjectFolder) -> bool:
-    return "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names)
-
-
 def _get_script(folder: ProjectFolder, name: str) -> str:
     scripts = folder.json("package.json").get("scripts")
     script = scripts.get(name) if isinstance(scripts, dict) else None
@@ -271,7 +267,8 @@ def _make_command(selection: Selection, folder: ProjectFolder) -> list[str]:
 def _command_without_script(selection: Selection, folder: ProjectFolder) -> list[str]:
     """The command where package.json has no test script: the framework that it depends on, else node's own runner."""
     manifest = folder.json("package.json")
-    dependencies = {name for key in ("devDependencies", "dependencies") for name in _names(manifest.get(key))}
+    tables = [manifest.get(key) for key in ("devDependencies", "dependencies")]
+    dependencies = {name for each in tables if isinstance(each, dict) for name in each}
     framework = next((name for name in _PATTERNS if name in dependencies), "node")
     pattern = selection.run
     paths = [selection.module] if selection.module else [selection.package] if selection.package else []
@@ -280,10 +277,6 @@ def _command_without_script(selection: Selection, folder: ProjectFolder) -> list
     once = ["run"] if framework == "vitest" else []
     chosen = [_PATTERNS[framework], pattern] if pattern else []
     return [f"node_modules/.bin/{framework}", *once, *chosen, *paths]
-
-
-def _names(value: object) -> list[str]:
-    return [str(name) for name in value] if isinstance(value, dict) else []
 
 
 def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
@@ -298,7 +291,7 @@ def read_npm(output: str, _code: int | None, folder: ProjectFolder) -> Tally:
 NPM: Final = Runner(
     name="npm test",
     kind="npm",
-    matches=_matches,
+    matches=lambda folder: "package.json" in folder.names or any(name.endswith(_SUFFIXES) for name in folder.names),
     command=_make_command,
     parse=read_npm,
     options=frozenset({"package", "run", "script", "module", "count", "verbose"}),

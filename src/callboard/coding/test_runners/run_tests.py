@@ -144,10 +144,6 @@ _ALL: Final = frozenset({".", "./", "...", "./..."})
 _VENVS: Final = (".venv", "venv")
 
 
-def _ignore_progress(_done: float, _total: float | None = None, _message: str = "", /) -> None:
-    """Progress that nobody listens to."""
-
-
 async def run_tests(
     workspace: Workspace,
     selection: Selection | None = None,
@@ -155,7 +151,7 @@ async def run_tests(
     kind: str = "",
     folder: str = "",
     seconds: float = SECONDS,
-    progress: ReportProgress = _ignore_progress,
+    progress: ReportProgress = lambda *_: None,
     digest: Callable[[], Awaitable[str]] | None = None,
 ) -> TestReport:
     """Run the tests of a folder beneath the root, "" for the root itself.
@@ -187,7 +183,12 @@ async def run_tests(
     ):
         note = f"({runner.missing_message}: {runner.fallback.name} ran instead)"
         report = await _run_repeatedly(runner.fallback, selection, project, workspace, path, seconds, progress)
-        missing = _describe_missing(runner, project, workspace) if _is_inconclusive(report, runner) else ""
+        missing = ""
+        if _is_inconclusive(report, runner):
+            programs = workspace.confinement.environment.get("PATH")
+            missing = (
+                f"{runner.name} is not installed in {shutil.which(project.python, path=programs) or project.python}"
+            )
         report = replace(report, notes=(*report.notes, note), missing_runner=missing)
     if digest is not None:
         report = replace(report, digest=await digest())
@@ -198,11 +199,6 @@ def _is_inconclusive(report: TestReport, runner: Runner) -> bool:
     """Whether no test ran, or one could not be imported because the runner is missing."""
     message = f"No module named '{runner.name}'"
     return not (report.total or report.skipped) or any(message in failure.message for failure in report.failures)
-
-
-def _describe_missing(runner: Runner, project: ProjectFolder, workspace: Workspace) -> str:
-    path = workspace.confinement.environment.get("PATH")
-    return f"{runner.name} is not installed in {shutil.which(project.python, path=path) or project.python}"
 
 
 async def _run_repeatedly(  # noqa: PLR0917  # one call, with the names of the one above

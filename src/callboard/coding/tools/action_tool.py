@@ -103,7 +103,8 @@ class ActionTool(Tool[..., Any]):
     @property
     def description(self) -> str:
         lines = [
-            f"- {name}{_format_signature(each)}: {_first_line(each.description)}" for name, each in self.actions.items()
+            f"- {name}{_format_signature(each)}: {each.description.partition(chr(10))[0]}"
+            for name, each in self.actions.items()
         ]
         return "\n".join([f"{self.purpose} Actions:", *lines])
 
@@ -226,10 +227,6 @@ def _format_signature(tool: Tool[..., Any]) -> str:
     required = tool.schema.get("required", ())
     names = [name if name in required else f"{name}?" for name in tool.schema["properties"]]
     return f"({', '.join(names)})"
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
 
 
 def _describe_wrong_action(value: Any, actions: Mapping[str, Any]) -> str:

@@ -108,7 +108,12 @@ def apply_patches(workspace: Workspace, patches: list[FilePatch]) -> str:
             rest = "; nothing was changed in the other files either" if len(merged) > 1 else ""
             raise EditRefused(f"{escape(each.path)}: {refused}{rest}") from None
     write_files(workspace.files, [write for each in planned for write in each.writes])
-    results = [_describe(workspace, each, shown=count < _SHOWN) for count, each in enumerate(planned)]
+    results: list[str] = []
+    for count, part in enumerate(planned):
+        around = ""
+        if part.opened is not None and part.change is not None:
+            around = f":\n{describe_change(workspace, part.opened, part.change)}"
+        results.append(part.summary + around * (count < _SHOWN))
     return "\n".join(results)
 
 
@@ -147,13 +152,6 @@ def _plan_file(workspace: Workspace, patch: FilePatch) -> _Planned:
     _check_absent(workspace, patch.target)
     moved = (FileChange(patch.target, None, data, mode), FileChange(path, opened.data, None, mode))
     return _Planned(moved, f"Moved {escape(path)} to {escape(patch.target)}")
-
-
-def _describe(workspace: Workspace, planned: _Planned, *, shown: bool) -> str:
-    if planned.opened is None or planned.change is None:
-        return planned.summary
-    around = describe_change(workspace, planned.opened, planned.change)
-    return f"{planned.summary}:\n{around}" if shown else planned.summary
 
 
 def _check_absent(workspace: Workspace, path: str) -> None:

@@ -87,8 +87,10 @@ async def git_add(context: Context, files: Annotated[Sequence[str], "The files o
     staged = [each for each in (await repository.status(every=True)).changes if each.staged not in " ?"]
     within = [each.path for each in staged if _is_within(each.path, paths)]
     summary = f"Staged {display_names(within, 20)}" if within else "Nothing to stage there: these files did not change"
+    why = "larger than 50 MB, another repository, or for a filter that is not run here"
+    left_out = f"\nLeft out: {display_names(skipped)} ({why})" if skipped else ""
     omitted = f"\n{describe_omitted(len(denied))}: {display_names(denied)}" if denied else ""
-    return f"{summary}{_format_skipped(skipped)}{omitted}"
+    return f"{summary}{left_out}{omitted}"
 
 
 @action(timeout=SECONDS, approval=True, cli={"-m": "message"})
@@ -207,9 +209,3 @@ async def _denied_changes(context: Context, repository: Repository) -> list[str]
 
 def _is_within(path: str, folders: Sequence[str]) -> bool:
     return not folders or any(is_below(path, each) for each in folders)
-
-
-def _format_skipped(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return f"\nLeft out: {display_names(names)} (larger than 50 MB, another repository, or for a filter that is not run here)"

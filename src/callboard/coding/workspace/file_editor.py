@@ -210,9 +210,10 @@ def describe_change(workspace: Workspace, opened: OpenedFile, change: Change) ->
     last = change.spans[-1] if change.spans else None
     # Whether anything is behind it, counted in the old lines.
     behind = last is not None and last.start - 1 + last.removed < len(opened.lines)
-    moves = [_describe_shift(shift)] if shift and behind else []
+    many = "line" if abs(shift) == 1 else "lines"
+    moves = [f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."]
     around = "\n...\n".join(each for each in shown if each) or "The file is empty now."
-    return "\n".join([around, *told_more, *moves, *_syntax_warning(opened, change)])
+    return "\n".join([around, *told_more, *(moves if shift and behind else []), *_syntax_warning(opened, change)])
 
 
 def _syntax_warning(opened: OpenedFile, change: Change) -> list[str]:
@@ -220,11 +221,6 @@ def _syntax_warning(opened: OpenedFile, change: Change) -> list[str]:
     if line is None or find_syntax_error(opened.file.text, opened.canonical_path) is not None:
         return []
     return [f"Warning: the file does not parse any more; the first syntax error is at line {line}."]
-
-
-def _describe_shift(shift: int) -> str:
-    many = "line" if abs(shift) == 1 else "lines"
-    return f"What is behind that is {abs(shift)} {many} further {'down' if shift > 0 else 'up'} now."
 
 
 def _format_verb(start: int, end: int) -> str:

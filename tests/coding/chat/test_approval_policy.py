@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callboard.coding.agents.job_request import JobRequest
-from callboard.coding.chat.turn_agent import ApprovalPolicy
+from callboard.coding.chat.approval_policy import ApprovalPolicy
 from callboard.coding.tools import make_ensemble
 from callboard.coding.workspace.workspace import Workspace
 from callboard.configuration import load_settings
