@@ -171,12 +171,14 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_finish():
-    """What was collected stays to the end: 20,000 tests that no collection of garbage need look at again."""
+    """Collected tests stay to the end, so the garbage collector never looks at them: neither before nor after this."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
 
 def pytest_configure(config):
+    gc.disable()  # until the tests are collected
     if not hasattr(config, "workerinput"):  # a worker's reports come to the one that started it
         config.pluginmanager.register(Count(), "count")
         if "WRITE_SLOW" in os.environ:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import update
 from tests.coding import conftest as coding
 
 from callboard.cli.run_kind import worker_name
@@ -18,6 +19,7 @@ from callboard.coding.job_folders import JobFolders
 from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
 from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
+from callboard.jobs.tables import segments
 from callboard.testing import FakeBackend, Silence
 
 repository, faulty, home = coding.repository, coding.faulty, coding.home
@@ -225,8 +227,8 @@ def test_a_job_whose_worker_was_killed_is_shown_as_interrupted_and_resumed(place
     async def scenario():
         async with FakeBackend([Silence(), "Hello."]) as backend:
             job, work = await killed_job(backend)
-            while "state      running" in (await asyncio.to_thread(typed, "jobs", "show", job)).stdout:  # noqa: ASYNC110  # as above
-                await asyncio.sleep(WAIT)  # its lease passes
+            with Database.open(f"sqlite:///{place / 'jobs.db'}") as database:
+                await database.run(lambda connection: connection.execute(update(segments).values(lease_until=0)))
             commands = ("show", "show --json", "watch")
             shown = {each: await asyncio.to_thread(typed, "jobs", *each.split(), job) for each in commands}
             listed = await asyncio.to_thread(typed, "jobs", "list", cwd=work)
