@@ -29,7 +29,7 @@ from typer.main import get_command
 import callboard
 from callboard import agent, core, errors, testing
 from callboard.agent.arguments import RunOptions
-from callboard.cli import app, chat_commands, jobs, run
+from callboard.cli import app, chat_commands, display, run
 from callboard.coding.agents import phase_runner, phases, prompts
 from callboard.coding.git import files, snapshots
 from callboard.configuration import coding
@@ -453,7 +453,7 @@ def test_settings_of_coding():
         get_args(phases.PromptPart),
         get_args(coding.Access),
         [f"/{name}" for name in chat_commands.COMMANDS],
-        [str(code) for code in {*jobs.EXIT_CODES.values(), 2}],
+        [str(code) for code in {*display.EXIT_CODES.values(), 2}],
     ],
 )
 def test_tables_of_coding(names):
