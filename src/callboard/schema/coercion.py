@@ -93,6 +93,23 @@ class Coercion:
             return int(value)
         return value
 
+    def busy(self) -> bool:
+        return bool(
+            self.readable or self.whole or self.properties or self.defaults or self.absent_as_null or self.additional
+        ) or bool(self.prefix or self.items or self.objects or self.arrays)
+
+    def prune(self) -> None:
+        """Forget the places inside that have nothing to do."""
+        self.objects = [place for place in self.objects if place.busy()]
+        self.arrays = [place for place in self.arrays if place.busy()]
+        self.properties = [(name, place) for name, place in self.properties if place.busy()]
+        if self.additional is not None and not self.additional.busy():
+            self.additional = None
+        if self.items is not None and not self.items.busy():
+            self.items = None
+        if self.items is None and not any(place.busy() for place in self.prefix):
+            self.prefix = []
+
     def _members(self, value: dict[str, Any]) -> dict[str, Any]:
         if self.absent_as_null and None in value.values():
             present = {
@@ -149,8 +166,13 @@ class _Compiler:
 
     def compile(self) -> Coercion:
         root = self._place(self._root)
+        made: list[Coercion] = []
         while self._todo:
-            self._fill_in(*self._todo.pop())
+            schema, place = self._todo.pop()
+            self._fill_in(schema, place)
+            made.append(place)
+        for place in reversed(made):
+            place.prune()
         return root
 
     def _place(self, schema: Any) -> Coercion:
