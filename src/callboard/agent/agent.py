@@ -366,7 +366,6 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 def _search(
     registry: InvokerRegistry, offered: tuple[ToolDeclaration, ...], limit: int, choice: ToolChoice
 ) -> ToolSearch | None:
-    """The search for tools that are not declared from the beginning, if there are any."""
     searched = registry.names_behind_search(offered, limit, keep=choice.name if isinstance(choice, NamedTool) else "")
     if not searched:
         return None

@@ -48,8 +48,6 @@ class ConversingModel:
 
 
 def _conversing(access: Callable[_Options, PlannedModel]) -> Callable[_Options, ConversingModel]:
-    """The same function, of the same parameters, that gives a model which can be conversed with."""
-
     @wraps(access)
     def access_model(*args: _Options.args, **options: _Options.kwargs) -> ConversingModel:
         return ConversingModel(access(*args, **options))

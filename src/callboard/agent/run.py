@@ -607,7 +607,6 @@ class Run(Generic[OutputT_co]):
         return rolled_back
 
     def _keep(self) -> None:
-        """Stores what the transcript has grown by."""
         if self._store is not None:
             transcript = self._loop.transcript
             while self._stored < len(transcript):

@@ -37,15 +37,7 @@ from callboard.core import (
     error_result,
 )
 from callboard.text.truncate import truncate
-from callboard.tools import (
-    Invoker,
-    Policy,
-    denial,
-    edited_invocation,
-    quotation_denial,
-    quotation_reason,
-    read_decision,
-)
+from callboard.tools import Invoker, Policy, denial, edited_invocation, judge_call
 
 _VERDICTS: Final[dict[str | bool, Verdict]] = {
     True: "allow",
@@ -169,9 +161,7 @@ async def permit(
         The call that may run, with edited arguments where a person edited them; the result of one that may not.
     """
     arguments = invocation.arguments or {}
-    permission, why = read_decision(policy, invoker, arguments)
-    if invocation.quoted_from and permission == "allow":
-        permission, why = "ask", quotation_reason(invocation)
+    permission, why = judge_call(invocation, invoker, policy)
     if permission == "ask":
         if mistake := invoker.find_mistake(arguments):
             return error_result(invocation.identifier, "validation", mistake)
@@ -182,14 +172,13 @@ async def permit(
             return invocation
         deferred = "the answer was defer, and nothing waits for a later one here"
         why = answered.why or (deferred if answered.verdict == "defer" else "the answer was no")
-        return quotation_denial(invocation, why) if invocation.quoted_from else denial(invocation, why)
+        return denial(invocation, why, quoted=bool(invocation.quoted_from))
     if permission == "allow":
         return invocation
     return denial(invocation, why)
 
 
 def _describe(answer: object) -> str:
-    """The answer as it was written, its type where it could be anything."""
     return (
         truncate(repr(answer), _MAX_SHOWN)
         if type(answer) in (str, int, float, type(None))

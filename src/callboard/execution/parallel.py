@@ -257,7 +257,6 @@ class _Progress:
 
 
 async def _await_hook(value: Any) -> Any:
-    """What a hook gave, sync or async."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -269,7 +268,6 @@ def _check_hook(hook: str, value: object, kinds: tuple[type, ...]) -> None:
 
 
 def _results(tasks: Mapping[str, asyncio.Task[ResultCanister]]) -> dict[str, ResultCanister]:
-    """Of those that have one."""
     return {identifier: task.result() for identifier, task in tasks.items() if _has_succeeded(task)}
 
 

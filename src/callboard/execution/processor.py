@@ -256,7 +256,6 @@ def _count(message: Any, is_call: Callable[[Mapping[str, Any], str], bool], key:
 
 
 def _plain(message: Any) -> Any:
-    """A message of a provider's client as its plain values."""
     if isinstance(message, (list, tuple)):
         return [_plain(each) for each in message]
     dump = getattr(message, "model_dump", None)

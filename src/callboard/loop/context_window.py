@@ -168,7 +168,6 @@ class ContextWindow:
         self._overhead = max(0.0, usage.input - self._shown_size / self._ratio)
 
     def _room(self, share: float) -> int:
-        """Characters for which there is room in that share of the limit."""
         return int((self.limit * share - self._overhead) * self._ratio)
 
     def _continues(self, canisters: Sequence[Canister]) -> bool:
@@ -199,7 +198,6 @@ class ContextWindow:
                 self._find_stale(call, canister, at)
 
     def _find_stale(self, call: InvocationCanister, result: ResultCanister, at: int) -> None:
-        """Finds the results that this one makes stale."""
         invoker = self.invokers.get(call.name)
         if invoker is None or call.arguments is None:
             return
@@ -282,7 +280,6 @@ class ContextWindow:
         self._size += sum(map(size_of, self._head))
 
     def _cut(self) -> None:
-        """Cut the largest remaining canisters to a size at which all of them fit."""
         sizes = [0 if isinstance(each, UserCanister) else size_of(each) for each in self._tail]
         fixed = self._size - sum(sizes)
         room = self._room(self._threshold) - fixed

@@ -88,17 +88,7 @@ from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, 
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import CalledTurn, PendingCalls
 from callboard.profiles import Pricing
-from callboard.tools import (
-    Invoker,
-    Permission,
-    Policy,
-    check_call,
-    denial,
-    edited_invocation,
-    quotation_denial,
-    quotation_reason,
-    read_decision,
-)
+from callboard.tools import Invoker, Permission, Policy, check_call, denial, edited_invocation, judge_call
 
 if TYPE_CHECKING:
     from callboard.loop.repeat_guard import RepeatGuard
@@ -559,15 +549,11 @@ class Loop:
         return []
 
     def _apply_policy(self, invocation: InvocationCanister) -> tuple[Permission, str]:
-        """The policy's decision; it does not allow a call that repeats a source by itself."""
-        permission, why = read_decision(self._rules.policy, self._invokers[invocation.name], invocation.arguments)
-        if not invocation.quoted_from or self._rules.quoted_calls == "run" or permission not in ("allow", "ask"):
-            return permission, why
-        quoted = quotation_reason(invocation)
-        return "ask", quoted if permission == "allow" else f"{why}; {quoted}"
+        rules = self._rules
+        invoker = self._invokers[invocation.name]
+        return judge_call(invocation, invoker, rules.policy, asks_quoted=rules.quoted_calls == "ask")
 
     def _denial(self, invocation: InvocationCanister, permission: Permission, why: str) -> ResultCanister | None:
-        """The result of a call that the policy denies, or whose arguments do not fit."""
         if permission not in ("allow", "ask"):
             return denial(invocation, why)
         if not self._rules.validates:
@@ -582,8 +568,9 @@ class Loop:
         if invocation is None:
             return []
         if answer.verdict not in ("allow", "defer"):
-            deny = quotation_denial if invocation.quoted_from and self._rules.quoted_calls == "ask" else denial
-            current.answered[invocation.identifier] = deny(invocation, answer.why or "the answer was no")
+            quoted = bool(invocation.quoted_from) and self._rules.quoted_calls == "ask"
+            denied = denial(invocation, answer.why or "the answer was no", quoted=quoted)
+            current.answered[invocation.identifier] = denied
         elif answer.verdict == "allow" and answer.arguments is not None:
             self._edit(invocation, answer.arguments)
         elif answer.verdict == "defer" or self._invokers[invocation.name].deferred:
@@ -671,7 +658,6 @@ class Loop:
         self._repeated_rounds = self._repeated_rounds + 1 if len(self._repeated) == len(pairs) else 0
 
     def _settle_calls(self, why: str, now: datetime) -> None:
-        """Give every invocation that has no result one that says why."""
         for invocation, result in self._calls.results():
             settled = result or error_result(invocation.identifier, "cancelled", why)
             self.transcript.append(replace(settled, timestamp=now))
@@ -681,7 +667,6 @@ class Loop:
     # Limits.
 
     def _out_of_calls(self) -> str:
-        """Why no more calls are taken, if so."""
         limits = self.limits
         if self.rounds >= limits.rounds:
             return f"no answer within {limits.rounds} rounds"
@@ -694,7 +679,6 @@ class Loop:
         return ""
 
     def _exhaustion_reason(self, now: datetime) -> str:
-        """Why nothing more is asked for, if so."""
         if over := self.budget.exhaustion_reason():
             return over
         if self.deadline is not None and now >= self.deadline:

@@ -94,7 +94,6 @@ class RepetitionFilter:
         return []
 
     def _find_end(self, piece: str) -> int | None:
-        """Where in the piece the reply is stopped, if it is."""
         text, start = self._unit + piece, 0
         position = max(0, len(self._unit) - 1)
         while True:
@@ -109,7 +108,6 @@ class RepetitionFilter:
             start = position = end
 
     def _ends_cycle(self, unit: str) -> bool:
-        """Whether the reply is to be stopped after this unit."""
         unit = " ".join(unit.split())
         if not unit:
             return False

@@ -226,7 +226,6 @@ def _add_turn(spelled: list[Canister], turn: Sequence[Canister], behind: list[Ca
 
 
 def _take_results(canisters: list[Canister], calls: Sequence[InvocationCanister]) -> list[ResultCanister]:
-    """The result of each call, taken out of the canisters."""
     missing = Counter([each.identifier for each in calls])
     results_by_call: dict[str, list[ResultCanister]] = {}
     others: list[Canister] = []
@@ -285,7 +284,6 @@ def _render_in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canist
 
 
 def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], part: str | Content) -> None:
-    """Adds to what the same side said last, else begins a new canister."""
     last = canisters[-1] if canisters else None
     if not part:
         return

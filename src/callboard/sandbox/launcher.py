@@ -106,7 +106,6 @@ def _open_mapped(source: str, mappings: dict[tuple[int, int], int], user: int) -
 
 
 def _read_files(tree: str) -> list[tuple[str, bytes]]:
-    """The files of a tree: relative path and content."""
     files = []
     for directory, _, names in os.walk(tree):
         for name in names:

@@ -198,7 +198,6 @@ def make_links(workspace: Path, bind_mounts: Mapping[str, Path]) -> Iterator[Non
 
 @contextmanager
 def _hold(workspace: Path, places: Iterable[tuple[PurePosixPath, Path | None]]) -> Iterator[None]:
-    """Make symlinks to targets, and empty directories where the target is None."""
     held: list[tuple[Path, Path | None]] = []
     try:
         with _lock:

@@ -259,7 +259,6 @@ async def _run_command(
     *,
     file: OutputFile,
 ) -> StopReason:
-    """Run until the command has ended, or has printed too much."""
     await guard.attach(process)
     feeding = asyncio.create_task(_write_input(process, stdin))
     try:
@@ -284,7 +283,6 @@ async def _write_input(process: Process, stdin: bytes) -> None:
 
 
 async def _watch(root: int, own_processes: int, limits: CommandLimits, writable: Sequence[Path]) -> StopReason:
-    """Poll until there are too many processes, or they use too much memory or disk."""
     pause = _POLL_SECONDS
     least = {place: min(limits.free_bytes, free_bytes(place) // 2) for place in writable}
     while True:

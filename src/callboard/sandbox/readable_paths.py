@@ -172,7 +172,6 @@ def _find_toolchain_paths(entry: Path) -> Iterator[Path]:
 
 
 def _find_base_python(prefix: Path) -> Iterator[Path]:
-    """The Python that a virtual environment is based on."""
     with suppress(OSError, ValueError):
         for line in _read_text(prefix / "pyvenv.cfg").splitlines():
             name, _, value = line.partition("=")

@@ -164,7 +164,6 @@ def _kill_all(group: int) -> None:
 
 
 def _start(command: list[str], restrictions: list[tuple[str, str]], server: str, lifeline: int) -> int:
-    """Start the command; return its process."""
     os.set_inheritable(lifeline, False)
     child = os.fork()
     if not child:

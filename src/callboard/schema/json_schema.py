@@ -145,7 +145,6 @@ def _target(root: dict[str, Any], reference: Any, place: str) -> tuple[Steps, An
 
 
 def _drop_patterns(subschemas: dict[int, _Subschema], path: str) -> Iterator[str]:
-    """Leaves out each pattern that the engine refuses."""
     count = 0
     for steps, schema in subschemas.values():
         named = schema.get("patternProperties")

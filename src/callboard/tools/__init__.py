@@ -9,14 +9,7 @@ from callboard.tools.descriptors import (
     read_invoker,
 )
 from callboard.tools.ensemble import Ensemble, ToolLike, as_invoker, refuse_clashes, refuse_same_names
-from callboard.tools.invalid_calls import (
-    check_call,
-    denial,
-    edited_invocation,
-    edited_result,
-    quotation_denial,
-    quotation_reason,
-)
+from callboard.tools.invalid_calls import check_call, denial, edited_invocation, edited_result, judge_call
 from callboard.tools.invoker import Invocable, Invoker
 from callboard.tools.permissions import Decision, Permission, Policy, Rule, read_decision
 from callboard.tools.registry import InvokerRegistry
@@ -47,10 +40,9 @@ __all__ = [
     "edited_result",
     "filtered",
     "is_seconds",
+    "judge_call",
     "make_invoker",
     "prefixed",
-    "quotation_denial",
-    "quotation_reason",
     "read_decision",
     "read_ensemble",
     "read_invoker",

@@ -195,7 +195,6 @@ def _table(values: Any, path: str) -> Mapping[str, Any]:
 
 
 def _read_listed(values: Any, where: Where, source: Source | None) -> InvokerDescriptor:
-    """One of `[[invokers]]`."""
     if "source" not in _table(values, where(())):
         return read_invoker(values, where)
     refuse_unknown(values, ("source", "enabled"), where)

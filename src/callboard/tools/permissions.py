@@ -239,7 +239,6 @@ def _subjects(invoker: Invoker, arguments: Mapping[str, Any] | None, root: str) 
 
 
 def _own_paths(invoker: Invoker, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """What the paths of a call lead to."""
     coerced = invoker.coerce(arguments)
     places = _places(invoker)
     for name, subject in invoker.subjects.items():
@@ -272,7 +271,6 @@ def _path_subjects(value: Any, root: str, places: PathAliases | None) -> Iterato
 
 
 def _alias_subjects(text: str, places: PathAliases, root: str) -> Iterator[_Subject]:
-    """The other names of what a path leads to."""
     try:
         names = places.aliases(text)
     except PermissionError:

@@ -69,7 +69,6 @@ def split_command(text: str) -> tuple[Word, ...] | None:
 
 
 def _unquote(word: str) -> Word:
-    """The word without its quotes."""
     parts: list[str] = []
     certain = True
     for piece in _PIECE.finditer(word):

@@ -111,7 +111,6 @@ def _check(ensemble: Ensemble) -> None:
 
 
 def _has_name(ensemble: Ensemble, names: Iterable[str]) -> Callable[[Invoker], bool]:
-    """Whether an invoker is one of these names."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise CallerError(f"{names!r} stands alone", hint="give a list of names")
     selected = [*names]

@@ -119,7 +119,6 @@ class DuplicateFilter:
         return True
 
     def _key(self, call: InvocationEnded) -> bytes:
-        """The same bytes for the same arguments."""
         try:
             if call.arguments is not None:
                 return msgspec.json.encode(_plain(self._coerce(call.name, call.arguments)), order="sorted")
@@ -164,7 +163,6 @@ class _Calls:
 
 
 def _plain(value: Any) -> Any:
-    """The value with each number spelled in one way."""
     match value:
         case dict():
             return {key: _plain(each) for key, each in value.items()}

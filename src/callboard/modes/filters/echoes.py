@@ -276,7 +276,6 @@ class EchoFilter(msgspec.Struct, eq=False):
         return [Note("alert", f"{text}: it passes as text", call.offsets, "quotation")]
 
     def _pass_text(self, end: int) -> list[Event]:
-        """The text of the last echo, with what closes it."""
         if self.rest is None:
             return []
         span, self.rest = (self.rest, end), None

@@ -130,7 +130,6 @@ def _read_number(text: str) -> Iterator[list[float]]:
 
 
 def _round(value: float) -> float:
-    """The value to as many digits as are compared."""
     return value if value.is_integer() else float(f"{value:.{_DIGITS}g}")
 
 
@@ -154,7 +153,6 @@ def find_made_up_options(
 
 
 def _read_parameters(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
-    """The parameters of a schema, and the names of those that are required."""
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, Mapping) or not isinstance(required, list):
         return {}, []

@@ -30,7 +30,6 @@ MAX_LINE: Final = 4096
 
 
 def _atoms(text: str) -> list[str]:
-    """A literal, as the patterns of its characters."""
     return [r"[ \t]{1,4}" if char == " " else re.escape(char) for char in text]
 
 
@@ -67,7 +66,6 @@ def _whole_pattern(*marks: Iterable[str]) -> re.Pattern[str]:
 
 
 def _prefix_pattern(*marks: Sequence[str]) -> re.Pattern[str]:
-    """Matches the beginnings of any of them."""
     patterns = []
     for atoms in marks:
         pattern = ""
