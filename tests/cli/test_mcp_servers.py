@@ -5,7 +5,7 @@ import asyncio
 from tests.tables import table
 
 from callboard.cli.mcp_servers import make_elicit, make_event_printer
-from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
+from callboard.mcp.connection_state import Logged, StateChanged, ToolsChanged
 
 FORM = {
     "properties": {
@@ -59,8 +59,6 @@ EVENTS = [
     StateChanged("s", "backoff", "not there"),
     StateChanged("s", "ready"),
     StateChanged("s", "backoff", "gone"),
-    CallProgress("s", "dig", 1, 2, "deep"),
-    CallProgress("s", "dig", 1),
     ToolsChanged("s"),
 ]
 

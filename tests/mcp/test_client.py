@@ -16,7 +16,7 @@ import pytest
 
 from callboard.mcp import connection, stdio_transport
 from callboard.mcp.client import McpClient
-from callboard.mcp.connection_state import CallProgress, Logged, StateChanged, ToolsChanged
+from callboard.mcp.connection_state import Logged, StateChanged, ToolsChanged
 from callboard.mcp.errors import ServerFailure, ServerItemNotFound, ServerTimeout, ServerUnreachable
 from callboard.mcp.settings import PASSED_VARIABLES, ServerSettings
 
@@ -306,15 +306,15 @@ async def test_without_the_sdk_it_says_what_to_install(stage, monkeypatch):
 
 
 async def test_a_silent_server_is_given_up(stage):
-    client = stage.client("--silent", "--say", "thinking", connect_timeout=4.5)
-    with pytest.raises(ServerTimeout, match=r"did not answer within 4\.5 s; its last words: thinking"):
+    client = stage.client("--silent", "--say", "thinking", connect_timeout=2.5)
+    with pytest.raises(ServerTimeout, match=r"did not answer within 2\.5 s; its last words: thinking"):
         await client.start()
     assert client.state == "backoff"
     assert all(gone(pid) for pid in stage.pids())
 
 
 async def test_the_era_is_found_out_and_remembered(stage):
-    client = stage.client("--deaf-to-discover", connect_timeout=4.0)
+    client = stage.client("--deaf-to-discover", connect_timeout=2.5)
     with pytest.raises(ServerTimeout):
         await client.start()
     await client.start()
@@ -365,9 +365,6 @@ async def test_progress_is_a_sign_of_life_but_not_for_ever(stage):
     slow = {"steps": 8, "seconds": 0.1}
     assert text_of(await client.call("slow", slow, on_progress=lambda *step: seen.append(step))) == "done"
     assert seen == [(float(n), 8.0, "on") for n in range(1, 9)]
-    assert next(event for event in stage.events if isinstance(event, CallProgress)) == CallProgress(
-        "s", "slow", 1, 8, "on"
-    )
     with pytest.raises(ServerTimeout, match=r"no answer from the tool slow within 1\.6 s; its timeout can be raised"):
         await client.call("slow", {"steps": 16, "seconds": 0.15})
 
@@ -674,30 +671,6 @@ async def test_what_a_server_left_behind_is_killed_when_it_ends(stage):
     with pytest.raises(ServerUnreachable):
         await client.call("die", {})
     assert await asyncio.to_thread(gone, stage.pids("child")[0])
-
-
-def test_it_ends_with_us_also_when_we_are_killed(tmp_path):
-    journal = tmp_path / "journal"
-    journal.touch()
-    ours = """
-import asyncio, sys
-from callboard.mcp.client import McpClient
-from callboard.mcp.settings import ServerSettings
-async def main():
-    client = McpClient(ServerSettings(name="s", command=tuple(sys.argv[1:])))
-    await client.start()
-    print("ready", flush=True)
-    await asyncio.sleep(600)
-asyncio.run(main())
-"""
-    server = (sys.executable, str(SERVERS / "small.py"), "--journal", str(journal), "--stubborn", "--child")
-    with subprocess.Popen((sys.executable, "-c", ours, *server), stdout=subprocess.PIPE) as us:
-        assert us.stdout.readline() == b"ready\n"
-        us.kill()
-    lines = [line.split() for line in journal.read_text(encoding="utf-8").splitlines()]
-    pids = [int(words[1]) for words in lines if words[0] in {"start", "child"}]
-    assert len(pids) == 2
-    assert all(gone(pid) for pid in pids)
 
 
 def test_a_loop_that_ends_without_closing_leaves_nothing(tmp_path):

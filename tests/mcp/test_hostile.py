@@ -95,7 +95,7 @@ def gone_now(pid):
 
 
 @linux
-def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
+def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon, tmp_path):
     command, journal = daemon
     ours = """if True:
         import asyncio, sys
@@ -109,11 +109,13 @@ def test_what_a_server_started_ends_with_us_when_we_are_killed(daemon):
 
         asyncio.run(main())
     """
-    with subprocess.Popen((sys.executable, "-c", ours, *command), stdout=subprocess.PIPE) as us:
+    stubborn = (*command, "--stubborn", "--child")
+    with subprocess.Popen((sys.executable, "-c", ours, *stubborn), stdout=subprocess.PIPE) as us:
         assert us.stdout.readline() == b"ready\n"
-        pids = daemons(journal)
+        lines = [line.split() for line in (tmp_path / "journal").read_text().splitlines()]
+        pids = [*daemons(journal), *[int(words[1]) for words in lines if words[0] in {"start", "child"}]]
         us.kill()
-    assert len(pids) == 2
+    assert len(pids) == 4
     assert all(gone(pid) for pid in pids)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from callboard.mcp.connection import Connection, Deadline
-from callboard.mcp.connection_state import CallProgress, Logged, SendState, ServerEvent, State, ToolsChanged
+from callboard.mcp.connection_state import Logged, SendState, ServerEvent, State, ToolsChanged
 from callboard.mcp.elicitation import Elicit, Sample, elicitation_callback, sampling_callback
 from callboard.mcp.errors import ServerFailure, ServerTimeout, ServerUnreachable, excerpt, is_lost, to_failure
 from callboard.mcp.reconnector import ProtocolCache, Reconnector, add_stderr
@@ -58,7 +58,7 @@ class McpClient:
 
     Args:
         settings: How the server is reached.
-        on_event: Called with state changes, progress, log messages and changes of the tools.
+        on_event: Called with state changes, log messages and changes of the tools.
         elicit: Asks the user on the server's behalf; without it the server is told that nobody can be asked.
         sample: Asks the run's model on the server's behalf, if the settings allow `sampling`.
         auth: Signs HTTP requests.
@@ -128,7 +128,6 @@ class McpClient:
         def do_call(client: Any, deadline: Deadline) -> Awaitable[CallToolResult]:
             async def report_progress(progress: float, total: float | None, message: str | None) -> None:
                 deadline.extend()
-                self._emit(CallProgress(self.settings.name, name, progress, total, message or ""))
                 if on_progress is not None:
                     on_progress(progress, total, message or "")
 

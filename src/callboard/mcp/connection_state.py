@@ -69,15 +69,6 @@ class StateChanged(_ServerEvent, frozen=True, tag="state_changed"):
     why: str = ""
 
 
-class CallProgress(_ServerEvent, frozen=True, tag="progress"):
-    """Progress of a call of `tool`; `total` is None where the server does not know it."""
-
-    tool: str
-    progress: float
-    total: float | None = None
-    message: str = ""
-
-
 class Logged(_ServerEvent, frozen=True, tag="logged"):
     """A log message of the server, or a warning about it; `level` as in syslog (RFC 5424)."""
 
@@ -94,4 +85,4 @@ class ToolsChanged(_ServerEvent, frozen=True, tag="tools_changed"):
     changed: tuple[str, ...] = ()
 
 
-ServerEvent: TypeAlias = StateChanged | CallProgress | Logged | ToolsChanged
+ServerEvent: TypeAlias = StateChanged | Logged | ToolsChanged

@@ -51,33 +51,32 @@ _INTERNAL_ERROR: Final = -32603
 def elicitation_callback(elicit: Elicit, pause_deadlines: PauseDeadlines) -> Any:
     """The SDK's callback; the calls to the server do not time out meanwhile."""
 
-    async def callback(_: Any, params: Any) -> Any:
-        from mcp_types import ElicitResult, ErrorData  # noqa: PLC0415  # the SDK's, imported with it
+    async def ask(params: Any) -> Any:
+        from mcp_types import ElicitResult  # noqa: PLC0415  # the SDK's, imported with it
 
         schema: Mapping[str, Any] = getattr(params, "requested_schema", None) or {}
         text = params.message if schema else f"{params.message}\n{params.url}"
-        try:
-            with pause_deadlines():
-                action, content = await elicit(text, schema)
-        except Exception as error:  # noqa: BLE001  # the callback may fail in any way
-            return ErrorData(code=_INTERNAL_ERROR, message=f"the user could not be asked: {error}")
+        action, content = await elicit(text, schema)
         filled = {**_defaults(schema), **(content or {})} if action == "accept" and schema else None
         return ElicitResult(action=action, content=filled)
 
-    return callback
+    return _callback(ask, pause_deadlines, "the user")
 
 
 def sampling_callback(sample: Sample, pause_deadlines: PauseDeadlines) -> Any:
     """The SDK's callback; the calls to the server do not time out meanwhile."""
+    return _callback(sample, pause_deadlines, "the model")
 
+
+def _callback(ask: Callable[[Any], Awaitable[Any]], pause_deadlines: PauseDeadlines, who: str) -> Any:
     async def callback(_: Any, params: Any) -> Any:
-        from mcp_types import ErrorData  # noqa: PLC0415
+        from mcp_types import ErrorData  # noqa: PLC0415  # the SDK's, imported with it
 
         try:
             with pause_deadlines():
-                return await sample(params)
-        except Exception as error:  # noqa: BLE001  # whatever becomes of the model
-            return ErrorData(code=_INTERNAL_ERROR, message=f"the model could not be asked: {error}")
+                return await ask(params)
+        except Exception as error:  # noqa: BLE001  # the callback may fail in any way
+            return ErrorData(code=_INTERNAL_ERROR, message=f"{who} could not be asked: {error}")
 
     return callback
 
