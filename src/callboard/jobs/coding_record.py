@@ -34,7 +34,6 @@ from callboard.core import (
     ReplyStarted,
     ResultCanister,
     ResultReady,
-    RolledBack,
     RoundStarted,
     RunEnded,
     RunProgress,
@@ -97,9 +96,8 @@ class CodingRecord:
         """What is not written yet of the row's other fields."""
         self._phase = segment.job.phase
         self._calls: int | None = None
-        self._journal = JobJournal(segment, _RUN)
-        self._run = ""
-        """The name of the run whose journal was opened last."""
+        self.journal = CodingJournal(self, segment, _RUN)
+        """The journal of the last run."""
         self.begins_fork = segment.job.memory.get(FORK, {}).get("entries") == segment.job.entries
         self._job = read_job(segment.job, folder, is_new=not items)
 
@@ -127,18 +125,12 @@ class CodingRecord:
         return self.failure is not None
 
     def open_journal(self, name: str, start: RunProgress | None = None) -> CodingJournal:
-        self._run = f"{_RUN}{name}"
-        self._journal = JobJournal(self._segment, self._run, start=start)
+        self.journal = CodingJournal(self, self._segment, f"{_RUN}{name}", start=start)
         self._in_run = True
-        return CodingJournal(self, self._journal)
+        return self.journal
 
     def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
-        return self._journal.answers(calls)
-
-    @property
-    def journal(self) -> JobJournal:
-        """That of the last run."""
-        return self._journal
+        return self.journal.answers(calls)
 
     def steps(self) -> Iterable[Item]:
         return self._items
@@ -173,67 +165,50 @@ class CodingRecord:
             self._fields["model"] = self._job.model
 
     async def save(self, canisters: Sequence[Canister] = ()) -> None:
-        await self.write(self._segment.claim.append([*self.take_steps(), *canisters], **self.take_changes()))
+        await self._segment.commit(self._segment.claim.append([*self.take_steps(), *canisters], **self._take_changes()))
 
     async def write_notes(self) -> None:
         """Write what changed of the memory, with the steps before it."""
         if self._notes or self._phase != self._segment.job.phase:
             await self.save()
 
-    async def write(self, writing: Any) -> None:
-        """Wait for a write. Raises what it raises; another process goes on with the job then."""
-        try:
-            await writing
-        except CallboardError:
-            self._is_left = True
-            raise
-
     def take_steps(self) -> list[Step]:
         """The steps that are not written yet; whoever takes them writes them."""
         steps, self._steps = self._steps, []
         return steps
 
-    def take_changes(self) -> Any:
-        """What is not written yet of the job. The progress of runs that are over is forgotten."""
+    def _take_changes(self) -> Any:
+        """Return what is not written yet of the job. The progress of runs that are over is forgotten."""
         notes, self._notes = self._notes, {}
         fields, self._fields = self._fields, {}
         memory = self._segment.job.memory
-        if self._run:
-            memory = {name: value for name, value in memory.items() if name == self._run or not name.startswith(_RUN)}
+        if (run := self.journal.name) != _RUN:
+            memory = {name: value for name, value in memory.items() if name == run or not name.startswith(_RUN)}
         # The journals do not count the calls by which code blocks were applied.
         calls = {} if self._calls is None or self.is_left else {"calls": self._calls}
         return {"phase": self._phase, "memory": {**memory, **notes}, **calls, **fields}
 
 
-class CodingJournal:
+class CodingJournal(JobJournal):
     """The journal of one run, which writes the steps before it too."""
 
-    def __init__(self, record: CodingRecord, journal: JobJournal) -> None:
+    def __init__(
+        self, record: CodingRecord, segment: JobSegment, name: str, *, start: RunProgress | None = None
+    ) -> None:
+        super().__init__(segment, name, start=start)
+        self._record = record
         self._saved: set[int] = set()
         """The canisters that are written, by their `id`."""
         self._results: set[str] = set()
         """The calls whose results are written."""
-        self.progress = journal.progress
-        self._record = record
-        self._journal = journal
 
-    def call_key(self, invocation: InvocationCanister, /) -> str:
-        return self._journal.call_key(invocation)
-
-    async def save(self, items: Sequence[Canister | RolledBack], progress: RunProgress, /, *, begins: bool) -> None:
+    async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
         await self._record.write_notes()
-        steps: Any = self._record.take_steps()
-        await self._record.write(self._journal.save([*steps, *items], progress, begins=begins))
+        await super().save([*self._record.take_steps(), *items], progress, begins=begins)
         self._saved.update(map(id, items))
 
-    async def begin_call(
-        self, invocation: InvocationCanister, idempotent: bool, /
-    ) -> ResultCanister | None:  # as the port has it
-        await self._record.write(self._journal.begin_call(invocation, idempotent))
-        return None
-
-    async def end_call(self, invocation: InvocationCanister, result: ResultCanister, /) -> None:
-        await self._record.write(self._journal.end_call(invocation, result))
+    async def end_call(self, invocation: InvocationCanister, result: ResultCanister) -> None:
+        await super().end_call(invocation, result)
         self._results.add(result.invocation_id)
 
     def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:

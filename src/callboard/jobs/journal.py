@@ -26,7 +26,7 @@ from callboard.core import (
     ToolError,
     Usage,
 )
-from callboard.errors import CallboardError, CallerError
+from callboard.errors import CallerError
 from callboard.jobs.entries import Item, MeasuredReply, ReplyTook
 from callboard.jobs.job import Approval, Changes
 from callboard.jobs.segment import JobSegment
@@ -56,7 +56,7 @@ class JobJournal:
         """Takes a segment, the journal's name, and the progress of a run that goes on without any that was saved."""
         job = segment.job
         self._segment = segment
-        self._name = name
+        self.name = name
         self._counts = segment.call_counts
         self._saving: asyncio.Task[None] | None = None
         """Commits the reply whose calls begin."""
@@ -86,9 +86,8 @@ class JobJournal:
         """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
         self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
         await self._charge(progress)
-        writing = self._write(
-            self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
-        )
+        written = self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
+        writing = self._segment.commit(written)
         if not begins:
             await writing
             return
@@ -98,14 +97,14 @@ class JobJournal:
     async def begin_call(self, invocation: InvocationCanister, idempotent: bool) -> None:
         """Commit that the call begins, unless it may as well run twice."""
         if not idempotent:
-            await self._write(self._segment.claim.begin_calls([invocation]))
+            await self._segment.commit(self._segment.claim.begin_calls([invocation]))
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
     async def end_call(self, _: InvocationCanister, result: ResultCanister) -> None:
         """Commit the result, and that the call is over."""
         self._at = self._segment.clock()
-        await self._write(self._segment.claim.end_call(result))
+        await self._segment.commit(self._segment.claim.end_call(result))
 
     def answers(self, waiting: Iterable[InvocationCanister]) -> tuple[dict[str, Answer], dict[str, Any]]:
         """What people have answered about calls that wait: approvals, and results of questions, by identifiers.
@@ -148,14 +147,6 @@ class JobJournal:
         text = msgspec.json.encode([*what, invocation.arguments, invocation.raw], order="sorted")
         return hashlib.sha256(text).hexdigest()[:_DIGITS]
 
-    async def _write(self, written: Any) -> None:
-        try:
-            await written
-        except CallboardError as failure:
-            self._segment.abort(failure)
-            raise
-        self._segment.announce()
-
     async def _charge(self, progress: RunProgress) -> None:
         """Add what is new of the cost. It comes before the commit: a reply that is lost then was paid all the same."""
         spent, self._charged = progress.cost - self._charged, progress.cost
@@ -191,7 +182,7 @@ class JobJournal:
             calls=before.calls + progress.calls,
             usage=usage.counts(),
             cost=before.cost + progress.cost if before.is_priced and progress.is_priced else None,
-            memory={**job.memory, self._name: msgspec.to_builtins(notes)},
+            memory={**job.memory, self.name: msgspec.to_builtins(notes)},
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -155,11 +155,16 @@ class JobSegment:
         """Tell those who follow the job in this process that entries were committed."""
         self._streams.announce(self.job.id, self.job.entries)
 
-    def abort(self, failure: CallboardError) -> None:
-        """Stop at once, because the claim is lost: a call that runs beside the one that noticed is not waited for."""
-        if self.failure is None and self._task is not None and self._task is not asyncio.current_task():
-            self.failure = failure
-            self._task.cancel()
+    async def commit(self, writing: Awaitable[None]) -> None:
+        """Wait for a write of the claim, and announce it. If it fails, stop at once all that runs in the segment."""
+        try:
+            await writing
+        except CallboardError as failure:
+            if self.failure is None and self._task is not None and self._task is not asyncio.current_task():
+                self._task.cancel()
+            self.failure = self.failure or failure
+            raise
+        self.announce()
 
     async def answer_open_calls(self, kind: JobKind) -> None:
         """Give each call that was begun and has no result one that says so."""
