@@ -120,7 +120,7 @@ async def test_an_approval_is_answered_through_the_handle_or_by_the_id():
         if answered:
             await job.answer(approval.call_id, digest=approval.digest)
         else:
-            await jobs.answer(job.id, approval.call_id, "deny", digest=approval.digest, reason="full")
+            await (await jobs.get(job.id)).answer(approval.call_id, "deny", digest=approval.digest, reason="full")
         text = "It is booked 7." if answered else "It is Error: book may not run: full."
         assert (await job.result()).text == text
 

@@ -13,7 +13,7 @@ from sqlalchemy import update
 from callboard.configuration.jobs import NotifySettings
 from callboard.core import InvocationCanister
 from callboard.jobs.job import Approval
-from callboard.jobs.notifications import Notifier
+from callboard.jobs.notifications import open_notifier, tell_due
 from callboard.jobs.store import DurableStore
 from callboard.jobs.tables import notifications
 
@@ -51,8 +51,7 @@ def tell(database, clock):
 
     async def tell(*places, seconds=30):
         shown = []
-        notifier = Notifier(database, places, shown.append, seconds=seconds, clock=clock)
-        return await notifier.tell_due(), shown
+        return await tell_due(database, places, shown.append, seconds=seconds, clock=clock), shown
 
     return tell
 
@@ -253,10 +252,10 @@ async def test_a_removed_job_is_not_told_of(store, tell, file):
 
 async def test_beside_a_worker_it_tells_what_comes_and_ends_with_it(store, database, clock):
     async with Webhook(204) as hook:
-        async with Notifier(database, [hook.place], print, clock=clock):
+        async with open_notifier(database, [hook.place], print, clock=clock):
             await make_waiting(store)
             await hook.asked.wait()
-        async with Notifier(database, [], print, clock=clock):
+        async with open_notifier(database, [], print, clock=clock):
             pass
         outcome = hook.bodies
     assert len(outcome) == 1

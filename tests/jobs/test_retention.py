@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from callboard.coding.job_folders import JobFolders
+from callboard.configuration.jobs import JobSettings
 from callboard.jobs import services as retention
 from callboard.jobs.database import DatabaseUnavailable
-from callboard.jobs.services import open_retention, remove_old_jobs
+from callboard.jobs.services import open_services, remove_old_jobs
 from callboard.jobs.store import DurableStore
 
 KEEP = timedelta(days=30)
@@ -78,7 +79,7 @@ async def test_it_is_done_beside_a_worker_and_again_after_a_failure(database, mo
     await make_ended(store, 2)
     now += KEEP * 2
     told = []
-    async with open_retention(store, None, QUEUES, told.append):
+    async with open_services(store, JobSettings(), QUEUES, told.append):
         assert len(await store.list()) == 2
     remove = store.remove
 
@@ -87,7 +88,7 @@ async def test_it_is_done_beside_a_worker_and_again_after_a_failure(database, mo
         raise DatabaseUnavailable("it is away", path="jobs.db")
 
     monkeypatch.setattr(store, "remove", fail_once)
-    async with open_retention(store, KEEP, QUEUES, told.append):
+    async with open_services(store, JobSettings(keep="30d"), QUEUES, told.append):
         await wait_until_empty(store)
     assert told == ["old jobs were not removed, which is tried again: jobs.db: it is away"]
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from tests.tables import table
 
 from callboard import Agent, jobs, tool
-from callboard.core import InvocationEnded, ResultCanister, ResultReady, RoundStarted, Usage
+from callboard.core import AssistantCanister, InvocationCanister, ResultCanister, Usage
 from callboard.jobs.database import VARIABLE
 from callboard.jobs.entries import JobEntry, MeasuredReply, ReplyTook, encode_entry
-from callboard.jobs.steps import TraceBuilder
+from callboard.jobs.steps import build_trace
 from callboard.testing import Call, ScriptedModel
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -18,11 +18,9 @@ def at(seconds):
     return BEGIN + timedelta(seconds=seconds)
 
 
-def build(*steps):
-    builder = TraceBuilder()
-    for step in steps:
-        builder.feed(step)
-    return builder.rounds
+def build(*items):
+    """The rounds of canisters, each with its round."""
+    return build_trace(JobEntry(at, number, encode_entry(item)) for at, (number, item) in enumerate(items, 1))
 
 
 @tool
@@ -45,11 +43,8 @@ async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, m
     monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'jobs.db'}")
     job = await jobs.submit(f"{__name__}:worker", "Go on.")
     result = await job.result()
-    builder = TraceBuilder()
-    for entry in await job._store.read_entries(job.id):
-        builder.feed_entry(entry)
-    first, second = builder.rounds
-    assert [(each.usage, each.cost) for each in builder.rounds] == [
+    first, second = rounds = build_trace(await job._store.read_entries(job.id))
+    assert [(each.usage, each.cost) for each in rounds] == [
         ({"input": 100, "output": 10}, 100.0),
         ({"input": 200, "output": 20}, 200.0),
     ]
@@ -62,24 +57,18 @@ async def test_a_durable_job_has_times_tokens_and_cost_of_each_round(tmp_path, m
 
 
 def test_a_job_that_was_recorded_without_times_has_rounds():
-    rounds = build(
-        RoundStarted(1),
-        InvocationEnded(0, "c1", "look", {}, "{}"),
-        ResultReady(ResultCanister("x", invocation_id="c1")),
-        RoundStarted(2),
-    )
+    call = InvocationCanister(identifier="c1", name="look", arguments={})
+    rounds = build((1, call), (1, ResultCanister("x", invocation_id="c1")), (2, AssistantCanister("y")))
     assert [(each.seconds, len(each.calls)) for each in rounds] == [(None, 1), (None, 0)]
     assert [call.state for call in rounds[0].calls] == ["done"]
 
 
 def test_a_result_of_no_call_is_passed_over():
-    assert build(ResultReady(ResultCanister("x", invocation_id="c9"))) == []
+    assert build((1, ResultCanister("x", invocation_id="c9"))) == []
 
 
 @table("text", ["plain", '"took":{"began_at":"x"}', '\\","took":1}'])
 def test_what_a_model_says_is_not_taken_for_what_it_took(text):
-    from callboard.core import AssistantCanister
-
     said = AssistantCanister(text, timestamp=at(1))
     assert JobEntry(1, 1, encode_entry(said)).took is None
     took = ReplyTook(at(0), {"input": 1}, 0.5)

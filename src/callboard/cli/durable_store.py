@@ -28,7 +28,6 @@ T = TypeVar("T")
 PATIENCE: Final = 10.0
 """Seconds in which a worker ends a job that is cancelled."""
 POLL_SECONDS: Final = 0.1
-_HINT: Final = "callboard jobs list --all shows them"
 
 
 @contextmanager
@@ -60,21 +59,21 @@ def read_jobs(work: Callable[[DurableStore], Coroutine[Any, Any, T]]) -> T:
 
 
 def find_job(name: str) -> DurableJob:
-    """The job of this name, or the only one whose name begins so. Raises CallerError."""
-    jobs = read_jobs(lambda store: _find(store, name)) if may_have_jobs() else []
-    if len(jobs) > 1:
-        raise CallerError("several jobs begin so", path=name, hint=_HINT)
-    if jobs:
-        return jobs[0]
+    """Return the job of this name, or the only one whose name begins so. Raises CallerError."""
+
+    async def find(store: DurableStore) -> DurableJob:
+        return store.mark_abandoned([await store.get(name)])[0]
+
+    try:
+        if may_have_jobs():
+            return read_jobs(find)
+    except CallerError:
+        if name not in list_old_records():
+            raise
     if name in list_old_records():
         hint = f"callboard jobs rm {name} deletes it"
         raise CallerError(f"{OLD_RECORD} is not read by this version of Callboard", path=name, hint=hint)
-    raise CallerError("no such job", path=name, hint=_HINT)
-
-
-async def _find(store: DurableStore, name: str) -> list[DurableJob]:
-
-    return store.mark_abandoned([await store.get(each) for each in await store.find(name)])
+    raise CallerError("no such job", path=name, hint="callboard jobs list --all shows them")
 
 
 def resume_job_in_worker(job: DurableJob) -> DurableJob:

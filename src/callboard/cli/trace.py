@@ -10,7 +10,7 @@ import typer
 from callboard.cli.durable_store import find_job, read_jobs
 from callboard.cli.options import JobName
 from callboard.jobs.job import DurableJob
-from callboard.jobs.steps import CallSpan, RoundSpan, TraceBuilder, describe_trace
+from callboard.jobs.steps import CallSpan, RoundSpan, build_trace, describe_trace
 from callboard.profiles import format_cost
 from callboard.text.display import collapse
 
@@ -35,16 +35,14 @@ def trace(
     waited for somebody is left out.
     """
     job = find_job(name)
-    builder = TraceBuilder()
-    for entry in read_jobs(lambda store: store.read_entries(job.id)):
-        builder.feed_entry(entry)
+    rounds = build_trace(read_jobs(lambda store: store.read_entries(job.id)))
     if as_json:
         described = {name: getattr(job, name) for name in ("id", "state", "model", "usage", "cost")}
-        typer.echo(json.dumps({**described, "rounds": describe_trace(builder.rounds)}, indent=2))
+        typer.echo(json.dumps({**described, "rounds": describe_trace(rounds)}, indent=2))
         return
     from rich.console import Console  # noqa: PLC0415  # rich costs 50 ms
 
-    Console(highlight=False, soft_wrap=False).print(_make_table(job, builder.rounds))
+    Console(highlight=False, soft_wrap=False).print(_make_table(job, rounds))
 
 
 def _make_table(job: DurableJob, rounds: list[RoundSpan]) -> Table:

@@ -22,7 +22,7 @@ from callboard.extras import require_extra
 from callboard.storage.directories import state_directory
 
 if TYPE_CHECKING:
-    from callboard.jobs.client import JobClient, answer, get, submit
+    from callboard.jobs.client import JobClient, get, submit
     from callboard.jobs.handle import JobEvent, JobHandle, JobResult
 
 _LAZY = {
@@ -30,12 +30,11 @@ _LAZY = {
     "JobEvent": "handle",
     "JobHandle": "handle",
     "JobResult": "handle",
-    "answer": "client",
     "get": "client",
     "submit": "client",
 }
 
-__all__ = ["DatabaseUnavailable", "JobClient", "JobEvent", "JobHandle", "JobResult", "answer", "get", "submit"]
+__all__ = ["DatabaseUnavailable", "JobClient", "JobEvent", "JobHandle", "JobResult", "get", "submit"]
 
 VARIABLE: Final = "CALLBOARD_DATABASE_URL"
 """The environment variable that names another database than the user's file."""

@@ -1,7 +1,7 @@
-"""Submit jobs of agents and find them again, with a worker in this process where the database is a file of this machine.
+"""Submit jobs of agents and find them again.
 
-Beside SQLite whoever submits a job also runs it, so that nothing else has to be started; other workers on the same file
-may run it as well. Beside PostgreSQL workers run it, on this host or on others.
+On SQLite the process that submits a job also runs it, so that nothing else has to be started; other workers on the same
+file may run it as well. On PostgreSQL workers run it, on this host or on others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from callboard.agent import Agent
@@ -28,18 +28,6 @@ from callboard.jobs.worker import open_worker
 from callboard.loop import Limits
 
 
-class SubmitOptions(TypedDict, total=False):
-    """What a job may be given besides its agent and its prompt; see `JobClient.submit`."""
-
-    history: Iterable[Canister | Mapping[str, Any]]
-    auxdata: Mapping[str, Any] | None
-    limits: Limits | None
-    description: str
-    directory: str
-    partition: str
-    priority: int
-
-
 class JobClient:
     """The jobs of a database. It is entered as an asynchronous context manager, and closes what it opened.
 
@@ -47,7 +35,7 @@ class JobClient:
         url: The database; see `Database.open`.
         embedded: Whether the jobs of an agent run in this process, from the first of them on. By default they do beside
             SQLite.
-        streams: What jobs of this process say just now, where others run some of them.
+        streams: What the jobs that run in this process say just now.
     """
 
     def __init__(self, url: str = "", *, embedded: bool | None = None, streams: JobStreams | None = None) -> None:
@@ -55,9 +43,8 @@ class JobClient:
         self._embedded = embedded
         self._open = AsyncExitStack()
         self.streams = streams or JobStreams()
-        """What the jobs that run in this process say just now."""
         self._agents: dict[str, Agent[Any]] = {}
-        """Those whose jobs run in this process."""
+        """The agents whose jobs run in this process."""
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -98,9 +85,6 @@ class JobClient:
             partition: Of jobs with the same one, one runs at a time.
             priority: The lowest comes first.
 
-        Returns:
-            The job.
-
         Raises:
             CallerError: The agent cannot be imported, there is nothing to ask, or an argument is no JSON.
             DatabaseUnavailable: It could not be queued.
@@ -138,9 +122,6 @@ class JobClient:
             identifier: The job.
             agent: The reference of its agent, if this process is to run the job: nothing is imported because a row of the
                 database says so.
-
-        Returns:
-            The job.
 
         Raises:
             CallerError: There is no such job, or the agent cannot be imported.
@@ -188,27 +169,11 @@ async def _keep_open(opened: asyncio.Future[JobClient]) -> None:
         opened.set_exception(error)
 
 
-async def submit(agent: str, prompt: UserCanister | ContentLike, **options: Unpack[SubmitOptions]) -> JobHandle:
-    """Queue a run of an agent; parameters as of `JobClient.submit`."""
+async def submit(agent: str, prompt: UserCanister | ContentLike, **options: Any) -> JobHandle:
+    """Queue a run of an agent; options as of `JobClient.submit`."""
     return await (await default_client()).submit(agent, prompt, **options)
 
 
 async def get(identifier: str, agent: str = "") -> JobHandle:
     """Find a job again; parameters as of `JobClient.get`."""
     return await (await default_client()).get(identifier, agent)
-
-
-async def answer(
-    identifier: str,
-    call_id: str,
-    verdict: Literal["allow", "deny"] = "allow",
-    *,
-    digest: str,
-    reason: str = "",
-    text: str = "",
-    edited: dict[str, Any] | None = None,
-    by: str = "",
-) -> None:
-    """Answer an approval or a question of a job; parameters as of `JobHandle.answer`."""
-    job = await get(identifier)
-    await job.answer(call_id, verdict, digest=digest, reason=reason, text=text, edited=edited, by=by)

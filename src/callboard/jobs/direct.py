@@ -1,11 +1,10 @@
-"""Run a job in the process that submits it: its queue is its own, so no other worker takes it.
+"""Run a job on this host: in the process that submits it, or in a detached `callboard worker --until-idle`.
 
-A cancellation of the caller cancels the job. If the process dies, the job is interrupted, and another process may resume it.
+A job of this process has a queue of its own, so no other worker takes it. A cancellation of the caller cancels the job.
+If the process dies, the job is interrupted, and another process may resume it.
 
-Start a detached `callboard worker --until-idle` for jobs that need this host, unless one runs on its SQLite file.
-
-Law: a job that is queued while such a worker ends gets another one. The worker holds a lock of a file until its process
-has ended, so whoever queued a job waits until the job was claimed or the lock is free.
+Law: a job that is queued while a detached worker ends gets another one. The worker holds a lock of a file until its
+process has ended, so whoever queued a job waits until the job was claimed or the lock is free.
 """
 
 from __future__ import annotations
@@ -44,13 +43,11 @@ from callboard.jobs.worker import EmbeddedWorker, Worker
 
 IDLE_SECONDS: Final = 60
 """Seconds that the worker waits for another job."""
-CODING: Final = "coding"
-"""The name of the worker for coding jobs."""
 _ENDING_SECONDS: Final = 2.0
 """Seconds that an idle worker takes to end."""
 
 
-def start_worker(database: Database, queue: str, *, name: str = CODING, directory: str = "/") -> Path | None:
+def start_worker(database: Database, queue: str, *, name: str = "coding", directory: str = "/") -> Path | None:
     """Start a process that runs the jobs of a queue and ends when it is idle, unless one of its name runs.
 
     Args:
@@ -103,13 +100,12 @@ def _take_lock(lock: int, database: Database, queue: str) -> bool:
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True  # noqa: TRY300
         except BlockingIOError:
             is_claimed = database.read_blocking(lambda connection: connection.scalar(query)) is None
             if is_claimed or time.monotonic() > end:
                 return False
             time.sleep(0.05)
-        else:
-            return True
 
 
 def is_direct(job: DurableJob) -> bool:

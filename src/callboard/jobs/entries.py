@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -101,22 +102,16 @@ def read_conversation(items: Iterable[Item]) -> list[Canister]:
     return order_results(canisters)
 
 
-def order_results(canisters: list[Canister]) -> list[Canister]:
-    """The same canisters, where neighbouring results stand in the order of the calls before them."""
+def order_results(canisters: Iterable[Canister]) -> list[Canister]:
+    """Return the canisters, with neighbouring results in the order of the calls before them."""
     places: dict[str, int] = {}
     ordered: list[Canister] = []
-    begin = 0
-    for canister in [*canisters, None]:
-        if isinstance(canister, ResultCanister):
-            ordered.append(canister)
-            continue
-        if len(ordered) - begin > 1:
-            results = ordered[begin:]
-            results.sort(key=lambda each: places.get(each.invocation_id, -1))  # type: ignore[union-attr]
-            ordered[begin:] = results
-        if canister is not None:
+    for are_results, group in groupby(canisters, lambda each: isinstance(each, ResultCanister)):
+        some = list(group)
+        if are_results:
+            some.sort(key=lambda each: places.get(each.invocation_id, -1))  # type: ignore[union-attr]
+        for at, canister in enumerate(some, len(ordered)):
             if isinstance(canister, InvocationCanister):
-                places[canister.identifier] = len(ordered)
-            ordered.append(canister)
-        begin = len(ordered)
+                places[canister.identifier] = at
+        ordered += some
     return ordered

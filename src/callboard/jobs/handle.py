@@ -116,34 +116,21 @@ class JobHandle:
         return [each for each in await self._store.read_approvals(self.id) if not each.verdict]
 
     async def answer(
-        self,
-        call_id: str,
-        verdict: Literal["allow", "deny"] = "allow",
-        *,
-        digest: str,
-        reason: str = "",
-        text: str = "",
-        edited: dict[str, Any] | None = None,
-        by: str = "",
+        self, call_id: str, verdict: Literal["allow", "deny"] = "allow", *, digest: str, by: str = "", **options: Any
     ) -> None:
         """Answer an approval or a question of the job.
 
         Args:
             call_id: The call.
             verdict: A question is answered by "allow" and a text.
-            digest: That of the approval as it was read, so that an answer to something else is refused.
-            reason: Of a denial; the model reads it.
-            text: What a question is answered.
-            edited: Arguments in the place of the model's own.
+            digest: The digest of the approval that you read, so that an answer to something else is refused.
             by: Name of the person who answers. The default is the user of this process.
+            options: `reason`, `text` and `edited`, as of `DurableStore.answer`.
 
         Raises:
-            CallerError: Nothing waits for this answer; it says why.
+            CallerError: The answer cannot be taken; the message says why.
         """
-        by = by or find_user_name()
-        await self._store.answer(
-            self.id, call_id, verdict, digest=digest, reason=reason, text=text, edited=edited, by=by
-        )
+        await self._store.answer(self.id, call_id, verdict, digest=digest, by=by or find_user_name(), **options)
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """End the job, its model call and its commands, wherever they run. One that has ended stays as it is."""

@@ -17,13 +17,12 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, select, update
@@ -56,13 +55,18 @@ ENVIRONMENT: Final = (
 _FIELDS: Final = ("kind", "title", "directory", "model", "phase", "error", "rounds", "calls", "usage", "cost")
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Notification(NamedTuple):
-    """A change of a job that is told. `done` are the places that know of it already."""
+    """A change of a job to tell."""
 
     its: tuple[ColumnElement[bool], ...]
     """The conditions of its row."""
     attempts: int
     done: tuple[str, ...]
+    """The places that know it."""
     payload: dict[str, Any]
 
 
@@ -76,90 +80,84 @@ def add_notification(connection: Connection, key: int, before: DurableJob, job: 
         connection.execute(insert_once(notifications, connection), row)
 
 
-class Notifier:
-    """Tells what is due while it is entered as an asynchronous context manager, beside a worker.
+@asynccontextmanager
+async def open_notifier(
+    database: Database, places: Sequence[NotifySettings], show: Callable[[str], None], *, clock: Clock = _now
+) -> AsyncIterator[None]:
+    """Tell what is due while it is entered, beside a worker. `show` shows a failure to the user, in one line.
 
-    Without anybody to tell it does nothing: a worker of another host may have somebody.
+    Without places it does nothing: a worker of another host may have some. At the end it tells what is due once more, for
+    the worker may have ended its last job just now; that takes `SECONDS` at most.
     """
+    stopping = asyncio.Event()
 
-    def __init__(
-        self,
-        database: Database,
-        places: Sequence[NotifySettings],
-        show: Callable[[str], None],
-        *,
-        seconds: float = SECONDS,
-        clock: Clock = lambda: datetime.now(UTC),
-    ) -> None:
-        """Takes the database, who is told, and what shows a failure to the user, in one line."""
-        self._database = database
-        self._places = tuple(places)
-        self._show = show
-        self._seconds = seconds
-        self._clock = clock
-        self._stopping = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        if self._places:
-            self._task = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        """Tell what is due once more; that takes `seconds` at most, as what is being told does."""
-        self._stopping.set()
-        if self._task is not None:
-            await self._task
-
-    async def _run(self) -> None:
+    async def tell_always() -> None:
         is_last = False
         while not is_last:
-            # What happened until it stops is told as well: the worker may have ended its last job just now.
-            is_last = self._stopping.is_set()
+            is_last = stopping.is_set()
             count = 0
             with suppress(CallboardError):  # the database is away, and this is tried again
-                count = await self.tell_due()
+                count = await tell_due(database, places, show, clock=clock)
             if count < AT_ONCE and not is_last:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), POLL_SECONDS)
+                    await asyncio.wait_for(stopping.wait(), POLL_SECONDS)
 
-    async def tell_due(self) -> int:
-        """Tell what is due to everybody who does not know it yet; how many notifications that were.
+    if not places:
+        yield
+        return
+    task = asyncio.create_task(tell_always())
+    try:
+        yield
+    finally:
+        stopping.set()
+        await task
 
-        Raises:
-            DatabaseUnavailable: What was told may be told again.
-        """
-        taken = await self._database.run(partial(_take, self._clock()))
-        await asyncio.gather(*[self._tell(each) for each in taken])
-        return len(taken)
 
-    async def _tell(self, notification: Notification) -> None:
+async def tell_due(
+    database: Database,
+    places: Sequence[NotifySettings],
+    show: Callable[[str], None],
+    *,
+    seconds: float = SECONDS,
+    clock: Clock = _now,
+) -> int:
+    """Tell what is due to all places that do not know it yet, each within so many seconds. Return the number of
+    notifications.
+
+    Raises:
+        DatabaseUnavailable: What was told may be told again.
+    """
+
+    async def tell(notification: Notification) -> None:
         body = encode_json({**notification.payload, "attempt": notification.attempts})
         # A place is known by its number too: two webhooks may be of one host.
-        places = {f"{number} {each.place}": each for number, each in enumerate(self._places)}
-        waiting = [name for name in places if name not in notification.done]
-        failures = await asyncio.gather(*[self._send(places[name], body) for name in waiting])
+        names = {f"{number} {each.place}": each for number, each in enumerate(places)}
+        waiting = [name for name in names if name not in notification.done]
+        failures = await asyncio.gather(*[_send(names[name], body, seconds) for name in waiting])
         done = [*notification.done]
         for name, failure in zip(waiting, failures, strict=True):
             if failure:
-                self._show(f"{places[name].place} was not told of job {notification.payload['job']}: {failure}")
+                show(f"{names[name].place} was not told of job {notification.payload['job']}: {failure}")
             else:
                 done.append(name)
         pause = timedelta(seconds=PAUSES[min(notification.attempts, len(PAUSES)) - 1])
-        again = {"done": encode_json(done).decode(), "due_at": to_microseconds(self._clock() + pause)}
+        again = {"done": encode_json(done).decode(), "due_at": to_microseconds(clock() + pause)}
         later = update(notifications).values(again) if any(failures) else delete(notifications)
-        await self._database.run(lambda connection: connection.execute(later.where(*notification.its)))
+        await database.run(lambda connection: connection.execute(later.where(*notification.its)))
 
-    async def _send(self, place: NotifySettings, body: bytes) -> str:
-        """Why a place could not be told; "" if it was."""
-        send = run_command(place.command, body) if place.command else post(place.url, body)
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await send
-        except TimeoutError:
-            return f"it took more than {self._seconds:g} s"
+    taken = await database.run(partial(_take, clock()))
+    await asyncio.gather(*[tell(each) for each in taken])
+    return len(taken)
+
+
+async def _send(place: NotifySettings, body: bytes, seconds: float) -> str:
+    """Return why a place could not be told, "" if it was."""
+    send = run_command(place.command, body) if place.command else post(place.url, body)
+    try:
+        async with asyncio.timeout(seconds):
+            return await send
+    except TimeoutError:
+        return f"it took more than {seconds:g} s"
 
 
 def _take(now: datetime, connection: Connection) -> list[Notification]:

@@ -108,17 +108,6 @@ class JobReader:
 
         return await self.database.read(find)
 
-    async def find(self, identifier: str) -> Sequence[str]:
-        """Return the job of this name, or up to two of the jobs whose names begin so."""
-
-        def find(connection: Connection) -> list[str]:
-            if connection.scalar(_KEY, {"id": identifier}) is not None:
-                return [identifier]
-            begins = select(jobs.c.id).where(jobs.c.id.startswith(identifier, autoescape=True)).limit(2)
-            return list(connection.scalars(begins)) if identifier else []
-
-        return await self.database.read(find)
-
     async def list(
         self, states: Collection[DurableState] = (), *, before: str = "", limit: int = 100
     ) -> Sequence[JobSummary]:
@@ -192,7 +181,7 @@ def count_open_jobs(connection: Connection) -> dict[str, int]:
 
 def no_such_job(identifier: str, problem: str = "no such job") -> CallerError:
     """Return the error for a name that is not the name of one job."""
-    return CallerError(problem, path=identifier, hint="callboard jobs list shows them")
+    return CallerError(problem, path=identifier, hint="callboard jobs list --all shows them")
 
 
 def key_of(connection: Connection, identifier: str) -> int:

@@ -77,18 +77,17 @@ class SegmentControl:
 
 
 class JobBudget(Protocol):
-    """What several jobs may cost together, to which each reply is added."""
+    """What several jobs may cost together, and the `setting` that says so."""
 
     setting: str
-    """Where it is set."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left, as far as this process knows."""
+        """True if nothing is left, as far as this process knows."""
         ...
 
     async def add(self, dollars: float) -> None:
-        """Add what a reply cost."""
+        """Add the cost of a reply."""
         ...
 
 
@@ -124,7 +123,7 @@ class JobSegment:
         self._streams = streams
         self.clock = clock
         self.budgets = [] if budget is None else [budget]
-        """That of all jobs of the day, and those that a kind adds before its run begins."""
+        """The budget of the day, and budgets that a kind adds before its run begins."""
         self._task = asyncio.current_task()
 
     @property
@@ -199,9 +198,9 @@ class JobSegment:
         return Waits(waits_for="rate_limit", reason=str(failure), delay=delay)
 
     def _is_waiting(self, call: CallIntent) -> bool:
-        """Whether it is a call of the last reply, and not one of that name that was rolled back since."""
-        last = next((each for each in reversed(self.conversation) if _is_call(each, call.call_id)), None)
-        return last is not None and call.entries >= self._call_numbers[call.call_id]
+        """Return whether the call is in the conversation, and not a call of that name that was rolled back since."""
+        calls = {each.identifier for each in self.conversation if isinstance(each, InvocationCanister)}
+        return call.call_id in calls and call.entries >= self._call_numbers[call.call_id]
 
 
 class SegmentRunner:
@@ -260,8 +259,7 @@ class SegmentRunner:
         return f"the worker that took it runs no jobs of the kind {job.kind!r}; start one that does"
 
     def _find_model(self, job: DurableJob) -> str:
-        kind = self._kinds.get(job.kind)
-        return "" if kind is None else kind.find_model(job)
+        return job.model or (self._kinds[job.kind].find_model(job) if job.kind in self._kinds else "")
 
     async def _limit(self, identifier: str) -> tuple[float, str]:
         """How many seconds the limits let a segment wait, and why."""
@@ -273,7 +271,7 @@ class SegmentRunner:
             return 0, ""
         if self._find_obstacle(job):
             return 0, ""
-        return await self._limits.reserve(job, job.model or self._kinds[job.kind].find_model(job))
+        return await self._limits.reserve(job, self._find_model(job))
 
     async def _run(self, claim: Claim, watch: SegmentControl) -> None:
         if claim.job.cancel_requested:
@@ -336,10 +334,6 @@ def _resume_task() -> None:
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()
-
-
-def _is_call(canister: Canister, identifier: str) -> bool:
-    return isinstance(canister, InvocationCanister) and canister.identifier == identifier
 
 
 @contextmanager

@@ -1,9 +1,7 @@
-"""What a worker takes from `[jobs]` in the user's own callboard.toml.
+"""What a worker takes from `[jobs]` in the user's own callboard.toml, and what is done beside it: old jobs are removed.
 
 A worker belongs to no project: it runs jobs of many directories, and a project's file may not have `[jobs]`. So the file
 is read from the directory that it is in, wherever the worker was started.
-
-Remove the jobs that ended longer ago than the user keeps them, beside a worker.
 
 Laws:
 - A worker removes jobs of the queues that it serves: the files of a coding job are on the host whose queue it was in.
@@ -28,37 +26,13 @@ from callboard.jobs.database import Database
 from callboard.jobs.embedded_engine import EmbeddedEngine
 from callboard.jobs.engine import Engine
 from callboard.jobs.limits import JobLimits
-from callboard.jobs.notifications import Notifier
+from callboard.jobs.notifications import open_notifier
 from callboard.jobs.store import DurableStore
 
 LOOK_SECONDS: Final = 60.0
-"""Between two looks for old jobs."""
+"""Seconds between two looks for old jobs."""
 REMOVED_AT_ONCE: Final = 20
 """Jobs that are looked up at once."""
-
-
-@asynccontextmanager
-async def open_retention(
-    store: DurableStore, keep: timedelta | None, queues: Collection[str], show: Callable[[str], None]
-) -> AsyncIterator[None]:
-    """Remove the old jobs of some queues while it is entered.
-
-    Args:
-        store: Where the jobs are.
-        keep: The age from which on a job that has ended is removed; None removes nothing.
-        queues: Those of the worker.
-        show: Shows a failure to the user, in one line.
-    """
-    if keep is None:
-        yield
-        return
-    task = asyncio.create_task(_remove_always(store, keep, queues, show))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collection[str] | None = None) -> int:
@@ -76,17 +50,6 @@ async def remove_old_jobs(store: DurableStore, keep: timedelta, queues: Collecti
                 removed += 1
                 await asyncio.to_thread(records.remove, identifier)
     return removed
-
-
-async def _remove_always(
-    store: DurableStore, keep: timedelta, queues: Collection[str], show: Callable[[str], None]
-) -> None:
-    while True:
-        try:
-            await remove_old_jobs(store, keep, queues)
-        except CallboardError as error:
-            show(f"old jobs were not removed, which is tried again: {error}")
-        await asyncio.sleep(LOOK_SECONDS)
 
 
 def load_job_settings() -> JobSettings:
@@ -120,12 +83,24 @@ def job_limits(settings: JobSettings, database: Database) -> JobLimits | None:
 async def open_services(
     store: DurableStore, settings: JobSettings, queues: Collection[str], show: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Do what is done beside a worker of these queues: tell the user's programs, and remove old jobs.
+    """Tell the user's programs, and remove old jobs, beside a worker of these queues.
 
     `show` shows a failure to the user, in one line.
     """
-    async with (
-        Notifier(store.database, settings.notify, show),
-        open_retention(store, settings.keep_age, queues, show),
-    ):
-        yield
+
+    async def remove(keep: timedelta) -> None:
+        while True:
+            try:
+                await remove_old_jobs(store, keep, queues)
+            except CallboardError as error:
+                show(f"old jobs were not removed, which is tried again: {error}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    removing = None if settings.keep_age is None else asyncio.create_task(remove(settings.keep_age))
+    try:
+        async with open_notifier(store.database, settings.notify, show):
+            yield
+    finally:
+        if removing is not None:
+            removing.cancel()
+            await asyncio.wait([removing])

@@ -1,19 +1,13 @@
-"""The entries of a job as the steps that a direct run records, so that both are shown and exported by the same code.
+"""The entries of a job as steps, as files that a person can read, and as a trace.
 
-An entry that is a step stays as it is; a canister becomes the events that it was made of.
-
-Law: each entry is shown once, also where a prompt was recorded as a step and stands in the conversation as well.
-
-Write the steps of a job into a folder that a person can read.
+An entry that is a step stays as it is; a canister becomes the events that it was made of. Law: each entry is shown once,
+also if a prompt was recorded as a step and is in the conversation as well.
 
 `JobExport` writes `events.jsonl` and numbered files: `001-prompt.txt`, `002-response.txt`, `003-tool-calls.json`,
 `004-tool-results.json`, ...
 
-Where a job's time, tokens and money went: its rounds, and the calls of each.
-
-`TraceBuilder` makes the rounds of a job's entries. Jobs that were recorded before rounds were measured have no times.
-
-Law: each round and each call is there once, in the order in which they began, whatever the job came to.
+`build_trace` says where a job's time, tokens and money went. Law: each round and each call is there once, in the order in
+which they began.
 """
 
 from __future__ import annotations
@@ -50,12 +44,11 @@ from callboard.core import (
     TextualContent,
     UserCanister,
 )
-from callboard.core.canisters import ToolError
-from callboard.jobs.entries import JobEntry, ReplyTook
+from callboard.jobs.entries import JobEntry
 from callboard.text.surrogates import escape_surrogates
 
 CallState: TypeAlias = Literal["done", "failed", "open"]
-"""Of a call: whether it has a result, and which; an open one has none."""
+"""State of a call; an open call has no result."""
 MAX_FAILURE: Final = 300
 """Characters of why a call failed."""
 
@@ -73,7 +66,7 @@ class CallSpan(msgspec.Struct, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, None where that is not known."""
+        """Seconds that it took, None if that is not known."""
         return _seconds(self.began_at, self.ended_at)
 
 
@@ -90,7 +83,7 @@ class RoundSpan(msgspec.Struct, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """How long the model took, None where that is not known."""
+        """Seconds that the model took, None if that is not known."""
         return _seconds(self.began_at, self.replied_at)
 
     @property
@@ -99,66 +92,35 @@ class RoundSpan(msgspec.Struct, kw_only=True):
         return max([each for each in (self.replied_at, *[call.ended_at for call in self.calls]) if each], default=None)
 
 
-class TraceBuilder:
-    """A stage: feed it the steps of a job; `rounds` grows by what they say."""
-
-    def __init__(self) -> None:
-        self.rounds: list[RoundSpan] = []
-        self._stage = EntrySteps()
-        self._phase = ""
-        self._calls: dict[str, CallSpan] = {}
-        """By identifiers: those that have no result yet."""
-
-    def feed(self, step: Step) -> None:
-        """Take the next step."""
-        match step:
+def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
+    """Return the rounds of a job. Raises CallerError for a line that is not an entry."""
+    rounds: list[RoundSpan] = []
+    calls: dict[str, CallSpan] = {}
+    phase, last_round = "", 0
+    for entry in entries:
+        item = entry.item
+        match item:
             case PhaseStarted(name=name):
-                self._phase = name
-            case RoundStarted():
-                # Of a round that was interrupted the next process says that it begins, too.
-                if (
-                    not self.rounds
-                    or self.rounds[-1].calls
-                    or self.rounds[-1].began_at is not None
-                    or self.rounds[-1].phase != self._phase
-                ):
-                    self._begin_round()
-            case (
-                InvocationEnded(identifier=identifier, name=name)
-                | InvocationIncomplete(identifier=identifier, name=name)
-            ):
-                call = CallSpan(identifier=identifier, name=name)
-                (self.rounds or self._begin_round())[-1].calls.append(call)
-                self._calls[identifier] = call
-            case ResultReady(canister=result):
-                self._end_call(result.invocation_id, result.timestamp, result.error)
+                phase = name
+            case AssistantCanister() | InvocationCanister():
+                if not rounds or entry.round != last_round:
+                    rounds.append(RoundSpan(number=len(rounds) + 1, phase=phase))
+                last_round, span = entry.round, rounds[-1]
+                if isinstance(item, InvocationCanister):
+                    calls[item.identifier] = CallSpan(identifier=item.identifier, name=item.name)
+                    span.calls.append(calls[item.identifier])
+                if (took := entry.took) is not None:
+                    span.began_at, span.replied_at = took.began_at, item.timestamp or took.began_at
+                    span.usage, span.cost = took.usage, took.cost
+                    for call in span.calls:
+                        call.began_at = span.replied_at
+            case ResultCanister(invocation_id=identifier, error=error) if identifier in calls:
+                call = calls.pop(identifier)
+                call.state, call.ended_at = "done" if error is None else "failed", item.timestamp
+                call.failure = "" if error is None else f"{error.category}: {error.message}"[:MAX_FAILURE]
             case _:
                 pass
-
-    def feed_entry(self, entry: JobEntry) -> None:
-        """Take the next entry of a durable job."""
-        for step in self._stage.feed(entry):
-            self.feed(step)
-        if (took := entry.took) is not None:
-            replied_at = getattr(entry.item, "timestamp", None) or took.began_at
-            self._measure(took, replied_at)
-
-    def _begin_round(self) -> list[RoundSpan]:
-        self.rounds.append(RoundSpan(number=len(self.rounds) + 1, phase=self._phase))
-        return self.rounds
-
-    def _end_call(self, identifier: str, at: datetime | None, error: ToolError | None) -> None:
-        call = self._calls.pop(identifier, None)
-        if call is not None:
-            call.state, call.ended_at = "done" if error is None else "failed", at
-            call.failure = "" if error is None else f"{error.category}: {error.message}"[:MAX_FAILURE]
-
-    def _measure(self, took: ReplyTook, replied_at: datetime) -> None:
-        span = (self.rounds or self._begin_round())[-1]
-        span.began_at, span.replied_at = took.began_at, replied_at
-        span.usage, span.cost = took.usage, took.cost
-        for call in span.calls:
-            call.began_at = replied_at
+    return rounds
 
 
 def describe_trace(rounds: list[RoundSpan]) -> list[dict[str, Any]]:
@@ -271,9 +233,9 @@ class EntrySteps:
 
     def __init__(self) -> None:
         self._has_prompt = False
-        """Whether the prompt of the next round was a step already."""
+        """True if the prompt of the next round was a step already."""
         self._has_round = False
-        """Whether the next round was begun by a step already."""
+        """True if a step began the next round already."""
         self._round = 0
         """The round of the reply that is not closed yet; 0 for none."""
         self._calls = 0

@@ -112,7 +112,7 @@ class DurableStore(JobReader):
         segment: int,
         executor: str,
         find_obstacle: FindObstacle = lambda _: "",
-        find_model: FindModel = lambda _: "",
+        find_model: FindModel = lambda job: job.model,
     ) -> Claim:
         """Make this process the job's one runner.
 
@@ -121,7 +121,7 @@ class DurableStore(JobReader):
             segment: The number of the segment that is to be run.
             executor: Who runs it.
             find_obstacle: Why this process cannot run the job; a cancelled one needs only to be ended.
-            find_model: The name of the model of a job whose row does not have it.
+            find_model: The name of the job's model.
 
         Raises:
             Superseded: That segment is not to be run: the job has gone on, has ended, waits for a person, or was removed.
@@ -156,7 +156,7 @@ class DurableStore(JobReader):
                 reason="",
                 waits_for="",
                 executor=executor,
-                model=job.model or find_model(job),
+                model=find_model(job),
                 attempts=job.attempts + 1,
                 started_at=job.started_at or now,
             )
