@@ -41,19 +41,17 @@ _HINT: Final = "write module:attribute or path.py:attribute, such as my_app.agen
 
 
 class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job of an agent was asked with."""
+    """What a job of an agent was asked with. `limits` replace those of the agent."""
 
     agent: str
-    """Its reference."""
     prompt: UserCanister
     history_length: int = 0
-    """How many of the first entries are a conversation that goes on."""
+    """Number of the first entries that are an earlier conversation."""
     auxdata: dict[str, Any] = {}
     limits: Limits | None = None
-    """In the place of the agent's own."""
 
     def to_json(self) -> dict[str, Any]:
-        """As the row of a job has it. Raises CallerError where the auxdata is no JSON."""
+        """Return the input as the row of a job has it. Raises CallerError if the auxdata is not JSON."""
         try:
             values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         except (TypeError, ValueError, RecursionError) as error:
@@ -62,7 +60,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentKind(JobKind):
-    """Runs jobs of the agents that it is given, by their references."""
+    """Runs jobs of these agents, by their references."""
 
     name = KIND
 
@@ -70,19 +68,17 @@ class AgentKind(JobKind):
         self.agents = agents
 
     def find_obstacle(self, job: DurableJob) -> str:
-        """That its agent is none of those that are known here."""
         reference = job.input.get("agent", "")
         if reference in self.agents:
             return ""
         return f"the worker that took it does not know its agent; start: callboard worker --agents {reference}"
 
     def find_model(self, job: DurableJob) -> str:
-        """That of its agent: whoever submitted the job may know no more than the agent's reference."""
+        """Return the model of the agent: whoever submitted the job may know only the reference."""
         agent = self.agents.get(job.input.get("agent", ""))
         return agent.model.name if agent is not None else ""
 
     async def run(self, segment: JobSegment) -> Outcome:
-        """Go on with the run until it ends, waits, or gives way to the next segment."""
         job_input = msgspec.convert(segment.job.input, AgentInput)
         agent = self.agents[job_input.agent]
         if agent.model is not None:

@@ -29,16 +29,13 @@ from callboard.jobs.queries import StoredJob
 from callboard.jobs.tables import entries, open_calls, to_row
 
 Enqueue = Callable[[Connection, DurableJob, float], None]
-"""Queues the job's present segment in the transaction of the connection, not to begin before so many seconds passed.
-
-Queueing the same segment twice is as queueing it once.
-"""
+"""Queues the present segment of a job in the transaction of the connection, to begin after this delay in seconds."""
 
 
 FindObstacle = Callable[[DurableJob], str]
-"""Why this process cannot run a job; empty where it can."""
+"""Returns why this process cannot run a job, "" if it can."""
 FindModel = Callable[[DurableJob], str]
-"""The name of a job's model; empty if it is not known."""
+"""Returns the name of the model of a job, "" if it is not known."""
 
 _PROGRESS = (AssistantCanister, InvocationCanister, ResultCanister, MeasuredReply)
 
@@ -50,7 +47,7 @@ class Superseded(CallboardError):
 
 
 class LeftToOthers(CallboardError):
-    """The job is one that this runner cannot run. Its row says so, and it waits for another runner."""
+    """The runner cannot run the job. Its row says so, and it waits for another runner."""
 
     party = "runner"
 
@@ -60,7 +57,7 @@ class _Write(NamedTuple):
 
     job: DurableJob
     comes_further: bool
-    """Whether a reply or a result is among its entries."""
+    """True if a reply or a result is among its entries."""
     lines: list[dict[str, Any]]
     begins: list[dict[str, Any]]
     ends: str
@@ -96,14 +93,14 @@ class Claim:
         self._next = stored.job
         """The job with the writes that are under way."""
         self.running: dict[str, str] = {}
-        """The names of the calls that this runner has begun and not ended, by their identifiers."""
+        """Names of the calls that this runner has begun and not ended, by their identifiers."""
         self._waiting: list[_Write] = []
         self._flushing: asyncio.Task[None] | None = None
         self._failure: CallboardError | None = None
 
     @property
     def job(self) -> DurableJob:
-        """As of the last write that was committed."""
+        """The job as of the last commit."""
         return self._stored.job
 
     async def append(self, items: Iterable[Item | MeasuredReply], **changes: Unpack[Changes]) -> None:
@@ -137,7 +134,7 @@ class Claim:
     ) -> None:
         """End the segment: the job waits until all approvals and questions were answered, or `delay` seconds have passed.
 
-        A call that was asked before is asked anew, and its former answer forgotten. Raises as `append`.
+        A call that was asked about before is asked about again, and its earlier answer is forgotten. Raises as `append`.
         """
         changes = {"state": "waiting", "waits_for": waits_for, "reason": reason}
         await self._write((), changes, asks=approvals, delay=delay)

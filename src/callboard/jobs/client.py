@@ -44,7 +44,6 @@ class JobClient:
         self._open = AsyncExitStack()
         self.streams = streams or JobStreams()
         self._agents: dict[str, Agent[Any]] = {}
-        """The agents whose jobs run in this process."""
         self._starting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -146,7 +145,6 @@ class JobClient:
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Task[None], asyncio.Future[JobClient]]] = (
     WeakKeyDictionary()
 )
-"""The client of each event loop, open for as long as the loop runs."""
 
 
 async def default_client() -> JobClient:

@@ -59,7 +59,7 @@ from callboard.tools import Rule
 
 KINDS: Final[tuple[str, ...]] = tuple([each for each in get_args(JobType) if each != "chat"])
 MAX_CHANGE: Final = 4000
-"""Characters of the change that a call which was interrupted is answered with."""
+"""Maximum characters of the change in the result of an interrupted call."""
 PATIENCE: Final = 30.0
 """Seconds that a process which lost the job has to leave its tree."""
 _LOOK_SECONDS: Final = 0.2
@@ -69,18 +69,12 @@ OpenModel = Callable[[Settings], PlannedModel]
 
 
 def host_queue() -> str:
-    """The queue of the jobs that need the files of this host."""
+    """Return the queue of the jobs that need the files of this host."""
     return f"{QUEUE}-{platform.node()}"
 
 
 def coding_kinds(store: DurableStore, open_model: OpenModel, folders: Path | None = None) -> list[JobKind]:
-    """The four kinds.
-
-    Args:
-        store: Where the jobs are.
-        open_model: Opens their models; it is called in a thread.
-        folders: Where their trees are, by default beside those of direct runs.
-    """
+    """Return the four kinds; parameters as of `CodingKind`."""
     return [CodingKind(name, store, open_model, folders) for name in KINDS]
 
 
@@ -91,7 +85,7 @@ async def submit_request(store: DurableStore, request: JobRequest, model: str, *
 
 
 async def describe_request(request: JobRequest, model: str, *, priority: int = 0) -> JobTemplate:
-    """What a job of a coding agent on this host is made of. Raises CallerError."""
+    """Return the template of a job of a coding agent on this host. Raises CallerError."""
     exclude_repository(request.directory)
     for path in (str(request.directory), str(jobs_directory())):
         if escape_surrogates(path) != path:
@@ -112,7 +106,7 @@ async def describe_request(request: JobRequest, model: str, *, priority: int = 0
 
 
 async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None:
-    """Put what a job changed onto its branch, and take its tree away, where it was cancelled while no process ran it.
+    """Put the changes of a job that was cancelled while no process ran it onto its branch, and remove its tree.
 
     Raises CallerError.
     """
@@ -127,22 +121,22 @@ async def settle_cancelled(job: DurableJob, folders: Path | None = None) -> None
 
 
 async def undo_job(identifier: str, tree: Mapping[str, Any], folders: JobFolders) -> str:
-    """Take back what a job did that has ended; what was done, in words.
+    """Undo what a job did that has ended. Return a sentence about what was done.
 
-    Raises CallerError if a process works in its folder, or if it cannot be taken back.
+    Raises CallerError if a process works in its folder, or if it cannot be undone.
     """
     with folders.running(identifier):
         return await undo_tree(tree, folders.folder(identifier))
 
 
 class CodingKind(JobKind):
-    """One of the four kinds; see `coding_kinds`.
+    """One of the four kinds.
 
     Args:
         name: The kind.
-        store: Where its jobs are.
-        open_model: As of `coding_kinds`.
-        folders: As of `coding_kinds`.
+        store: The store of its jobs.
+        open_model: Opens the model of a job; it is called in a thread.
+        folders: The folder of their trees, by default beside those of direct runs.
         request: The request of a job that a person runs in this process; by default it is read from the job.
         approver: Asks that person; by default a call that wants approval waits for an answer.
         show: Gets each step as it happens.
@@ -161,7 +155,6 @@ class CodingKind(JobKind):
     ) -> None:
         self.name = name
         self.obstacle: RunnerMissing | None = None
-        """Why the job was not begun."""
         self._store = store
         self._open_model = open_model
         self._jobs = JobFolders(folders)
@@ -170,7 +163,6 @@ class CodingKind(JobKind):
         self._show = show
 
     async def run(self, segment: JobSegment) -> Outcome:
-        """Go on with the job until it ends, waits, or gives way to the next segment."""
         job = segment.job
         if self._request is None:
             check_directory(job.directory, self._store.database)
@@ -191,7 +183,7 @@ class CodingKind(JobKind):
                 await model.aclose()
 
     async def describe_interruption(self, segment: JobSegment, call: CallIntent) -> str:
-        """What the job has changed so far, and what the command printed that was under way."""
+        """Return what the job has changed so far, and what the interrupted command printed."""
         job = segment.job
         if self._request is None:
             check_directory(job.directory, self._store.database)
@@ -202,7 +194,7 @@ class CodingKind(JobKind):
             return describe_traces(change, read_end(folder / COMMAND_OUTPUT, MAX_PRINTED))
 
     async def _read_items(self, segment: JobSegment, folder: Path) -> list[Item]:
-        """The entries that the job goes on from: none where it is to be done from its beginning.
+        """Return the entries that the job goes on from: none if it starts from its beginning.
 
         A fork gets its tree first. Raises CallerError.
         """
@@ -214,7 +206,7 @@ class CodingKind(JobKind):
         return items if TreeRecord.load(folder) is not None else []
 
     async def _begin_fork(self, segment: JobSegment, folder: Path, items: list[Item]) -> None:
-        """Make the tree and the notes of a fork what those of the other job were behind the round."""
+        """Give a fork the tree and the notes of the other job after the round."""
         job = segment.job
         source = self._jobs.folder(job.parent.partition("@")[0])
         snapshot = _find_snapshot(items, job.parent)
@@ -273,7 +265,7 @@ class CodingKind(JobKind):
         return Failed(job.reason, job.error, encode_output(job.output))
 
     def _read_request(self, job: Job) -> JobRequest:
-        """What is to be done, with the settings as they are now. Raises CallerError."""
+        """Return the request, with the settings as they are now. Raises CallerError."""
         directory = Path(job.directory)
         if not directory.is_dir():
             raise CallerError("the directory of the job is gone", path=job.directory)
@@ -311,7 +303,7 @@ class DurableApprover:
 
     def __init__(self, record: CodingRecord, file: Path, project: Path) -> None:
         self.reasons: dict[str, str] = {}
-        """Why the calls that wait are asked about."""
+        """The reasons why the waiting calls are asked about."""
         self._record = record
         self._saved = SavedApprovals(project, file)
 
@@ -327,12 +319,11 @@ class DurableApprover:
         return "defer"
 
     def describe(self) -> str:
-        """What the job waits for."""
         return "; ".join(dict.fromkeys(self.reasons.values()))
 
 
 def _find_snapshot(items: Sequence[Item], path: str) -> TreeSnapshot:
-    """The files and notes behind the last of the entries. Raises CallerError where they were not kept."""
+    """Return the files and notes after the last of the entries. Raises CallerError if they were not kept."""
     # A call behind the snapshot may have changed files since.
     kinds = (TreeSnapshot, ResultCanister, ResultReady)
     last = next((each for each in reversed(items) if isinstance(each, kinds)), None)

@@ -50,28 +50,28 @@ from callboard.storage.atomic_file import write_private
 from callboard.text.surrogates import encode_json
 
 FORK: Final = "fork"
-"""What the memory of a job knows of the one that it is a fork of."""
+"""The key of a fork in the memory of a job."""
 MAX_REPLY: Final = 32 * 1024 * 1024
-"""Characters of one reply."""
+"""Maximum characters of one reply."""
 _OUTPUT: Final = "output.json"
 _RUN: Final = "run:"
-"""How the names of the runs' progress begin in the job's memory."""
+"""Prefix of the names under which the memory keeps the progress of runs."""
 _OF_RUN: Final = (
     *(ReplyStarted, TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece, Logprobs, ToolProgress, Usage),
     *(InvocationStarted, InvocationEnded, InvocationIncomplete, ReplyEnded, ReplyFailed, ResultReady),
 )
-"""What the canisters of a run say again."""
+"""Steps that the canisters of a run repeat."""
 
 
 class CodingRecord:
-    """The record of one job while a segment of it runs.
+    """The record of one job while a segment of it runs. See `JobRecord` for the methods.
 
     Args:
-        segment: Of the job.
+        segment: The segment.
         folder: The folder for the job's files.
         items: The entries that the job has.
-        is_direct: Whether a person runs the job in this process. It fails if its model cannot be asked now, and other
-            jobs do not wait for it.
+        is_direct: True if a person runs the job in this process. It fails if its model cannot be asked now, and other jobs
+            do not wait for it.
     """
 
     def __init__(self, segment: JobSegment, folder: Path, items: Sequence[Item], *, is_direct: bool = False) -> None:
@@ -89,15 +89,13 @@ class CodingRecord:
         """Characters of the reply that comes."""
         self._answered = {each.call_id for each in segment.claim.answers}
         self._steps: list[Step] = []
-        """Those that are not written yet."""
         self._notes: dict[str, Any] = {}
-        """What is not written yet of the memory."""
+        """Changes of the memory that are not written yet."""
         self._fields: dict[str, Any] = {}
-        """What is not written yet of the row's other fields."""
+        """Changes of other fields of the row that are not written yet."""
         self._phase = segment.job.phase
         self._calls: int | None = None
         self.journal = CodingJournal(self, segment, _RUN)
-        """The journal of the last run."""
         self.begins_fork = segment.job.memory.get(FORK, {}).get("entries") == segment.job.entries
         self._job = read_job(segment.job, folder, is_new=not items)
 
@@ -109,7 +107,6 @@ class CodingRecord:
 
     @property
     def job(self) -> Job:
-        """The job with what it has used as of the last write."""
         row = self._segment.job
         return replace(self._job, rounds=row.rounds, usage=row.usage, cost=row.cost)
 
@@ -168,12 +165,11 @@ class CodingRecord:
         await self._segment.commit(self._segment.claim.append([*self.take_steps(), *canisters], **self._take_changes()))
 
     async def write_notes(self) -> None:
-        """Write what changed of the memory, with the steps before it."""
         if self._notes or self._phase != self._segment.job.phase:
             await self.save()
 
     def take_steps(self) -> list[Step]:
-        """The steps that are not written yet; whoever takes them writes them."""
+        """Return the steps that are not written yet, for the caller to write."""
         steps, self._steps = self._steps, []
         return steps
 
@@ -198,9 +194,9 @@ class CodingJournal(JobJournal):
         super().__init__(segment, name, start=start)
         self._record = record
         self._saved: set[int] = set()
-        """The canisters that are written, by their `id`."""
+        """The `id` of canisters that are written."""
         self._results: set[str] = set()
-        """The calls whose results are written."""
+        """Calls whose results are written."""
 
     async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
         await self._record.write_notes()
@@ -212,7 +208,7 @@ class CodingJournal(JobJournal):
         self._results.add(result.invocation_id)
 
     def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:
-        """Those of a run's canisters that are not written, because the run was stopped."""
+        """Return the canisters of a run that are not written, because the run was stopped."""
         return [
             each
             for each in canisters
@@ -222,7 +218,7 @@ class CodingJournal(JobJournal):
 
 
 def encode_output(output: JobOutput) -> dict[str, Any]:
-    """The output as the row of a job has it; `text` is what every kind's output has."""
+    """Return the output as the row of a job has it; every kind has `text`."""
     fields: dict[str, Any] = msgspec.json.decode(encode_json(output))
     return {"text": output.summary, **fields}
 
@@ -233,7 +229,7 @@ def write_output(folder: Path, output: JobOutput) -> None:
 
 
 def read_job(job: DurableJob, folder: Path, *, is_new: bool) -> Job:
-    """The job as its runner knows it; a new one has nothing of the job that it was made of."""
+    """Return the job as its runner knows it; a new job has nothing of the job that it was made of."""
     output = folder / _OUTPUT
     names = ("id", "description", "directory", "model", "input", "phase", "rounds", "calls", "usage", "cost")
     return Job(

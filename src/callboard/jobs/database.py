@@ -32,25 +32,26 @@ __all__ = ["VARIABLE", "Database", "DatabaseUnavailable", "Work"]
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-"""What is done in one transaction. It may run again after it was committed, so doing it twice must be as once."""
+"""The work of one transaction. It may run again after it was committed, so doing it twice must be as once."""
 
 PATIENCE: Final = 60.0
 """Seconds for which a transaction is tried again while the database cannot be reached."""
 CONNECT_TIMEOUT: Final = 10
 BUSY_TIMEOUT: Final = 30_000
-"""Milliseconds that SQLite waits for another process's transaction."""
+"""Milliseconds that SQLite waits for the transaction of another process."""
 SYNCHRONOUS: Final = "FULL"
 """What was committed is on the disk: after a loss of power no call that had its result runs again."""
 JOURNAL_SIZE: Final = 4 * 1024 * 1024
 """Bytes of the write-ahead log that stay when its content has gone into the database."""
 OPENING_PATIENCE: Final = 5.0
 """Seconds for which the opening of a file is tried again: while another process turns a new file to write-ahead logging,
-SQLite refuses at once, whatever its busy timeout. A server that does not answer is told at once."""
+SQLite refuses at once, whatever its busy timeout.
+"""
 PAUSES: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds before the next attempt; the last counts for all that follow."""
 THREADS: Final = 4
 STILL_SECONDS: Final = 8
-"""After so long within a transaction in which nothing comes, PostgreSQL ends the session."""
+"""Seconds without a statement after which PostgreSQL ends a transaction."""
 
 _ANOTHER: Final = f"or name another database in {VARIABLE}"
 _READ_ONLY: Final = ("it can be read only", f"give yourself the right to write it, {_ANOTHER}")
@@ -92,10 +93,9 @@ _DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "post
 
 
 class Database:
-    """The database; `open` makes one, and it is closed by `close` or as a context manager."""
+    """The database; `open` makes one, and `close` or its context manager closes it. `place` is its name for users."""
 
     def __init__(self, engine: Engine, place: str) -> None:
-        """Takes an engine that is set up; `place` is the database's name without a password."""
         self.engine = engine
         self.place = place
         self.is_sqlite = engine.dialect.name == "sqlite"
@@ -132,7 +132,7 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Waits for transactions that have begun, gives up those that are tried again, and closes all connections."""
+        """Wait for transactions that have begun, give up those that are tried again, and close all connections."""
         self._closing.set()
         self._writers.shutdown(cancel_futures=True)
         self._readers.shutdown(cancel_futures=True)
@@ -176,11 +176,10 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._writers, self.run_blocking, work)
 
     async def read(self, work: Work[T]) -> T:
-        """Run one transaction that only reads, in a thread: all of its statements see the same moment on SQLite."""
+        """Run one transaction that only reads, in a thread. On SQLite all of its statements see the same moment."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
 
     def run_blocking(self, work: Work[T], *, patience: float = PATIENCE) -> T:
-        """As `run`, in this thread."""
         return self._attempt(work, "BEGIN IMMEDIATE", patience)
 
     def read_blocking(self, work: Work[T]) -> T:
@@ -242,7 +241,6 @@ def _make_postgresql_engine(url: URL) -> Engine:
 
 
 def _prepare_postgresql(connection: Any, _: Any) -> None:
-    """A process that stands still, or whose host is gone, must not keep the rows that it locked."""
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{STILL_SECONDS}s'")
     connection.commit()
@@ -275,7 +273,6 @@ def find_damage(error: BaseException | None) -> str:
 
 
 def explain_failure(error: DBAPIError | PoolTimeout, place: str) -> DatabaseUnavailable:
-    """What the user reads."""
     if isinstance(error, PoolTimeout):
         return DatabaseUnavailable("all of its connections are in use", path=place, hint="start fewer jobs at once")
     code = _code(error.orig)

@@ -27,7 +27,6 @@ NETWORK: Final = frozenset(
 )
 """File systems of the network, as Linux names them."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
-"""How a space in a path is written there."""
 MOUNTS: Final = Path("/proc/self/mountinfo")
 _HEADER: Final = b"SQLite format 3\0"
 _OWN_DIRECTORY: Final = "choose a directory that only you can write to"
@@ -67,7 +66,6 @@ def prepare_file(path: Path, *, mounts: Path = MOUNTS) -> None:
 
 
 def find_identity(path: str) -> FileIdentity | None:
-    """Return the identity of the file at a path, None if there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116  # before each transaction
     except OSError:
@@ -76,7 +74,7 @@ def find_identity(path: str) -> FileIdentity | None:
 
 
 def find_file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """The kind of file system that holds a path, "" where the system does not tell."""
+    """Return the kind of file system that holds a path, "" if the system does not say."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:

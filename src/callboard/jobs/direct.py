@@ -44,7 +44,6 @@ from callboard.jobs.worker import EmbeddedWorker, Worker
 IDLE_SECONDS: Final = 60
 """Seconds that the worker waits for another job."""
 _ENDING_SECONDS: Final = 2.0
-"""Seconds that an idle worker takes to end."""
 
 
 def start_worker(database: Database, queue: str, *, name: str = "coding", directory: str = "/") -> Path | None:
@@ -175,7 +174,6 @@ class DirectHandle(JobHandle):
         self._failure: DatabaseUnavailable | None = None
 
     async def run_segment(self, identifier: str, number: int, control: SegmentControl) -> None:
-        """Run a segment for the worker."""
         self._is_running, self._failure = True, None
         try:
             await self._run(identifier, number, control)
