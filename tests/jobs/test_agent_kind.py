@@ -69,6 +69,13 @@ class Bench:
     def queue(self, database, **options):
         return LocalQueue(database, {"test:agent": self.agent}, **options)
 
+    async def run(self, database, **options):
+        """Submit a job and run it until nothing is queued. Returns the queue and the job."""
+        queue = self.queue(database)
+        job = await queue.submit(**options)
+        await queue.drain()
+        return queue, await queue.store.get(job.id)
+
 
 async def test_a_job_completes_and_its_row_has_what_it_took(database):
     bench = Bench([[Usage(input=5, output=2), Call("change", {"number": 1})], [Usage(input=9, output=1), "Done."]])
@@ -120,18 +127,13 @@ async def test_a_worker_that_stops_is_left_at_a_rounds_beginning(database):
 async def test_limits_hold_over_all_segments(database, monkeypatch, limits, why):
     monkeypatch.setattr(segment_module, "ROUNDS", 1)
     replies = [[Usage(input=9, output=1), Call("change", {"number": number})] for number in range(3)]
-    queue = Bench([*replies, "Enough."], limits=limits).queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    job = await queue.store.get(job.id)
+    _, job = await Bench([*replies, "Enough."], limits=limits).run(database)
     assert (job.state, job.reason, job.calls) == ("failed", why, 3)
 
 
 async def test_the_limits_of_a_job_stand_in_the_place_of_the_agents(database):
-    queue = Bench([Call("look", {"number": 1}), "Done."]).queue(database)
-    job = await queue.submit(limits=Limits(rounds=1))
-    await queue.drain()
-    assert (await queue.store.get(job.id)).reason == "no answer within 1 rounds"
+    _, job = await Bench([Call("look", {"number": 1}), "Done."]).run(database, limits=Limits(rounds=1))
+    assert job.reason == "no answer within 1 rounds"
 
 
 # Approvals and questions.
@@ -145,10 +147,7 @@ async def answer(queue, job, **answered):
 
 async def waiting(database, **options):
     bench = Bench([[Call("book", {"room": 7}, identifier="b"), Call("look", {"number": 1})], "Done."], **options)
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    job = await queue.store.get(job.id)
+    queue, job = await bench.run(database)
     assert (job.state, job.waits_for) == ("waiting", "approval")
     return bench, queue, job
 
@@ -178,10 +177,8 @@ async def test_an_approval_is_answered_in_another_process(database, answer, room
 
 async def test_an_agents_own_callback_is_asked_first(database):
     bench = Bench([Call("book", {"room": 7}), "Done."], approve=lambda *_: "allow")
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("completed", 1)
+    queue, job = await bench.run(database)
+    assert (job.state, bench.effects[7]) == ("completed", 1)
     items = [each.item for each in await queue.store.read_entries(job.id)]
     (at,) = [place for place, each in enumerate(items) if isinstance(each, ApprovalAnswered)]
     assert (items[at].verdict, items[at].via, items[at].timestamp is None) == ("allow", "Python", False)
@@ -207,9 +204,7 @@ async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
 async def test_an_answer_to_an_earlier_call_of_the_same_identifier_is_none(database):
     """Some servers give each call the identifier `call_0`."""
     bench = Bench([*[Call("book", {"room": 7}, identifier="call_0")] * 2, "Done."])
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
+    queue, job = await bench.run(database)
     await answer(queue, job)
     await queue.drain()
     assert ((await queue.store.get(job.id)).state, bench.effects[7]) == ("waiting", 1)
@@ -222,10 +217,8 @@ async def test_calls_of_one_identifier_run_once_each(database):
     """In one reply, and in several."""
     calls = [Call("change", {"number": number}, identifier="call_0") for number in range(4)]
     bench = Bench([calls[:3], calls[3:], "Done."])
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    assert (await queue.store.get(job.id)).output == {"text": "Done."}
+    queue, job = await bench.run(database)
+    assert job.output == {"text": "Done."}
     assert bench.effects == dict.fromkeys(range(4), 1)
     assert len(set(bench.keys)) == 4
     results = [each for each in await conversation_of(queue, job) if isinstance(each, ResultCanister)]
@@ -260,10 +253,7 @@ async def test_calls_of_one_identifier_are_each_answered_after_a_crash(database)
 
 async def test_a_question_is_answered_with_a_text(database):
     bench = Bench([Call("ask_user", {"question": "Which room?"}, identifier="q"), "Room 7 it is."])
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    job = await queue.store.get(job.id)
+    queue, job = await bench.run(database)
     assert (job.state, job.waits_for) == ("waiting", "question")
     await answer(queue, job, text="Number 7.")
     await queue.drain()
@@ -375,10 +365,7 @@ async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(d
     ],
 )
 async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, party, code):
-    queue = Bench([[ReplyFailed(party, code, "no")]]).queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    job = await queue.store.get(job.id)
+    _, job = await Bench([[ReplyFailed(party, code, "no")]]).run(database)
     assert (job.state, job.error) == ("failed", "no")
 
 
@@ -418,10 +405,7 @@ async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
 async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database):
     failed = [TextPiece("Half"), ReplyFailed("provider", "server_error", "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, "Done."])
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
-    job = await queue.store.get(job.id)
+    queue, job = await bench.run(database)
     assert (job.state, job.error, job.output) == ("failed", "the line broke", {"text": "Half"})
     await queue.store.resume(job.id)
     await queue.drain()
@@ -474,9 +458,7 @@ async def test_auxdata_has_to_be_json(database):
 
 async def test_a_fork_goes_on_from_a_round(database):
     bench = Bench([Call("change", {"number": 1}), Call("change", {"number": 2}), "One way.", "Another way."])
-    queue = bench.queue(database)
-    job = await queue.submit()
-    await queue.drain()
+    queue, job = await bench.run(database)
     forked = await queue.store.fork(job.id, 1)
     await queue.drain()
     forked = await queue.store.get(forked.id)
@@ -487,9 +469,7 @@ async def test_a_fork_goes_on_from_a_round(database):
 
 async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
     bench = Bench(["One way.", "Another way."])
-    queue = bench.queue(database)
-    job = await queue.submit(history=[UserCanister("Hello."), AssistantCanister("Hi.")])
-    await queue.drain()
+    queue, job = await bench.run(database, history=[UserCanister("Hello."), AssistantCanister("Hi.")])
     again = await queue.store.retry(job.id)
     await queue.drain()
     assert (await queue.store.get(again.id)).output == {"text": "Another way."}
@@ -500,8 +480,8 @@ async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
 # What a runner does that lost its job.
 
 
-async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
-    """The call that notices is not the one that would be waited for first."""
+def make_sleeper():
+    """A tool that never ends, with the event of its beginning and the list of its ends."""
     begun, ended = asyncio.Event(), []
 
     @tool
@@ -513,6 +493,13 @@ async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
         finally:
             ended.append("sleep")
         return "never"
+
+    return begun, ended, sleep
+
+
+async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
+    """The call that notices is not the one that would be waited for first."""
+    begun, ended, sleep = make_sleeper()
 
     @tool
     async def finish() -> str:
@@ -531,17 +518,7 @@ async def test_a_runner_that_was_superseded_stops_all_of_its_calls(database):
 
 
 async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
-    begun, ended = asyncio.Event(), []
-
-    @tool
-    async def sleep() -> str:
-        """Sleep."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("sleep")
-        return "never"
+    begun, ended, sleep = make_sleeper()
 
     bench = Bench([Call("sleep"), "Done."])
     agent = Agent(bench.model, [sleep])
@@ -563,15 +540,7 @@ async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
 
 
 async def test_a_runner_whose_process_ends_leaves_the_job_as_it_is(database):
-    begun = asyncio.Event()
-
-    @tool
-    async def sleep() -> str:
-        """Sleep."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
+    begun, _, sleep = make_sleeper()
     bench = Bench([Call("sleep"), "Done."])
     queue = LocalQueue(database, {"test:agent": Agent(bench.model, [sleep])})
     job = await queue.submit()
