@@ -7,18 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.jobs.local_queue import LocalQueue, conversation_of, new_watch
 
-from callboard import Agent, Limits, tool
-from callboard.core import (
-    ApprovalAnswered,
-    AssistantCanister,
-    InvocationCanister,
-    ReplyFailed,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    Usage,
-    UserCanister,
-)
+from callboard import Agent, Limits, core, tool
 from callboard.errors import CallerError
 from callboard.jobs import segment as segment_module
 from callboard.jobs.claim import LeftToOthers
@@ -78,7 +67,9 @@ class Bench:
 
 
 async def test_a_job_completes_and_its_row_has_what_it_took(database):
-    bench = Bench([[Usage(input=5, output=2), Call("change", {"number": 1})], [Usage(input=9, output=1), "Done."]])
+    bench = Bench(
+        [[core.Usage(input=5, output=2), Call("change", {"number": 1})], [core.Usage(input=9, output=1), "Done."]]
+    )
     queue = bench.queue(database)
     job = await queue.submit()
     assert await queue.drain() == 1
@@ -86,7 +77,13 @@ async def test_a_job_completes_and_its_row_has_what_it_took(database):
     assert (job.state, job.output, job.rounds, job.calls) == ("completed", {"text": "Done."}, 2, 1)
     assert job.usage == {"input": 14, "output": 3, "cached": 0, "reasoning": 0}
     canisters = await conversation_of(queue, job)
-    kinds = [SupervisorCanister, UserCanister, InvocationCanister, ResultCanister, AssistantCanister]
+    kinds = [
+        core.SupervisorCanister,
+        core.UserCanister,
+        core.InvocationCanister,
+        core.ResultCanister,
+        core.AssistantCanister,
+    ]
     assert [type(each) for each in canisters] == kinds
     assert [each.round for each in await queue.store.read_entries(job.id)] == [0, 0, 1, 1, 2]
     assert bench.keys == [f"{job.id}:{canisters[2].identifier}"]
@@ -126,7 +123,7 @@ async def test_a_worker_that_stops_is_left_at_a_rounds_beginning(database):
 )
 async def test_limits_hold_over_all_segments(database, monkeypatch, limits, why):
     monkeypatch.setattr(segment_module, "ROUNDS", 1)
-    replies = [[Usage(input=9, output=1), Call("change", {"number": number})] for number in range(3)]
+    replies = [[core.Usage(input=9, output=1), Call("change", {"number": number})] for number in range(3)]
     _, job = await Bench([*replies, "Enough."], limits=limits).run(database)
     assert (job.state, job.reason, job.calls) == ("failed", why, 3)
 
@@ -171,7 +168,7 @@ async def test_an_approval_is_answered_in_another_process(database, answer, room
     assert (await later.store.get(job.id)).state == "completed"
     assert [room for room in (7, 8) if bench.effects[room]] == rooms
     assert bench.effects[1] == 1
-    results = [each.text for each in await conversation_of(later, job) if isinstance(each, ResultCanister)]
+    results = [each.text for each in await conversation_of(later, job) if isinstance(each, core.ResultCanister)]
     assert results == [text, "saw 1"]
 
 
@@ -180,10 +177,10 @@ async def test_an_agents_own_callback_is_asked_first(database):
     queue, job = await bench.run(database)
     assert (job.state, bench.effects[7]) == ("completed", 1)
     items = [each.item for each in await queue.store.read_entries(job.id)]
-    (at,) = [place for place, each in enumerate(items) if isinstance(each, ApprovalAnswered)]
+    (at,) = [place for place, each in enumerate(items) if isinstance(each, core.ApprovalAnswered)]
     assert (items[at].verdict, items[at].via, items[at].timestamp is None) == ("allow", "Python", False)
-    assert isinstance(items[at - 1], InvocationCanister)
-    assert isinstance(items[at + 1], ResultCanister)
+    assert isinstance(items[at - 1], core.InvocationCanister)
+    assert isinstance(items[at + 1], core.ResultCanister)
 
 
 async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
@@ -196,7 +193,7 @@ async def test_an_answer_is_one_entry_however_the_run_goes_on(database):
         await queue.store.answer(job.id, asked.call_id, digest=asked.digest, by="alice", via="board")
     assert "The same call was allowed before. Allowed by alice (board)" in asked.why
     await queue.drain()
-    answers = [each for each in await queue.store.read_entries(job.id) if isinstance(each.item, ApprovalAnswered)]
+    answers = [each for each in await queue.store.read_entries(job.id) if isinstance(each.item, core.ApprovalAnswered)]
     assert [each.item.by for each in answers] == ["alice", "alice"]
     assert (await queue.store.get(job.id)).state == "completed"
 
@@ -221,7 +218,7 @@ async def test_calls_of_one_identifier_run_once_each(database):
     assert job.output == {"text": "Done."}
     assert bench.effects == dict.fromkeys(range(4), 1)
     assert len(set(bench.keys)) == 4
-    results = [each for each in await conversation_of(queue, job) if isinstance(each, ResultCanister)]
+    results = [each for each in await conversation_of(queue, job) if isinstance(each, core.ResultCanister)]
     assert [each.text for each in results] == [f"changed {number}" for number in range(4)]
 
 
@@ -246,7 +243,7 @@ async def test_calls_of_one_identifier_are_each_answered_after_a_crash(database)
     await asyncio.gather(task, return_exceptions=True)
     await queue.drain()
     assert (await queue.store.get(job.id)).output == {"text": "Done."}
-    results = [each for each in model.requests[-1].canisters if isinstance(each, ResultCanister)]
+    results = [each for each in model.requests[-1].canisters if isinstance(each, core.ResultCanister)]
     assert [each.text[:12] for each in results] == ["Error: inter"] * 2
     assert sorted(begun) == [0, 1]
 
@@ -300,7 +297,7 @@ async def test_the_row_of_a_job_has_the_model_of_its_agent_from_its_first_segmen
 
 
 async def test_a_rate_limit_is_waited_for_longer_each_time(database):
-    refused = [ReplyFailed("provider", "rate_limit_exceeded", "slow down")]
+    refused = [core.ReplyFailed("provider", "rate_limit_exceeded", "slow down")]
     queue = Bench([refused, refused, "Done."]).queue(database)
     job = await queue.submit()
     await queue.runner(*queue.queued.popleft(), new_watch())
@@ -341,7 +338,7 @@ async def test_a_job_waits_as_long_as_the_provider_asks_for(database, status, he
 
 @pytest.mark.parametrize("code", ["unreachable", "cut", "timeout", "UNAVAILABLE"])
 async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(database, code):
-    failed = [TextPiece("Half"), ReplyFailed("provider", code, "the line broke")]
+    failed = [core.TextPiece("Half"), core.ReplyFailed("provider", code, "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, failed, "Done."])
     queue = bench.queue(database)
     job = await queue.submit()
@@ -365,7 +362,7 @@ async def test_a_job_waits_for_a_provider_that_cannot_be_reached_or_breaks_off(d
     ],
 )
 async def test_a_failure_that_no_waiting_cures_fails_the_job_at_once(database, party, code):
-    _, job = await Bench([[ReplyFailed(party, code, "no")]]).run(database)
+    _, job = await Bench([[core.ReplyFailed(party, code, "no")]]).run(database)
     assert (job.state, job.error) == ("failed", "no")
 
 
@@ -379,7 +376,7 @@ async def test_a_job_survives_a_restart_of_its_models_server(database):
     job = await queue.submit()
     await queue.runner(*queue.queued.popleft(), new_watch())
     refused = await queue.store.get(job.id)
-    async with FakeBackend([Cut([TextPiece("Half a rep")]), "Done."]) as backend:
+    async with FakeBackend([Cut([core.TextPiece("Half a rep")]), "Done."]) as backend:
         model.base_url = backend.url
         await queue.runner(*queue.queued.popleft(), new_watch())
         cut = await queue.store.get(job.id)
@@ -393,7 +390,7 @@ async def test_a_job_survives_a_restart_of_its_models_server(database):
 
 async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
     queue = Bench(["Done."]).queue(database)
-    job = await queue.submit(history=[UserCanister("Hi")])
+    job = await queue.submit(history=[core.UserCanister("Hi")])
     change = 'UPDATE callboard_entries SET line = \'{"type":"of_a_later_version"}\''
     await database.run(lambda connection: connection.exec_driver_sql(change))
     await queue.runner(*queue.queued.popleft(), new_watch())
@@ -403,7 +400,7 @@ async def test_an_entry_that_cannot_be_read_fails_the_job_at_once(database):
 
 
 async def test_a_provider_that_fails_fails_the_job_which_can_be_resumed(database):
-    failed = [TextPiece("Half"), ReplyFailed("provider", "server_error", "the line broke")]
+    failed = [core.TextPiece("Half"), core.ReplyFailed("provider", "server_error", "the line broke")]
     bench = Bench([Call("change", {"number": 1}), failed, "Done."])
     queue, job = await bench.run(database)
     assert (job.state, job.error, job.output) == ("failed", "the line broke", {"text": "Half"})
@@ -469,7 +466,7 @@ async def test_a_fork_goes_on_from_a_round(database):
 
 async def test_a_job_that_is_tried_again_begins_with_its_prompt(database):
     bench = Bench(["One way.", "Another way."])
-    queue, job = await bench.run(database, history=[UserCanister("Hello."), AssistantCanister("Hi.")])
+    queue, job = await bench.run(database, history=[core.UserCanister("Hello."), core.AssistantCanister("Hi.")])
     again = await queue.store.retry(job.id)
     await queue.drain()
     assert (await queue.store.get(again.id)).output == {"text": "Another way."}
@@ -534,7 +531,7 @@ async def test_a_cancelled_job_ends_and_its_call_is_stopped(database):
     await queue.store.resume(job.id)
     await queue.drain()
     assert (await queue.store.get(job.id)).output == {"text": "Done."}
-    [result] = [each for each in await conversation_of(queue, job) if isinstance(each, ResultCanister)]
+    [result] = [each for each in await conversation_of(queue, job) if isinstance(each, core.ResultCanister)]
     assert result.text.startswith("Error: cancelled while sleep ran, so it may have done all, part or nothing")
     assert bench.model.requests[-1].canisters[-1] == result
 

@@ -12,17 +12,10 @@ from tests.jobs import coding_worker
 from tests.jobs.coding_worker import open_scripted
 from tests.jobs.forked import ForkedProcess
 
+from callboard import core
 from callboard.coding.agents.progress import read_progress
 from callboard.coding.job import Notice, PhaseEnded, PhaseStarted, PromptSent, Resumed
 from callboard.configuration import load_settings
-from callboard.core import (
-    AssistantCanister,
-    InvocationCanister,
-    ReplyFailed,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-)
 from callboard.jobs.coding_kind import coding_kinds, host_queue, submit_request
 from callboard.jobs.database import Database
 from callboard.jobs.segment import SegmentRunner
@@ -86,8 +79,8 @@ def test_a_job_that_is_killed_again_and_again_does_everything_once(place, workfl
     ended = [each.name for each in items if isinstance(each, PhaseEnded)]
     assert started == ended == [name or "fix" for name in script]
     assert sum(isinstance(each, Resumed) for each in items) >= 1
-    interrupted = [each for each in items if isinstance(each, ResultCanister) and "interrupted, " in each.text]
-    replies = [each for each in items if isinstance(each, (AssistantCanister, InvocationCanister))]
+    interrupted = [each for each in items if isinstance(each, core.ResultCanister) and "interrupted, " in each.text]
+    replies = [each for each in items if isinstance(each, (core.AssistantCanister, core.InvocationCanister))]
     known = sum(len(part) for part in script.values())
     assert len(replies) == known + len(interrupted)
     assert job.rounds == known + len(interrupted)
@@ -114,7 +107,7 @@ def test_a_command_that_was_under_way_is_not_run_again(place):
     assert place.go({**PHASED, "fix": [slow, EDIT, "Changed calc.py."]}, sign="\n9000\n")
     assert not place.go({**PHASED, "fix": [EDIT, "Changed calc.py."]})
     job, items = place.ask(lambda store: read(store, job.id))
-    (result,) = [each for each in items if isinstance(each, ResultCanister) and each.error]
+    (result,) = [each for each in items if isinstance(each, core.ResultCanister) and each.error]
     assert (job.state, result.error.category) == ("completed", "cancelled")
     assert "interrupted, outcome unknown" in result.text
     assert "+once" in result.text
@@ -181,8 +174,8 @@ def test_a_worker_that_stops_leaves_the_job_to_the_next(place):
     control.stopping.set()
     job, items = run_here(place, PHASED, control)
     assert (job.state, job.segment) == ("pending", 2)
-    assert not [each for each in items if isinstance(each, AssistantCanister)]
-    assert [type(each) for each in items if isinstance(each, SupervisorCanister)] == [SupervisorCanister]
+    assert not [each for each in items if isinstance(each, core.AssistantCanister)]
+    assert [type(each) for each in items if isinstance(each, core.SupervisorCanister)] == [core.SupervisorCanister]
     job, items = run_here(place, PHASED, new_control())
     assert job.state == "completed"
     assert len([each for each in items if isinstance(each, PhaseStarted)]) == len(PHASED)
@@ -203,7 +196,7 @@ def test_a_job_waits_for_its_models_server_and_does_everything_once(place, code,
             nonlocal requests
             requests += 1
             if requests % 2 == 0 or requests == 1:
-                yield [TextPiece("Half a rep"), ReplyFailed("provider", code, "the server restarts")]
+                yield [core.TextPiece("Half a rep"), core.ReplyFailed("provider", code, "the server restarts")]
                 return
             async for each in original(request):
                 yield each

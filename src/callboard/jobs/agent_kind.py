@@ -19,17 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
+from callboard import core
 from callboard.agent import Agent
 from callboard.agent.resume import find_waiting_calls
 from callboard.agent.run import Run
-from callboard.core import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    Nested,
-    RoundStarted,
-    RunProgress,
-    UserCanister,
-)
 from callboard.errors import CallerError
 from callboard.jobs.job import Completed, DurableJob, Failed, GoesOn, JobKind, Outcome, Waits, WaitsFor
 from callboard.jobs.journal import JobJournal
@@ -44,7 +37,7 @@ class AgentInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a job of an agent was asked with. `limits` replace those of the agent."""
 
     agent: str
-    prompt: UserCanister
+    prompt: core.UserCanister
     history_length: int = 0
     """Number of the first entries that are an earlier conversation."""
     auxdata: dict[str, Any] = {}
@@ -84,17 +77,17 @@ class AgentKind(JobKind):
         if agent.model is not None:
             segment.check_price(agent.model)
         history = [*segment.conversation]
-        prompt: UserCanister | str = job_input.prompt
+        prompt: core.UserCanister | str = job_input.prompt
         start = None
         if len(history) > job_input.history_length:
             # What was rolled back to the history begins anew; the entries that a fork was given are its rounds.
             prompt = ""
-            start = RunProgress(history_length=job_input.history_length, rounds=segment.job.rounds)
+            start = core.RunProgress(history_length=job_input.history_length, rounds=segment.job.rounds)
         journal = JobJournal(segment, start=start)
         if start is None:
             journal.progress = None
         elif journal.is_reopened and ends_with_model(history):
-            history.append(UserCanister(GO_ON))
+            history.append(core.UserCanister(GO_ON))
             await segment.claim.append(history[-1:])
         approvals, results = journal.answers(find_waiting_calls(history))
         run = agent.stream(
@@ -118,14 +111,14 @@ async def _drive(run: Run[Any], segment: JobSegment, journal: JobJournal, record
         async for event in run:
             segment.publish(event)
             answer = event
-            while isinstance(answer, Nested):
+            while isinstance(answer, core.Nested):
                 answer = answer.event
-            if isinstance(answer, ApprovalAnswered) and answer.verdict != "defer":
+            if isinstance(answer, core.ApprovalAnswered) and answer.verdict != "defer":
                 if answer.invocation.identifier not in recorded or answer is not event:
                     await segment.claim.append([answer])
-            elif isinstance(event, ApprovalAsked):
+            elif isinstance(event, core.ApprovalAsked):
                 reasons[event.invocation.identifier] = event.why
-            elif isinstance(event, RoundStarted):
+            elif isinstance(event, core.RoundStarted):
                 # All that came before is committed, and nothing was asked for yet.
                 if segment.should_leave(rounds):
                     return GoesOn()

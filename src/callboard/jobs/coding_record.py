@@ -16,31 +16,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from callboard import core
 from callboard.coding.job import Job, JobOutput, Step
-from callboard.core import (
-    Answer,
-    ApprovalAnswered,
-    ArgumentsPiece,
-    Canister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    ReasoningPiece,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    RunEnded,
-    RunProgress,
-    TextPiece,
-    ToolProgress,
-    Usage,
-)
 from callboard.errors import CallboardError, CallerError
 from callboard.jobs.entries import Item
 from callboard.jobs.job import DurableJob, make_title
@@ -57,8 +34,24 @@ _OUTPUT: Final = "output.json"
 _RUN: Final = "run:"
 """Prefix of the names under which the memory keeps the progress of runs."""
 _OF_RUN: Final = (
-    *(ReplyStarted, TextPiece, ReasoningPiece, RefusalPiece, ArgumentsPiece, Logprobs, ToolProgress, Usage),
-    *(InvocationStarted, InvocationEnded, InvocationIncomplete, ReplyEnded, ReplyFailed, ResultReady),
+    *(
+        core.ReplyStarted,
+        core.TextPiece,
+        core.ReasoningPiece,
+        core.RefusalPiece,
+        core.ArgumentsPiece,
+        core.Logprobs,
+        core.ToolProgress,
+        core.Usage,
+    ),
+    *(
+        core.InvocationStarted,
+        core.InvocationEnded,
+        core.InvocationIncomplete,
+        core.ReplyEnded,
+        core.ReplyFailed,
+        core.ResultReady,
+    ),
 )
 """Steps that the canisters of a run repeat."""
 
@@ -121,12 +114,14 @@ class CodingRecord:
             self._is_left = True
         return self.failure is not None
 
-    def open_journal(self, name: str, start: RunProgress | None = None) -> CodingJournal:
+    def open_journal(self, name: str, start: core.RunProgress | None = None) -> CodingJournal:
         self.journal = CodingJournal(self, self._segment, f"{_RUN}{name}", start=start)
         self._in_run = True
         return self.journal
 
-    def find_answers(self, calls: Sequence[InvocationCanister]) -> tuple[Mapping[str, Answer], Mapping[str, Any]]:
+    def find_answers(
+        self, calls: Sequence[core.InvocationCanister]
+    ) -> tuple[Mapping[str, core.Answer], Mapping[str, Any]]:
         return self.journal.answers(calls)
 
     def steps(self) -> Iterable[Item]:
@@ -134,18 +129,23 @@ class CodingRecord:
 
     def add(self, step: Step) -> None:
         match step:
-            case RoundStarted():
+            case core.RoundStarted():
                 self._length = 0
-            case TextPiece(text=text) | ReasoningPiece(text=text) | RefusalPiece(text=text) | ArgumentsPiece(json=text):
+            case (
+                core.TextPiece(text=text)
+                | core.ReasoningPiece(text=text)
+                | core.RefusalPiece(text=text)
+                | core.ArgumentsPiece(json=text)
+            ):
                 self._length += len(text)
             case _:
                 pass
         if self._length > MAX_REPLY:
             raise CallerError(f"the model's reply has more than {MAX_REPLY:,} characters", path=self._job.id)
-        if isinstance(step, RunEnded):
+        if isinstance(step, core.RunEnded):
             self._in_run = False
         # The store has written what a person answered while the job waited.
-        is_recorded = isinstance(step, ApprovalAnswered) and step.invocation.identifier in self._answered
+        is_recorded = isinstance(step, core.ApprovalAnswered) and step.invocation.identifier in self._answered
         if not (is_recorded or (self._in_run and isinstance(step, _OF_RUN))):
             self._steps.append(step)
 
@@ -161,7 +161,7 @@ class CodingRecord:
         if "model" in changes:
             self._fields["model"] = self._job.model
 
-    async def save(self, canisters: Sequence[Canister] = ()) -> None:
+    async def save(self, canisters: Sequence[core.Canister] = ()) -> None:
         await self._segment.commit(self._segment.claim.append([*self.take_steps(), *canisters], **self._take_changes()))
 
     async def write_notes(self) -> None:
@@ -189,7 +189,7 @@ class CodingJournal(JobJournal):
     """The journal of one run, which writes the steps before it too."""
 
     def __init__(
-        self, record: CodingRecord, segment: JobSegment, name: str, *, start: RunProgress | None = None
+        self, record: CodingRecord, segment: JobSegment, name: str, *, start: core.RunProgress | None = None
     ) -> None:
         super().__init__(segment, name, start=start)
         self._record = record
@@ -198,22 +198,22 @@ class CodingJournal(JobJournal):
         self._results: set[str] = set()
         """Calls whose results are written."""
 
-    async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
+    async def save(self, items: Sequence[Item], progress: core.RunProgress, *, begins: bool = False) -> None:
         await self._record.write_notes()
         await super().save([*self._record.take_steps(), *items], progress, begins=begins)
         self._saved.update(map(id, items))
 
-    async def end_call(self, invocation: InvocationCanister, result: ResultCanister) -> None:
+    async def end_call(self, invocation: core.InvocationCanister, result: core.ResultCanister) -> None:
         await super().end_call(invocation, result)
         self._results.add(result.invocation_id)
 
-    def find_unsaved(self, canisters: Sequence[Canister]) -> list[Canister]:
+    def find_unsaved(self, canisters: Sequence[core.Canister]) -> list[core.Canister]:
         """Return the canisters of a run that are not written, because the run was stopped."""
         return [
             each
             for each in canisters
             if id(each) not in self._saved
-            and not (isinstance(each, ResultCanister) and each.invocation_id in self._results)
+            and not (isinstance(each, core.ResultCanister) and each.invocation_id in self._results)
         ]
 
 

@@ -15,17 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    Allow,
-    Answer,
-    AssistantCanister,
-    Deny,
-    InvocationCanister,
-    ResultCanister,
-    RunProgress,
-    ToolError,
-    Usage,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.jobs.entries import Item, MeasuredReply, ReplyTook
 from callboard.jobs.job import Approval, Changes
@@ -40,8 +30,8 @@ class _Notes(msgspec.Struct, frozen=True, omit_defaults=True):
 
     job: str
     segment: int
-    progress: RunProgress
-    before: RunProgress
+    progress: core.RunProgress
+    before: core.RunProgress
     """What earlier runs of the job used."""
 
 
@@ -52,7 +42,7 @@ class JobJournal:
     that somebody resumed its job since.
     """
 
-    def __init__(self, segment: JobSegment, name: str = "run", *, start: RunProgress | None = None) -> None:
+    def __init__(self, segment: JobSegment, name: str = "run", *, start: core.RunProgress | None = None) -> None:
         """Takes a segment, the journal's name, and the progress of a run that goes on without any that was saved."""
         job = segment.job
         self._segment = segment
@@ -61,14 +51,14 @@ class JobJournal:
         self._saving: asyncio.Task[None] | None = None
         """Commits the reply whose calls begin."""
         notes = _read_notes(job.memory.get(name), job.id)
-        self.progress: RunProgress | None = notes.progress if notes else start
+        self.progress: core.RunProgress | None = notes.progress if notes else start
         self.is_reopened = False
         if notes is not None and notes.progress.state and notes.segment != job.segment:
             self.is_reopened = True
             self.progress = replace(
                 notes.progress, state="", output="", why="", is_last=False, shortfall="", refused=0, empty=0, thoughts=0
             )
-        self._measured = self.progress or RunProgress()
+        self._measured = self.progress or core.RunProgress()
         """The progress up to which replies are measured."""
         self._at = segment.clock()
         """When the last thing was written."""
@@ -76,15 +66,15 @@ class JobJournal:
         """Of the run's cost, what the budgets have."""
         self._before = notes.before if notes else _subtract(job.rounds, job.calls, job.usage, job.cost, start)
 
-    def call_key(self, invocation: InvocationCanister) -> str:
+    def call_key(self, invocation: core.InvocationCanister) -> str:
         """`JOB:CALL`. Where models give an identifier twice, a number tells the calls apart."""
         count = self._counts[invocation.identifier]
         again = f"#{count}" if count > 1 else ""
         return f"{self._segment.job.id}:{invocation.identifier}{again}"
 
-    async def save(self, items: Sequence[Item], progress: RunProgress, *, begins: bool = False) -> None:
+    async def save(self, items: Sequence[Item], progress: core.RunProgress, *, begins: bool = False) -> None:
         """Commit what the conversation has grown by, and the progress; where calls begin, together with these."""
-        self._counts.update([each.identifier for each in items if isinstance(each, InvocationCanister)])
+        self._counts.update([each.identifier for each in items if isinstance(each, core.InvocationCanister)])
         await self._charge(progress)
         written = self._segment.claim.append(self._measure_reply(items, progress), **self._changes(progress))
         writing = self._segment.commit(written)
@@ -94,37 +84,37 @@ class JobJournal:
         self._saving = asyncio.create_task(writing)
         self._saving.add_done_callback(_take_outcome)
 
-    async def begin_call(self, invocation: InvocationCanister, idempotent: bool) -> None:
+    async def begin_call(self, invocation: core.InvocationCanister, idempotent: bool) -> None:
         """Commit that the call begins, unless it may as well run twice."""
         if not idempotent:
             await self._segment.commit(self._segment.claim.begin_calls([invocation]))
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
-    async def end_call(self, _: InvocationCanister, result: ResultCanister) -> None:
+    async def end_call(self, _: core.InvocationCanister, result: core.ResultCanister) -> None:
         """Commit the result, and that the call is over."""
         self._at = self._segment.clock()
         await self._segment.commit(self._segment.claim.end_call(result))
 
-    def answers(self, waiting: Iterable[InvocationCanister]) -> tuple[dict[str, Answer], dict[str, Any]]:
+    def answers(self, waiting: Iterable[core.InvocationCanister]) -> tuple[dict[str, core.Answer], dict[str, Any]]:
         """What people have answered about calls that wait: approvals, and results of questions, by identifiers.
 
         An answer about another call of the same identifier, from earlier in the conversation, is none.
         """
         digests = {each.identifier: self.digest(each) for each in waiting}
-        approvals: dict[str, Answer] = {}
+        approvals: dict[str, core.Answer] = {}
         results: dict[str, Any] = {}
         for each in self._segment.claim.answers:
             if digests.get(each.call_id) != each.digest:
                 continue
             if each.is_question:
-                denied = ToolError("permission", each.reason or "the answer was no")
+                denied = core.ToolError("permission", each.reason or "the answer was no")
                 results[each.call_id] = each.text if each.verdict == "allow" else denied
             else:
-                approvals[each.call_id] = Allow(each.edited) if each.verdict == "allow" else Deny(each.reason)
+                approvals[each.call_id] = core.Allow(each.edited) if each.verdict == "allow" else core.Deny(each.reason)
         return approvals, results
 
-    def ask(self, pending: Iterable[InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
+    def ask(self, pending: Iterable[core.InvocationCanister], reasons: Mapping[str, str]) -> tuple[Approval, ...]:
         """What people are asked: about calls that have a reason whether they may run, of the others for their results."""
         return tuple(
             [
@@ -140,14 +130,14 @@ class JobJournal:
             ]
         )
 
-    def digest(self, invocation: InvocationCanister) -> str:
+    def digest(self, invocation: core.InvocationCanister) -> str:
         """Of what an answer is about: the call, where it is in the job, and where it will run."""
         job = self._segment.job
         what = [job.id, job.directory, self._counts[invocation.identifier], invocation.identifier, invocation.name]
         text = msgspec.json.encode([*what, invocation.arguments, invocation.raw], order="sorted")
         return hashlib.sha256(text).hexdigest()[:_DIGITS]
 
-    async def _charge(self, progress: RunProgress) -> None:
+    async def _charge(self, progress: core.RunProgress) -> None:
         """Add what is new of the cost. It comes before the commit: a reply that is lost then was paid all the same."""
         spent, self._charged = progress.cost - self._charged, progress.cost
         for budget in self._segment.budgets:
@@ -157,7 +147,7 @@ class JobJournal:
             if spent > 0:
                 await budget.add(spent)
 
-    def _measure_reply(self, items: Sequence[Item], progress: RunProgress) -> list[Item | MeasuredReply]:
+    def _measure_reply(self, items: Sequence[Item], progress: core.RunProgress) -> list[Item | MeasuredReply]:
         """The items, the last of the reply among them with what it took, which is new in the progress.
 
         The reply was asked for when the last thing was written.
@@ -165,7 +155,7 @@ class JobJournal:
         measured: list[Item | MeasuredReply] = [*items]
         before, began_at, self._at = self._measured, self._at, self._segment.clock()
         last = items[-1] if items else None
-        if progress.rounds > before.rounds and isinstance(last, AssistantCanister | InvocationCanister):
+        if progress.rounds > before.rounds and isinstance(last, core.AssistantCanister | core.InvocationCanister):
             cost = progress.cost - before.cost if progress.is_priced else None
             counts = (progress.usage - before.usage).counts()
             took = ReplyTook(began_at, {name: count for name, count in counts.items() if count}, cost)
@@ -173,7 +163,7 @@ class JobJournal:
             self._measured = progress
         return measured
 
-    def _changes(self, progress: RunProgress) -> Changes:
+    def _changes(self, progress: core.RunProgress) -> Changes:
         before, job = self._before, self._segment.job
         notes = _Notes(job.id, job.segment, progress, before)
         usage = before.usage + progress.usage
@@ -201,12 +191,12 @@ def _read_notes(notes: Any, identifier: str) -> _Notes | None:
 
 
 def _subtract(
-    rounds: int, calls: int, usage: Mapping[str, int], cost: float | None, start: RunProgress | None
-) -> RunProgress:
+    rounds: int, calls: int, usage: Mapping[str, int], cost: float | None, start: core.RunProgress | None
+) -> core.RunProgress:
     """What a job has used besides the run that goes on."""
-    start = start or RunProgress()
-    used = Usage.from_counts(usage) - start.usage
-    return RunProgress(
+    start = start or core.RunProgress()
+    used = core.Usage.from_counts(usage) - start.usage
+    return core.RunProgress(
         rounds=rounds - start.rounds,
         calls=calls - start.calls,
         usage=used,

@@ -21,29 +21,8 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from callboard import core
 from callboard.coding.job import PhaseStarted, PromptSent, Step, encode_step
-from callboard.core import (
-    AssistantCanister,
-    Content,
-    DocumentCanister,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    ReasoningContent,
-    ReasoningPiece,
-    RefusalContent,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    RunEnded,
-    SupervisorCanister,
-    TextPiece,
-    TextualContent,
-    UserCanister,
-)
 from callboard.jobs.entries import JobEntry
 from callboard.text.surrogates import escape_surrogates
 
@@ -102,11 +81,11 @@ def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
         match item:
             case PhaseStarted(name=name):
                 phase = name
-            case AssistantCanister() | InvocationCanister():
+            case core.AssistantCanister() | core.InvocationCanister():
                 if not rounds or entry.round != last_round:
                     rounds.append(RoundSpan(number=len(rounds) + 1, phase=phase))
                 last_round, span = entry.round, rounds[-1]
-                if isinstance(item, InvocationCanister):
+                if isinstance(item, core.InvocationCanister):
                     calls[item.identifier] = CallSpan(identifier=item.identifier, name=item.name)
                     span.calls.append(calls[item.identifier])
                 if (took := entry.took) is not None:
@@ -114,7 +93,7 @@ def build_trace(entries: Iterable[JobEntry]) -> list[RoundSpan]:
                     span.usage, span.cost = took.usage, took.cost
                     for call in span.calls:
                         call.began_at = span.replied_at
-            case ResultCanister(invocation_id=identifier, error=error) if identifier in calls:
+            case core.ResultCanister(invocation_id=identifier, error=error) if identifier in calls:
                 call = calls.pop(identifier)
                 call.state, call.ended_at = "done" if error is None else "failed", item.timestamp
                 call.failure = "" if error is None else f"{error.category}: {error.message}"[:MAX_FAILURE]
@@ -171,31 +150,31 @@ class JobExport:
             case PromptSent(text=text):
                 self._end_round()
                 self._prompt.append(text)
-            case RoundStarted():
+            case core.RoundStarted():
                 self._end_round()
                 self._write("prompt.txt", "\n\n".join(self._prompt))
                 self._prompt = []
-            case TextPiece(text=text):
+            case core.TextPiece(text=text):
                 self._text.append(text)
-            case ReasoningPiece(text=text):
+            case core.ReasoningPiece(text=text):
                 self._reasoning.append(text)
-            case InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
+            case core.InvocationEnded(identifier=identifier, name=name, arguments=arguments, raw=raw):
                 self._names[identifier] = name
                 self._calls.append({"id": identifier, "tool": name, "args": raw if arguments is None else arguments})
-            case InvocationIncomplete(identifier=identifier, name=name, raw=raw, why=why):
+            case core.InvocationIncomplete(identifier=identifier, name=name, raw=raw, why=why):
                 self._names[identifier] = name
                 self._calls.append({"id": identifier, "tool": name, "args": raw, "incomplete": why})
-            case ReplyEnded() | ReplyFailed():
+            case core.ReplyEnded() | core.ReplyFailed():
                 self._end_reply()
-            case ResultReady(canister=canister):
+            case core.ResultReady(canister=canister):
                 self._end_calls()
                 self._add_result(canister)
-            case RunEnded():
+            case core.RunEnded():
                 self._end_round()
             case _:
                 pass
 
-    def _add_result(self, canister: ResultCanister) -> None:
+    def _add_result(self, canister: core.ResultCanister) -> None:
         name = self._names.pop(canister.invocation_id, "")
         error = canister.error
         result = {"id": canister.invocation_id, "tool": name, "success": error is None, "output": canister.text}
@@ -244,18 +223,18 @@ class EntrySteps:
         """The steps of an entry. Raises CallerError for a line that is no entry."""
         item = entry.item
         match item:
-            case AssistantCanister() | InvocationCanister():
+            case core.AssistantCanister() | core.InvocationCanister():
                 return [*self._begin_reply(entry.round), *self._convert_reply(item)]
-            case ResultCanister():
-                return [*self.finish(), ResultReady(item)]
-            case UserCanister() if self._has_prompt:
+            case core.ResultCanister():
+                return [*self.finish(), core.ResultReady(item)]
+            case core.UserCanister() if self._has_prompt:
                 self._has_prompt = False
                 return self.finish()
-            case UserCanister() | SupervisorCanister() | DocumentCanister():
+            case core.UserCanister() | core.SupervisorCanister() | core.DocumentCanister():
                 return [*self.finish(), PromptSent(item.text)]
             case _:
                 self._has_prompt = self._has_prompt or isinstance(item, PromptSent)
-                self._has_round = self._has_round or isinstance(item, RoundStarted)
+                self._has_round = self._has_round or isinstance(item, core.RoundStarted)
                 return [*self.finish(), item]
 
     def finish(self) -> list[Step]:
@@ -263,23 +242,23 @@ class EntrySteps:
         if not self._round:
             return []
         self._round = 0
-        return [ReplyEnded("invocations" if self._calls else "stop")]
+        return [core.ReplyEnded("invocations" if self._calls else "stop")]
 
     def _begin_reply(self, number: int) -> list[Step]:
         if self._round == number:
             return []
         steps = self.finish()
         if not self._has_round:
-            steps.append(RoundStarted(number))
+            steps.append(core.RoundStarted(number))
         self._has_round = self._has_prompt = False
         self._round, self._calls = number, 0
         return steps
 
-    def _convert_reply(self, item: AssistantCanister | InvocationCanister) -> list[Step]:
-        if isinstance(item, AssistantCanister):
+    def _convert_reply(self, item: core.AssistantCanister | core.InvocationCanister) -> list[Step]:
+        if isinstance(item, core.AssistantCanister):
             return [piece for part in item.content if (piece := _to_piece(part))]
         self._calls += 1
-        return [InvocationEnded(self._calls - 1, item.identifier, item.name, item.arguments, item.raw)]
+        return [core.InvocationEnded(self._calls - 1, item.identifier, item.name, item.arguments, item.raw)]
 
 
 def read_steps(entries: Iterable[JobEntry]) -> Iterator[Step]:
@@ -290,13 +269,13 @@ def read_steps(entries: Iterable[JobEntry]) -> Iterator[Step]:
     yield from stage.finish()
 
 
-def _to_piece(part: Content) -> Step | None:
+def _to_piece(part: core.Content) -> Step | None:
     match part:
-        case TextualContent(text=text):
-            return TextPiece(text)
-        case ReasoningContent(text=text):
-            return ReasoningPiece(text)
-        case RefusalContent(text=text):
-            return RefusalPiece(text)
+        case core.TextualContent(text=text):
+            return core.TextPiece(text)
+        case core.ReasoningContent(text=text):
+            return core.ReasoningPiece(text)
+        case core.RefusalContent(text=text):
+            return core.RefusalPiece(text)
         case _:
             return None

@@ -12,20 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from callboard.core import (
-    ArgumentsPiece,
-    Event,
-    InvocationStarted,
-    Nested,
-    ReasoningPiece,
-    RefusalPiece,
-    TextPiece,
-    ToolProgress,
-)
+from callboard import core
 
-REPLY_PIECES: Final = (TextPiece, ReasoningPiece, RefusalPiece, InvocationStarted, ArgumentsPiece)
+REPLY_PIECES: Final = (
+    core.TextPiece,
+    core.ReasoningPiece,
+    core.RefusalPiece,
+    core.InvocationStarted,
+    core.ArgumentsPiece,
+)
 """Those of a reply that has no entry yet."""
-PIECES: Final = (*REPLY_PIECES, ToolProgress, Nested)
+PIECES: Final = (*REPLY_PIECES, core.ToolProgress, core.Nested)
 """The events that are told; the others say what entries say."""
 MOST: Final = 10_000
 """Pieces that wait for one follower. One that reads no faster loses the older ones, whose text the entries have."""
@@ -42,10 +39,10 @@ class Subscription:
         """The last entry that this process was told of."""
         self._passed = 0
         """An entry that was read before it was announced: what comes until then are pieces of it."""
-        self._news: deque[Event | int] = deque(maxlen=MOST)
+        self._news: deque[core.Event | int] = deque(maxlen=MOST)
         self._arrival = asyncio.Event()
 
-    def put(self, news: Event | int) -> None:
+    def put(self, news: core.Event | int) -> None:
         if isinstance(news, int):
             self._announced = max(news, self._announced)
         elif self._announced < self._passed:
@@ -63,7 +60,7 @@ class Subscription:
         for _ in range(places[-1] + 1 if places else 0):
             self._news.popleft()
 
-    async def next(self, seconds: float) -> Event | int | None:
+    async def next(self, seconds: float) -> core.Event | int | None:
         """The next piece, or the number of an entry that is there by now; None where nothing comes for so long."""
         if not self._news:
             self._arrival.clear()
@@ -82,7 +79,7 @@ class JobStreams:
         self._announced: OrderedDict[str, int] = OrderedDict()
         """The last entries of the jobs that were announced last, for those who follow them from now on."""
 
-    def publish(self, identifier: str, event: Event) -> None:
+    def publish(self, identifier: str, event: core.Event) -> None:
         """Tell the followers of a job an event, if it is a piece."""
         if identifier in self._followers and isinstance(event, PIECES):
             for each in self._followers[identifier]:

@@ -17,28 +17,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    ColumnElement,
-    Connection,
-    Dialect,
-    Double,
-    Index,
-    Integer,
-    MetaData,
-    Result,
-    Table,
-    Text,
-    UniqueConstraint,
-    func,
-    insert,
-    inspect,
-    literal_column,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callboard.errors import CallerError
@@ -56,23 +35,23 @@ _LOCK: Final = 0x63616C6C
 _CLAIMS_LOCK: Final = 0x71756575
 """The advisory lock under which PostgreSQL's workers claim segments."""
 
-_KEY = BigInteger().with_variant(Integer(), "sqlite")
+_KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """SQLite numbers rows by itself only where the column is INTEGER."""
-_tables = MetaData()
+_tables = sa.MetaData()
 
 
-def _text(name: str, *, default: str = "") -> Column[str]:
-    return Column(name, Text, nullable=False, default=default)
+def _text(name: str, *, default: str = "") -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=False, default=default)
 
 
-jobs = Table(
+jobs = sa.Table(
     f"{PREFIX}jobs",
     _tables,
-    Column("key", _KEY, primary_key=True),
-    Column("fence", BigInteger, nullable=False, default=0),
-    Column("failures", Integer, nullable=False, default=0),  # runners that died or failed and came no further
+    sa.Column("key", _KEY, primary_key=True),
+    sa.Column("fence", sa.BigInteger, nullable=False, default=0),
+    sa.Column("failures", sa.Integer, nullable=False, default=0),  # runners that died or failed and came no further
     # From here on as the fields of JobSummary.
-    Column("id", Text, nullable=False, unique=True),
+    sa.Column("id", sa.Text, nullable=False, unique=True),
     _text("kind"),
     _text("state"),
     _text("reason"),
@@ -84,158 +63,158 @@ jobs = Table(
     _text("phase"),
     _text("queue"),
     _text("partition"),
-    Column("priority", Integer, nullable=False),
-    Column("segment", Integer, nullable=False),
-    Column("attempts", Integer, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("segment", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
     _text("executor"),
-    Column("cancel_requested", Boolean, nullable=False),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
     _text("parent"),
     _text("schedule"),
-    Column("rounds", Integer, nullable=False),
-    Column("calls", Integer, nullable=False),
+    sa.Column("rounds", sa.Integer, nullable=False),
+    sa.Column("calls", sa.Integer, nullable=False),
     _text("usage"),
-    Column("cost", Double),
-    Column("entries", Integer, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("started_at", BigInteger),
-    Column("completed_at", BigInteger),
-    Column("updated_at", BigInteger, nullable=False),
-    Index(f"{PREFIX}jobs_state", "state", "id"),
+    sa.Column("cost", sa.Double),
+    sa.Column("entries", sa.Integer, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("completed_at", sa.BigInteger),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Index(f"{PREFIX}jobs_state", "state", "id"),
     postgresql_with={"fillfactor": "60"},  # a run changes its row often, and finds room beside it
 )
 
-documents = Table(
+documents = sa.Table(
     f"{PREFIX}documents",
     _tables,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
     _text("description"),
     _text("input"),
     _text("memory"),
-    Column("output", Text),
+    sa.Column("output", sa.Text),
 )
 
-entries = Table(
+entries = sa.Table(
     f"{PREFIX}entries",
     _tables,
-    Column("job", BigInteger, nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("line", Text, nullable=False),
-    UniqueConstraint("job", "number"),
+    sa.Column("job", sa.BigInteger, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("line", sa.Text, nullable=False),
+    sa.UniqueConstraint("job", "number"),
 )
 
-open_calls = Table(
+open_calls = sa.Table(
     f"{PREFIX}open_calls",
     _tables,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
-    Column("call_id", Text, primary_key=True),
+    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("call_id", sa.Text, primary_key=True),
     _text("name"),
-    Column("begun_at", BigInteger, nullable=False),
-    Column("segment", Integer, nullable=False),
-    Column("entries", Integer, nullable=False),
+    sa.Column("begun_at", sa.BigInteger, nullable=False),
+    sa.Column("segment", sa.Integer, nullable=False),
+    sa.Column("entries", sa.Integer, nullable=False),
 )
 
-approvals = Table(
+approvals = sa.Table(
     f"{PREFIX}approvals",
     _tables,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
-    Column("call_id", Text, primary_key=True),
-    Column("position", Integer, nullable=False),
+    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("call_id", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),
     _text("name"),
-    Column("arguments", Text),
+    sa.Column("arguments", sa.Text),
     _text("why"),
     _text("digest"),
-    Column("is_question", Boolean, nullable=False),
-    Column("asked_at", BigInteger, nullable=False),
+    sa.Column("is_question", sa.Boolean, nullable=False),
+    sa.Column("asked_at", sa.BigInteger, nullable=False),
     _text("verdict"),
     _text("reason"),
     _text("text"),
-    Column("edited", Text),
-    Column("answered_at", BigInteger),
-    Column("token", Text, nullable=False, default=""),
+    sa.Column("edited", sa.Text),
+    sa.Column("answered_at", sa.BigInteger),
+    sa.Column("token", sa.Text, nullable=False, default=""),
 )
 
-notifications = Table(
+notifications = sa.Table(
     f"{PREFIX}notifications",
     _tables,
-    Column("job", BigInteger, primary_key=True, autoincrement=False),
-    Column("segment", Integer, primary_key=True, autoincrement=False),
-    Column("state", Text, primary_key=True),
+    sa.Column("job", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("segment", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.Text, primary_key=True),
     _text("reason"),
     _text("waits_for"),
-    Column("at", BigInteger, nullable=False),
-    Column("due_at", BigInteger, nullable=False, index=True),
-    Column("attempts", Integer, nullable=False, default=0),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("due_at", sa.BigInteger, nullable=False, index=True),
+    sa.Column("attempts", sa.Integer, nullable=False, default=0),
     _text("done", default="[]"),
 )
 
-schedules = Table(
+schedules = sa.Table(
     f"{PREFIX}schedules",
     _tables,
-    Column("name", Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
     _text("cron"),
     _text("zone"),
     _text("template"),
-    Column("is_paused", Boolean, nullable=False),
-    Column("next_at", BigInteger, nullable=False),
-    Column("last_at", BigInteger),
+    sa.Column("is_paused", sa.Boolean, nullable=False),
+    sa.Column("next_at", sa.BigInteger, nullable=False),
+    sa.Column("last_at", sa.BigInteger),
     _text("last_job"),
-    Column("created_at", BigInteger, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
-model_starts = Table(
+model_starts = sa.Table(
     f"{PREFIX}model_starts",
     _tables,
-    Column("model", Text, primary_key=True),
-    Column("next_at", BigInteger, nullable=False),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("next_at", sa.BigInteger, nullable=False),
 )
 
-day_costs = Table(
+day_costs = sa.Table(
     f"{PREFIX}day_costs",
     _tables,
-    Column("day", Text, primary_key=True),
-    Column("cost", Double, nullable=False),
+    sa.Column("day", sa.Text, primary_key=True),
+    sa.Column("cost", sa.Double, nullable=False),
 )
 
-segments = Table(
+segments = sa.Table(
     f"{PREFIX}segments",
     _tables,
-    Column("job", Text, primary_key=True),
-    Column("segment", Integer, primary_key=True, autoincrement=False),
+    sa.Column("job", sa.Text, primary_key=True),
+    sa.Column("segment", sa.Integer, primary_key=True, autoincrement=False),
     _text("queue"),
     _text("partition"),
-    Column("priority", Integer, nullable=False),
-    Column("due_at", BigInteger, nullable=False),
-    Column("executor", Text),
-    Column("lease_until", BigInteger),
-    Index(f"{PREFIX}segments_due", "queue", "priority", "due_at"),
-    Index(f"{PREFIX}segments_partition", "queue", "partition"),
-    Index(f"{PREFIX}segments_executor", "executor"),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("due_at", sa.BigInteger, nullable=False),
+    sa.Column("executor", sa.Text),
+    sa.Column("lease_until", sa.BigInteger),
+    sa.Index(f"{PREFIX}segments_due", "queue", "priority", "due_at"),
+    sa.Index(f"{PREFIX}segments_partition", "queue", "partition"),
+    sa.Index(f"{PREFIX}segments_executor", "executor"),
 )
 """The queue: segments that are due, delayed or run. Its times are milliseconds of the database's clock."""
 
-queue_limits = Table(
+queue_limits = sa.Table(
     f"{PREFIX}queue_limits",
     _tables,
-    Column("queue", Text, primary_key=True),
-    Column("starts", Integer, nullable=False),
+    sa.Column("queue", sa.Text, primary_key=True),
+    sa.Column("starts", sa.Integer, nullable=False),
     _text("started", default="[]"),
 )
 """How many segments of a queue start a minute, and when those of the last minute started."""
 
-_schema = Table(f"{PREFIX}schema", _tables, Column("version", Integer, primary_key=True, autoincrement=False))
+_schema = sa.Table(f"{PREFIX}schema", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 
-PARTS: Final[Iterable[Table]] = (documents, entries, open_calls, approvals, notifications)
+PARTS: Final[Iterable[sa.Table]] = (documents, entries, open_calls, approvals, notifications)
 """The tables whose rows go with a job."""
 
 
-def has_tables(connection: Connection, place: str) -> bool:
+def has_tables(connection: sa.Connection, place: str) -> bool:
     """Whether the tables are there.
 
     Raises:
         CallerError: Another version of Callboard made them, or the file is another program's.
     """
-    names = set(inspect(connection).get_table_names())
+    names = set(sa.inspect(connection).get_table_names())
     if _schema.name in names:
         _check_version(connection, place)
         return True
@@ -244,7 +223,7 @@ def has_tables(connection: Connection, place: str) -> bool:
     return False
 
 
-def create_tables(connection: Connection, place: str) -> None:
+def create_tables(connection: sa.Connection, place: str) -> None:
     """Make the tables where they are missing, in one transaction.
 
     Args:
@@ -257,17 +236,17 @@ def create_tables(connection: Connection, place: str) -> None:
     lock_claims(connection, _LOCK)
     if not has_tables(connection, place):
         _tables.create_all(connection)
-        connection.execute(insert(_schema), {"version": VERSION})
+        connection.execute(sa.insert(_schema), {"version": VERSION})
 
 
-def lock_claims(connection: Connection, lock: int = _CLAIMS_LOCK) -> None:
+def lock_claims(connection: sa.Connection, lock: int = _CLAIMS_LOCK) -> None:
     """Hold off whoever else claims segments, until the transaction ends."""
     if connection.dialect.name == "postgresql":  # SQLite's transaction holds off every other one
-        connection.execute(select(func.pg_advisory_xact_lock(lock)))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
-def _check_version(connection: Connection, place: str) -> None:
-    version = connection.scalar(select(func.max(_schema.c.version))) or 0
+def _check_version(connection: sa.Connection, place: str) -> None:
+    version = connection.scalar(sa.select(sa.func.max(_schema.c.version))) or 0
     if version != VERSION:
         message = f"the jobs in it are of version {version}, and this Callboard knows version {VERSION} alone"
         remove = f"rm {shlex.quote(place)}*" if connection.dialect.name == "sqlite" else "drop the database"
@@ -281,30 +260,30 @@ _CLOCKS: Final = {
 }
 
 
-def clock(dialect: str) -> ColumnElement[int]:
+def clock(dialect: str) -> sa.ColumnElement[int]:
     """The time of the database, in milliseconds: the one clock that all workers have."""
-    return literal_column(_CLOCKS[dialect], BigInteger)
+    return sa.literal_column(_CLOCKS[dialect], sa.BigInteger)
 
 
-def has_lease(dialect: str) -> ColumnElement[bool]:
+def has_lease(dialect: str) -> sa.ColumnElement[bool]:
     """Return the condition that an executor has the lease of a segment."""
     return segments.c.executor.is_not(None) & (segments.c.lease_until >= clock(dialect))
 
 
-def lease_renewal(dialect: Dialect, executor: str, seconds: float) -> str:
+def lease_renewal(dialect: sa.Dialect, executor: str, seconds: float) -> str:
     """The statement that lets the leases of an executor end so many seconds from now."""
-    statement = update(segments).where(segments.c.executor == executor)
+    statement = sa.update(segments).where(segments.c.executor == executor)
     renewed = statement.values(lease_until=clock(dialect.name) + int(seconds * 1000))
     return str(renewed.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
-def insert_once(table: Table, connection: Connection) -> Any:
+def insert_once(table: sa.Table, connection: sa.Connection) -> Any:
     """An insertion that leaves rows alone that are there already: they were written by a commit that went unnoticed."""
     return _insert_once(table, connection.dialect.name)
 
 
 @cache
-def _insert_once(table: Table, dialect: str) -> Any:
+def _insert_once(table: sa.Table, dialect: str) -> Any:
     return INSERTIONS[dialect](table).on_conflict_do_nothing()
 
 
@@ -339,7 +318,7 @@ def _to_column(value: Any) -> Any:
             return value
 
 
-def from_rows(rows: Result[Any], kind: type[T]) -> Iterator[T]:
+def from_rows(rows: sa.Result[Any], kind: type[T]) -> Iterator[T]:
     """Yield the values of rows, whose columns are named as the fields; columns of other names are passed over.
 
     Raises:

@@ -83,8 +83,6 @@ class Worker:
         self._stopping = asyncio.Event()
         self._is_abandoned = False
         self._running: dict[str, tuple[asyncio.Task[None], SegmentControl]] = {}
-        self._has_begun = asyncio.Event()
-        """Whether a segment began since none ran: then it is looked for those that are to be cancelled."""
         self._looks: list[asyncio.Task[None]] = []
 
     @property
@@ -146,7 +144,6 @@ class Worker:
         if self._stopping.is_set():
             control.stopping.set()
         self._running[job_id] = (task, control)
-        self._has_begun.set()
         try:
             await self._run_segment(job_id, number, control)
         finally:
@@ -155,14 +152,11 @@ class Worker:
 
     async def _look_for_cancelled(self) -> None:
         while True:
-            await self._has_begun.wait()
             await asyncio.sleep(CANCEL_SECONDS)
-            if not self._running:
-                self._has_begun.clear()
-                continue
-            with suppress(CallboardError):  # the database is away
-                for job_id in await self._store.find_cancelled(tuple(self._running)):
-                    self.cancel(job_id)
+            if self._running:
+                with suppress(CallboardError):  # the database is away
+                    for job_id in await self._store.find_cancelled(tuple(self._running)):
+                        self.cancel(job_id)
 
     async def _look_for_due(self) -> None:
         schedules = ScheduleStore(self._store.database, self._engine.enqueue)
