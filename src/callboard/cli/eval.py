@@ -30,7 +30,7 @@ from callboard.evaluation.html_report import render_html
 from callboard.evaluation.profile_choice import choose_profile
 from callboard.evaluation.records import RecordFile
 from callboard.evaluation.report import Report, format_report, make_report
-from callboard.evaluation.runner import RunnerOptions, TaskOutcome, run_tasks
+from callboard.evaluation.runner import MAX_TOKENS, TIMEOUT, RunnerOptions, TaskOutcome, run_tasks
 from callboard.evaluation.selection import read_categories, select_tasks
 from callboard.evaluation.suites import load_suite
 from callboard.evaluation.task import Task
@@ -132,9 +132,6 @@ app = typer.Typer(
 
 app.command("add")(add)
 
-# As in `callboard.evaluation.runner`, which is not imported for --help.
-MAX_TOKENS: Final = 1024
-TIMEOUT: Final = 300.0
 COUNT: Final = 48
 """Tasks of a first impression: a model of this machine needs some minutes for them."""
 _CATEGORIES: Final[Mapping[str, int | None]] = {"simple_python": None, "multiple": None, "irrelevance": None}

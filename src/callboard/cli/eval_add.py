@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from callboard.cli.options import takes_options
 from callboard.core import Canister
 from callboard.errors import CallerError
 from callboard.evaluation.recorded_task import MAX_FILE, Recording, decode_expected, decode_recording, make_task
+from callboard.evaluation.records import append_line
 from callboard.evaluation.suites import load_file, recorded_path
 from callboard.evaluation.task import Task, encode_task
 from callboard.jobs.entries import read_conversation
@@ -55,17 +55,6 @@ def add_task(task: Task) -> Path:
         raise CallerError("a task of this name is there already", path=task.identifier, hint=hint)
     append_line(path, encode_task(task))
     return path
-
-
-def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file, which its owner alone can read; a last line that was left open is closed."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b") as file:  # noqa: PTH123  # a descriptor
-        size = file.seek(0, os.SEEK_END)
-        if size:
-            file.seek(-1, os.SEEK_END)
-        ends_with_line = not size or file.read(1) == b"\n"
-        file.write((b"" if ends_with_line else b"\n") + line + b"\n")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,8 +37,8 @@ MAX_LINE: Final = 8 * 1024 * 1024
 _NAME: Final = 80
 """Characters of a file's name."""
 _DIGEST: Final = 32
-_DECIDING: Final = ("decide", "grounding", "guidance")
-"""The beginnings of the modules of `callboard.modes` that ask further questions, or judge calls before they are made."""
+_DECIDING: Final = ("gate.py", "grounding.py")
+"""The modules of `callboard.modes.filters` that ask further questions, or judge calls before they are made."""
 _encode_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=dict).encode
 
 
@@ -100,23 +100,25 @@ class RecordFile:
     def append(self, record: Record) -> None:
         """Keep a record. Raises CallerError if it cannot be written."""
         try:
-            self._write(record)
+            append_line(self.path, _encoder.encode(record))
         except OSError as error:
             hint = "make room there; what is done is kept, and the same command goes on"
             raise CallerError(error.strerror or "cannot be written", path=str(self.path), hint=hint) from None
 
-    def _write(self, record: Record) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            size = os.lseek(file, 0, os.SEEK_END)
-            is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            rest = memoryview(b"\n" * is_cut + _encoder.encode(record) + b"\n")
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            os.fsync(file)
-        finally:
-            os.close(file)
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a file that only its owner can read; a last line that was left open is closed. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size = os.lseek(file, 0, os.SEEK_END)
+        is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        rest = memoryview(b"\n" * is_cut + line + b"\n")
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def evaluation_directory() -> Path:
@@ -158,10 +160,8 @@ def make_key(
 def _digest_sources() -> str:
     """The digest of what asks a model further questions, which the request of the first step does not hold."""
     digest = hashlib.sha256()
-    sources = [each for each in files("callboard.modes").iterdir() if each.name.startswith(_DECIDING)]
-    for source in sorted(sources, key=lambda each: each.name):
-        if source.is_file():
-            digest.update(source.read_bytes())
+    for name in _DECIDING:
+        digest.update(files("callboard.modes.filters").joinpath(name).read_bytes())
     return digest.hexdigest()
 
 

@@ -145,93 +145,61 @@ async def run_tasks(
     for variant in variants:
         async with open_model(variant) as model:
             resolution = resolve(variant) if resolve else getattr(model, "resolution", None)
-            runner = _VariantRunner(
-                variant,
-                model,
-                resolution,
-                identity=identity,
-                options=options,
-                records=records,
-                file=file,
-                connect=connect,
-            )
-            async with aclosing(runner.run(tasks)) as outcomes:
+            plan = get_plan(model) if resolution is None else make_plan(resolution)
+            profile = None if resolution is None else resolution.profile
+            remaining: list[tuple[str, Task]] = []
+            for task in tasks:
+                key = make_key(identity, variant, task, plan=plan, profile=profile, controls=options.controls)
+                record = records.get(key)
+                if record is not None and is_complete(task, record.attempts):
+                    yield TaskOutcome(variant, task, record, is_cached=True)
+                else:
+                    remaining.append((key, task))
+            if remaining and connect is not None:
+                await connect()
+            if remaining and options.warm_up:
+                await _warm_up(model)
+            async with aclosing(_ask_all(model, variant, remaining, file, options)) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
 
 
-class _VariantRunner:
-    """Runs tasks in one variant."""
+async def _ask_all(
+    model: Model, variant: Variant, items: Sequence[tuple[str, Task]], file: RecordFile, options: RunnerOptions
+) -> AsyncGenerator[TaskOutcome]:
+    """Ask the tasks, at most `options.concurrency` at once. Closing the generator cancels what is under way."""
 
-    def __init__(
-        self,
-        variant: Variant,
-        model: Model,
-        resolution: Resolution | None,
-        *,
-        identity: str,
-        options: RunnerOptions,
-        records: Mapping[str, Record],
-        file: RecordFile,
-        connect: Callable[[], Awaitable[None]] | None,
-    ) -> None:
-        self._variant = variant
-        self._model = model
-        self._plan = get_plan(model) if resolution is None else make_plan(resolution)
-        self._profile = None if resolution is None else resolution.profile
-        self._identity = identity
-        self._options = options
-        self._records = records
-        self._file = file
-        self._connect = connect
-        self._failures = 0
-
-    async def run(self, tasks: Sequence[Task]) -> AsyncGenerator[TaskOutcome]:
-        remaining: list[tuple[str, Task]] = []
-        for task in tasks:
-            key = self._key(task)
-            record = self._records.get(key)
-            if record is not None and is_complete(task, record.attempts):
-                yield TaskOutcome(self._variant, task, record, is_cached=True)
-            else:
-                remaining.append((key, task))
-        if remaining and self._connect is not None:
-            await self._connect()
-        if remaining and self._options.warm_up:
-            await _warm_up(self._model)
-        async with aclosing(_in_parallel(self._run_task, remaining, self._options.concurrency)) as records:
-            async for task, record in records:
-                self._count(record)
-                yield TaskOutcome(self._variant, task, record)
-
-    async def _run_task(self, item: tuple[str, Task]) -> tuple[Task, Record]:
-        key, task = item
-        attempts = await attempt_task(self._model, task, self._options)
-        record = Record(key, self._variant.name, task.suite, task.category, task.identifier, attempts)
+    async def ask(key: str, task: Task) -> TaskOutcome:
+        attempts = await attempt_task(model, task, options)
+        record = Record(key, variant.name, task.suite, task.category, task.identifier, attempts)
         if not record.failure:
-            self._file.append(record)
-        return task, record
+            file.append(record)
+        return TaskOutcome(variant, task, record)
 
-    def _key(self, task: Task) -> str:
-        return make_key(
-            self._identity,
-            self._variant,
-            task,
-            plan=self._plan,
-            profile=self._profile,
-            controls=self._options.controls,
-        )
-
-    def _count(self, record: Record) -> None:
-        if record.failure and not record.seconds:
-            return  # nothing was asked: the task is at fault
-        self._failures = self._failures + 1 if record.failure else 0
-        if self._failures >= MAX_FAILURES:
-            raise EndpointGone(
-                f"{self._failures} replies in a row failed: {record.failure}",
-                path=self._model.name,
-                hint="what is done is kept; the same command goes on",
-            )
+    waiting = iter(items)
+    running: set[asyncio.Task[TaskOutcome]] = set()
+    failures = 0
+    try:
+        while True:
+            while len(running) < options.concurrency and (item := next(waiting, None)) is not None:
+                running.add(asyncio.ensure_future(ask(*item)))
+            if not running:
+                return
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for each in ended:
+                running.remove(each)
+                outcome = each.result()
+                failure = outcome.record.failure
+                if not failure or outcome.record.seconds:  # else nothing was asked: the task is at fault
+                    failures = failures + 1 if failure else 0
+                if failures >= MAX_FAILURES:
+                    message = f"{failures} replies in a row failed: {failure}"
+                    raise EndpointGone(message, path=model.name, hint="what is done is kept; the same command goes on")
+                yield outcome
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _warm_up(model: Model) -> None:
@@ -396,28 +364,3 @@ def _script_result(identifier: str, results: Sequence[ScriptedResult], count: in
         return error_result(identifier, "not_found", "nothing is known of this call")
     result = results[min(count, len(results) - 1)]
     return ResultCanister(contents(result.text), invocation_id=identifier, error=result.error)
-
-
-_Item: TypeAlias = tuple[str, Task]
-
-
-async def _in_parallel(
-    run: Callable[[_Item], Any], items: Sequence[_Item], limit: int
-) -> AsyncGenerator[tuple[Task, Record]]:
-    """What `run` gives for each item, as it ends; at most so many are under way. Leaving it cancels them."""
-    waiting = iter(items)
-    running: set[asyncio.Task[tuple[Task, Record]]] = set()
-    try:
-        while True:
-            while len(running) < limit and (item := next(waiting, None)) is not None:
-                running.add(asyncio.ensure_future(run(item)))
-            if not running:
-                return
-            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for each in ended:
-                running.remove(each)
-                yield each.result()
-    finally:
-        for each in running:
-            each.cancel()
-        await asyncio.gather(*running, return_exceptions=True)

@@ -1,25 +1,12 @@
 """Find the tasks of a suite: by its name, or in a file or folder of one of the forms that we read.
 
-What a name stands for is a row of `SUITES`; a path is recognised by the files that are there, never by its contents.
-
-Why nothing here is a coroutine: inside one, Ctrl-C would wait for the end of a long file, and then be forgotten.
-
-Get BFCL's tasks out of the wheel of its package, `bfcl-eval`.
-
-pip downloads the wheel with all of its own settings; it is never installed, so none of its code runs and nothing that
-it depends on comes with it. Only the files of tasks that `load_bfcl` reads are unpacked.
+BFCL's tasks come out of the wheel of its package, which pip downloads and nobody installs: none of its code runs.
 
 Laws: a wheel with another hash is refused, for other tasks would give other figures; the folder is there whole or not at
-all, whoever else downloads it at the same time.
+all, whoever else downloads it at the same time. The right answers to every task of our own pass the checker, and fit the
+schemas of the tools; docs/evaluation.md lists their categories.
 
-The tasks that come with Callboard, for what BFCL's tasks of one turn do not ask.
-
-Several turns, several calls at once, long texts that have to arrive to the letter, calls that failed and have to be
-corrected, results that have to be used, restraint, tools with odd names and forms, other languages. Each was written for
-this suite, so that no model can have been trained on it, and so that only one answer is right: docs/evaluation.md lists
-the categories.
-
-Law: the right answers to every task pass the checker, and fit the schemas of the tools.
+Nothing here is a coroutine: inside one, Ctrl-C would wait for the end of a long file, and then be forgotten.
 """
 
 from __future__ import annotations
