@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import pytest
-from acp import connect_to_agent
+from acp import connect_to_agent, text_block
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 from tests.coding.stored import StoredJobs
 
@@ -90,6 +89,28 @@ class Editor:
         return "".join([each.content.text for each in self.of("agent_message_chunk")])
 
 
+class Room:
+    """An editor and its agent. `session` is the one that `say` opened in the directory `place`."""
+
+    session = ""
+
+    def __init__(self, place, **parts):
+        self.place = place
+        self.__dict__.update(parts)
+
+    async def open(self, **options):
+        opened = await self.agent.new_session(cwd=str(self.place), **options)
+        self.session = opened.session_id
+        return opened
+
+    async def say(self, *prompt):
+        """The answer to a prompt of texts and other blocks."""
+        if not self.session:
+            await self.open()
+        blocks = [text_block(each) if isinstance(each, str) else each for each in prompt]
+        return await self.agent.prompt(session_id=self.session, prompt=blocks)
+
+
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -97,7 +118,7 @@ def jobs(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def connected(jobs):
+def connected(jobs, place):
     """An editor and its agent; `replies` are those of one model, or models by their names."""
 
     @asynccontextmanager
@@ -123,9 +144,8 @@ def connected(jobs):
         if initialize:
             await agent.initialize(protocol_version=1)
         try:
-            yield SimpleNamespace(
-                agent=agent, editor=editor, chats=chats, raw=client_writer, model=next(iter(models.values()))
-            )
+            model = next(iter(models.values()))
+            yield Room(place, agent=agent, editor=editor, chats=chats, raw=client_writer, model=model)
         finally:
             client_writer.close()
             await asyncio.wait_for(serving, 60)
