@@ -9,7 +9,7 @@ from tests.tables import table
 
 from callboard.coding import search as search_module
 from callboard.coding.outlines import tree_walk as tree_sitter_parsing
-from callboard.coding.tools import _tools, navigate, search
+from callboard.coding.tools import _TOOLS, navigate, search
 from callboard.coding.tools.action_tool import ActionTool
 from callboard.coding.workspace.directory_walk import MAX_ENTRIES, SKIPPED
 from callboard.coding.workspace.file_editor import MAX_BYTES, MAX_SHOWN
@@ -32,9 +32,9 @@ def arguments_of(tool):
     return ", ".join(f"`{name}`" if name in required else f"`{name}?`" for name in tool.schema["properties"])
 
 
-@table("name", _tools())
+@table("name", _TOOLS)
 def test_actions_and_arguments(name):
-    tool = _tools()[name]
+    tool = _TOOLS[name]
     described = [row[:3] for row in rows(name)]
     if isinstance(tool, ActionTool):
         assert described == [[f"`{key}`", f"`{each.name}`", arguments_of(each)] for key, each in tool.actions.items()]
@@ -47,7 +47,7 @@ def test_flags():
     told = {row[0].strip("`"): row[1] for row in rows("Flags")}
     assert told == {
         name: ", ".join(f"`{flag}` {argument}" for flag, argument in tool.cli.items() if flag.startswith("-"))
-        for name, tool in _tools().items()
+        for name, tool in _TOOLS.items()
         if any(flag.startswith("-") for flag in tool.cli)
     }
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from callboard.coding.tools.bash import bash
+from callboard.coding.tools.commands import bash
 from callboard.coding.workspace import run_command
 from callboard.coding.workspace.workspace import Workspace
 from callboard.execution import run_invoker

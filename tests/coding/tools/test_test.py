@@ -9,8 +9,8 @@ import pytest
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree_state import compute_digest
 from callboard.coding.test_runners import RUNNERS, Kind
-from callboard.coding.tools.test import run_tests
-from callboard.coding.tools.test import test as single
+from callboard.coding.tools.commands import run_tests
+from callboard.coding.tools.commands import test as single
 from callboard.coding.workspace.workspace import Workspace
 from callboard.execution import run_invoker
 from callboard.sandbox import Confinement, find_sandbox

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.tables import table
 
-from callboard.coding.tools.bash import bash
 from callboard.coding.tools.code_edit import code_edit
+from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import file
 from callboard.coding.tools.git import git
 from callboard.coding.tools.navigate import navigate

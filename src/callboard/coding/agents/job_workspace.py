@@ -34,7 +34,7 @@ from callboard.coding.agents.prompts import (
 from callboard.coding.git.repository import find_repository
 from callboard.coding.git.tree import Tree
 from callboard.coding.tools import action_names, make_ensemble, single_action
-from callboard.coding.tools.bash import bash
+from callboard.coding.tools.commands import bash
 from callboard.coding.tools.file import read_file
 from callboard.coding.workspace.directory_walk import describe_omitted
 from callboard.coding.workspace.file_editor import open_text

@@ -27,7 +27,7 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
         raise EditRefused("old is empty; to add lines, insert them at a line, or append them")
     if old == new:
         raise EditRefused("old and new are the same: nothing would change")
-    places = _find_all(text, old)
+    places = [match.start() for match in re.finditer(re.escape(old), text)]
     if not places:
         raise EditRefused(f"old is not in the file: {describe_closest_match(text, old)}")
     if len(places) > 1 and not every:
@@ -38,15 +38,6 @@ def replace_text(text: str, old: str, new: str, *, every: bool = False) -> Chang
             "give more of the lines around the one that is meant, or all=true to replace each"
         )
     return Change(text.replace(old, new), tuple(_changed_spans(text, places, old, new)))
-
-
-def _find_all(text: str, old: str) -> list[int]:
-    places: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        places.append(at)
-        at = text.find(old, at + len(old))
-    return places
 
 
 def _line_numbers(text: str, places: list[int]) -> list[int]:

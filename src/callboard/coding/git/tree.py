@@ -122,8 +122,6 @@ class Tree:
         self.borrowed = dict(borrowed)
         self.notices = tuple(notices)
         self.patch = record.patch
-        self._differing: dict[str, tuple[str, ...]] = {}
-        """By git tree: the files that differ from the base in it."""
 
     @property
     def branch(self) -> str:
@@ -240,10 +238,8 @@ class Tree:
             await delete_folders(self.root)
 
     async def _differing_files(self, tree: str) -> tuple[str, ...]:
-        if tree not in self._differing:
-            arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", self.base, tree)
-            self._differing[tree] = tuple((await self.repository.git(*arguments)).items)
-        return self._differing[tree]
+        arguments = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", self.base, tree)
+        return tuple((await self.repository.git(*arguments)).items)
 
     async def _save_patch(self) -> None:
         base = self.base if self.result_patch else "HEAD"

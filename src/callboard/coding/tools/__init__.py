@@ -1,15 +1,22 @@
-"""What a model can do in a workspace: each module is one of seven tools, each function one action.
+"""What a model can do in a workspace: seven tools, each function one action.
 
-A job's model gets the seven tools, or one tool for each action. The tools are imported at their first use.
+A job's model gets the seven tools, or one tool for each action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, Final
 
 from callboard.coding.tools.action_tool import ACTION, ActionTool
+from callboard.coding.tools.code_edit import code_edit as _code_edit
+from callboard.coding.tools.commands import bash as _bash
+from callboard.coding.tools.commands import run_tests as _run_tests
+from callboard.coding.tools.commands import test as _test
+from callboard.coding.tools.file import file as _file
+from callboard.coding.tools.git import git as _git
+from callboard.coding.tools.navigate import navigate as _navigate
+from callboard.coding.tools.search import search as _search
 from callboard.coding.workspace.workspace import Workspace
 from callboard.tools import Ensemble, Invoker, Tool
 
@@ -18,6 +25,14 @@ TIMEOUT: Final = 60
 
 _OF_ONE_ACTION: Final = {"bash": "bash", "test": "run_tests"}
 """The tools of one action, and its name where each action is a tool."""
+_TOOLS: Final[Mapping[str, Tool[..., Any]]] = {
+    each.name: each for each in (_file, _code_edit, _search, _navigate, _git, _bash, _test)
+}
+_INVOKERS: Final = {name: Invoker.of(tool) for name, tool in _TOOLS.items() if isinstance(tool, ActionTool)}
+_SINGLE_TOOLS: Final[dict[str, Tool[..., Any]]] = {}
+for _tool in (*_TOOLS.values(), _run_tests):
+    for _single in _tool.actions.values() if isinstance(_tool, ActionTool) else (_tool,):
+        _SINGLE_TOOLS.setdefault(_single.name, _single)
 
 
 def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool) -> Ensemble:
@@ -25,9 +40,9 @@ def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool)
     names = {*actions}
     tools: list[Tool[..., Any]] = []
     if single:
-        tools = [each for name, each in _single_tools().items() if name in names]
+        tools = [each for name, each in _SINGLE_TOOLS.items() if name in names]
     else:
-        for name, tool in _tools().items():
+        for name, tool in _TOOLS.items():
             if isinstance(tool, ActionTool):
                 tools += [remaining] if (remaining := tool.only(names)) else []
             elif _OF_ONE_ACTION[name] in names:
@@ -37,10 +52,10 @@ def make_ensemble(workspace: Workspace, actions: Iterable[str], *, single: bool)
 
 def single_action(name: str, arguments: Mapping[str, Any]) -> str:
     """The action's own name, such as `read_file`, of a call; the tool's name if the call names no action."""
-    invoker = _invokers().get(name)
+    invoker = _INVOKERS.get(name)
     if invoker is None:
         return _OF_ONE_ACTION.get(name, name)
-    tool = _tools()[name]
+    tool = _TOOLS[name]
     name_of_action = invoker.coerce(arguments).get(ACTION)
     action = (
         tool.actions.get(name_of_action) if isinstance(tool, ActionTool) and isinstance(name_of_action, str) else None
@@ -50,13 +65,13 @@ def single_action(name: str, arguments: Mapping[str, Any]) -> str:
 
 def purpose_of(invoker: Invoker) -> str:
     """What a tool is for, in a line."""
-    tool = _tools().get(invoker.name)
+    tool = _TOOLS.get(invoker.name)
     return (tool.purpose if isinstance(tool, ActionTool) else invoker.description).partition("\n")[0]
 
 
 def action_names(name: str) -> tuple[str, ...]:
     """The own names of a tool's actions, except the tool's; empty for a name that is none of the seven."""
-    tool = _tools().get(name)
+    tool = _TOOLS.get(name)
     if tool is None:
         return ()
     singles = [each.name for each in tool.actions.values()] if isinstance(tool, ActionTool) else [_OF_ONE_ACTION[name]]
@@ -66,33 +81,4 @@ def action_names(name: str) -> tuple[str, ...]:
 
 def tool_names() -> frozenset[str]:
     """The names of the seven tools and of all single actions."""
-    return frozenset((*_tools(), *_single_tools()))
-
-
-@cache
-def _tools() -> Mapping[str, Tool[..., Any]]:
-    from callboard.coding.tools.bash import bash  # noqa: PLC0415  # tools import this package
-    from callboard.coding.tools.code_edit import code_edit  # noqa: PLC0415
-    from callboard.coding.tools.file import file  # noqa: PLC0415
-    from callboard.coding.tools.git import git  # noqa: PLC0415
-    from callboard.coding.tools.navigate import navigate  # noqa: PLC0415
-    from callboard.coding.tools.search import search  # noqa: PLC0415
-    from callboard.coding.tools.test import test  # noqa: PLC0415
-
-    return {each.name: each for each in (file, code_edit, search, navigate, git, bash, test)}
-
-
-@cache
-def _single_tools() -> Mapping[str, Tool[..., Any]]:
-    from callboard.coding.tools.test import run_tests  # noqa: PLC0415  # as above
-
-    tools: dict[str, Tool[..., Any]] = {}
-    for tool in (*_tools().values(), run_tests):
-        for each in tool.actions.values() if isinstance(tool, ActionTool) else (tool,):
-            tools.setdefault(each.name, each)
-    return tools
-
-
-@cache
-def _invokers() -> Mapping[str, Invoker]:
-    return {name: Invoker.of(tool) for name, tool in _tools().items() if isinstance(tool, ActionTool)}
+    return frozenset((*_TOOLS, *_SINGLE_TOOLS))
