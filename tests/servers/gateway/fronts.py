@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 
-from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
+import pytest
 
+from callboard.core import ArgumentsPiece, InvocationEnded, InvocationStarted, ReplyEnded, ReplyStarted
+from callboard.testing import StatusReply
+
+ways = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+"""Runs a test for a streamed and a whole answer."""
 FRONTS = ("responses", "chat", "messages", "gemini")
 
 
@@ -69,6 +74,11 @@ def reply(*events, end=""):
     """The events of a whole reply."""
     called = any(isinstance(event, InvocationEnded) for event in events)
     return [ReplyStarted(), *events, ReplyEnded(end or ("invocations" if called else "stop"))]
+
+
+def refused(status, message, code="", headers=None):
+    """A refusal of a backend in OpenAI's form."""
+    return StatusReply(status, {"error": {"message": message, **({"code": code} if code else {})}}, headers or {})
 
 
 def posted(backend):

@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, call_events, posted, reply
+from tests.servers.gateway.fronts import FRONTS, call_events, posted, refused, reply
 
 from callboard.core import (
     ReasoningPiece,
@@ -366,9 +366,10 @@ async def test_calls_that_are_written_as_text_on_every_wire(ask, front, wire):
     assert (heard.text.strip(), heard.calls) == ("I look.", (("search", {"query": "x"}), ("clock", {})))
 
 
+EXTRA = {"type": "extra_forbidden", "msg": "Extra inputs are not permitted"}
 REFUSALS = [
-    StatusReply(400, {"error": {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}}),
-    StatusReply(500, {"error": {"message": "tools param requires --jinja flag"}}),
+    refused(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+    refused(500, "tools param requires --jinja flag"),
     StatusReply(
         400,
         {
@@ -376,12 +377,9 @@ REFUSALS = [
             "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
         },
     ),
-    StatusReply(404, {"error": {"message": 'No endpoints found that support tool use. Try disabling "search".'}}),
-    StatusReply(
-        422,
-        {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]},
-    ),
-    StatusReply(400, {"error": {"message": "Unrecognized request argument supplied: tools"}}),
+    refused(404, 'No endpoints found that support tool use. Try disabling "search".'),
+    StatusReply(422, {"detail": [{**EXTRA, "loc": ["body", "tools"]}]}),
+    refused(400, "Unrecognized request argument supplied: tools"),
 ]
 
 
@@ -409,24 +407,11 @@ MISTAKES = [
             }
         },
     ),
-    StatusReply(
-        400, {"error": {"message": "An assistant message with 'tool_calls' must be followed by tool messages"}}
-    ),
-    StatusReply(400, {"error": {"message": "Invalid 'tools[0].function.name': string does not match pattern"}}),
-    StatusReply(
-        422,
-        {
-            "detail": [
-                {
-                    "type": "extra_forbidden",
-                    "loc": ["body", "tools", 0, "cache"],
-                    "msg": "Extra inputs are not permitted",
-                }
-            ]
-        },
-    ),
+    refused(400, "An assistant message with 'tool_calls' must be followed by tool messages"),
+    refused(400, "Invalid 'tools[0].function.name': string does not match pattern"),
+    StatusReply(422, {"detail": [{**EXTRA, "loc": ["body", "tools", 0, "cache"]}]}),
     StatusReply(400, {"message": "Unexpected role 'tool' after role 'user'"}),
-    StatusReply(500, {"error": {"message": "Internal error while calling function forward"}}),
+    refused(500, "Internal error while calling function forward"),
 ]
 
 

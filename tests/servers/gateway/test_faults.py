@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
-from tests.servers.gateway.fronts import FRONTS, code_of, ends_of, posted, request, text_of
+from tests.servers.gateway.fronts import FRONTS, code_of, ends_of, posted, refused, request, text_of, ways
 from tests.tables import table
 
 from callboard.core import (
@@ -35,6 +35,14 @@ KEY_OF = {"responses": "input", "chat": "messages", "messages": "messages", "gem
 """Where a body has its conversation."""
 LIMIT = 20  # seconds; against a test that hangs, not part of what it asserts
 BEGUN = [ReplyStarted(), TextPiece("Hel")]
+
+
+def failure_of(front, answer, status):
+    """The code of a failure, also of one that a stream of Responses ended with; any other has the status."""
+    if front == "responses" and answer.streamed:
+        return answer.events[-1]["response"]["error"]["code"]
+    assert answer.status == status
+    return code_of(front, answer)
 
 
 @pytest.fixture
@@ -71,28 +79,18 @@ def beside(serving, behind, by_hand):
 # The backend.
 
 FAULTS = {
-    "500": (StatusReply(500, {"error": {"message": "out of memory"}}), 500, "server_error", "api_error"),
-    "503": (StatusReply(503, {"error": {"message": "loading"}}), 503, "overloaded_error", "overloaded_error"),
-    "401": (
-        StatusReply(401, {"error": {"message": "no such key", "code": "invalid_api_key"}}),
-        401,
-        "invalid_api_key",
-        "authentication_error",
-    ),
-    "404": (
-        StatusReply(404, {"error": {"message": "no such model", "code": "model_not_found"}}),
-        404,
-        "model_not_found",
-        "not_found_error",
-    ),
+    "500": (refused(500, "out of memory"), 500, "server_error", "api_error"),
+    "503": (refused(503, "loading"), 503, "overloaded_error", "overloaded_error"),
+    "401": (refused(401, "no such key", "invalid_api_key"), 401, "invalid_api_key", "authentication_error"),
+    "404": (refused(404, "no such model", "model_not_found"), 404, "model_not_found", "not_found_error"),
     "429": (
-        StatusReply(429, {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, {"Retry-After": "7"}),
+        refused(429, "slow down", "rate_limit_exceeded", {"Retry-After": "7"}),
         429,
         "rate_limit_exceeded",
         "rate_limit_error",
     ),
     "400": (
-        StatusReply(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
+        refused(400, "too long", "context_length_exceeded"),
         400,
         "context_length_exceeded",
         "invalid_request_error",
@@ -110,6 +108,7 @@ FAULTS = {
     "noise": (Raw([b"\xff\xfe\x00" * 50]), 502, None, "api_error"),
     "nothing": (Raw([]), 502, None, "api_error"),
 }
+HEL = {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -139,72 +138,47 @@ async def test_a_backend_that_gives_no_reply(beside, front, name):
 
 @pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize(
-    ("reply", "heard", "said"),
+    ("reply", "said"),
     [
-        (Cut(BEGUN), "Hel", "the connection broke in the middle of the answer"),
-        (Silence(BEGUN), "Hel", "nothing came for 0.05 s"),
-        (Cut([*BEGUN, InvocationStarted(0, "c", "f"), ArgumentsPiece(0, '{"a":')]), "Hel", "the connection broke"),
-        (
-            Raw([{"choices": [{"index": 0, "delta": {"content": "Hel"}}]}, b"\n: wait\n\n", "<html>"]),
-            "Hel",
-            "a frame is not of this wire",
-        ),
-        (
-            Raw(
-                [
-                    {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
-                    b"\n: wait\n\n",
-                    {"error": {"message": "out of memory"}},
-                ]
-            ),
-            "Hel",
-            "out of memory",
-        ),
+        (Cut(BEGUN), "the connection broke in the middle of the answer"),
+        (Silence(BEGUN), "nothing came for 0.05 s"),
+        (Cut([*BEGUN, InvocationStarted(0, "c", "f"), ArgumentsPiece(0, '{"a":')]), "the connection broke"),
+        (Raw([HEL, b"\n: wait\n\n", "<html>"]), "a frame is not of this wire"),
+        (Raw([HEL, b"\n: wait\n\n", {"error": {"message": "out of memory"}}]), "out of memory"),
     ],
     ids=["cut", "silent", "cut inside a call", "garbage", "an error"],
 )
-async def test_a_backend_that_breaks_off(beside, front, reply, heard, said):
-    body = request(front, stream=True)
-    async with (
-        FakeBackend(lambda _: reply) as backend,
-        beside(backend, front=front, **({"idle_timeout": 0.05} if isinstance(reply, Silence) else {})) as served,
-    ):
-        answer = await served.post(front, body)
+async def test_a_backend_that_breaks_off(beside, front, reply, said):
+    settings = {"idle_timeout": 0.05} if isinstance(reply, Silence) else {}
+    async with FakeBackend(lambda _: reply) as backend, beside(backend, front=front, **settings) as served:
+        answer = await served.post(front, request(front, stream=True))
         asked = served.gateway.backends[0]
-        answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
-    assert (answer.status, text_of(front, answer), ends_of(front, answer)) == (200, heard, ["failed"])
+        failures = [asked.model_breaker("m").failures, asked.breaker.failures]
+    assert (answer.status, text_of(front, answer), ends_of(front, answer)) == (200, "Hel", ["failed"])
     assert said in answer.text
     assert failures == [1, 0]
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 async def test_a_backend_that_is_not_there(beside, front, stream):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = BackendSettings(url=f"http://127.0.0.1:{free.getsockname()[1]}/v1")
     async with FakeBackend([]) as backend, beside(backend, front=front, facts={"url": nowhere.url}) as served:
         answer = await served.post(front, request(front, stream=stream))
-    if stream and front == "responses":
-        assert answer.events[-1]["response"]["error"]["code"] == "backend_unavailable"
-    else:
-        assert answer.status == 502
-        assert code_of(front, answer) == ("api_error" if front == "messages" else "backend_unavailable")
+    assert failure_of(front, answer, 502) == ("api_error" if front == "messages" else "backend_unavailable")
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 async def test_a_backend_that_never_says_anything(beside, front, stream):
     async with FakeBackend([Silence()]) as backend, beside(backend, front=front, idle_timeout=0.05) as served:
         answer = await served.post(front, request(front, stream=stream))
         asked = served.gateway.backends[0]
-        answer, *failures = answer, asked.model_breaker("m").failures, asked.breaker.failures
+        failures = [asked.model_breaker("m").failures, asked.breaker.failures]
     assert failures == ([1, 0] if stream else [0, 1])  # a stream has begun with its headers
-    if stream and front == "responses":
-        assert answer.events[-1]["response"]["error"]["code"] == "timeout"
-    else:
-        assert answer.status == 504
-        assert code_of(front, answer) == ("timeout_error" if front == "messages" else "timeout")
+    assert failure_of(front, answer, 504) == ("timeout_error" if front == "messages" else "timeout")
 
 
 BEATS = {
@@ -268,7 +242,7 @@ async def test_a_stream_that_began_with_a_heartbeat_may_fail(beside, by_hand, fr
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 @pytest.mark.parametrize("begun", [True, False])
 async def test_a_client_that_leaves(beside, by_hand, front, stream, begun):
     """Its reply is cancelled upstream, and nothing is held against the backend."""
@@ -340,6 +314,8 @@ async def test_a_client_that_reads_slowly_is_not_read_ahead_for(beside, by_hand)
     assert outcome < most
 
 
+HI = b'"input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]'
+NESTED = b'[{"a":' * 400 + b"1" + b"}]" * 400
 BAD_BODIES = {
     "no JSON": (b"{", 400, "invalid_json"),
     "nothing": (b"", 400, "invalid_json"),
@@ -348,42 +324,16 @@ BAD_BODIES = {
     "a list": (b"[]", 400, "invalid_json"),
     "a number": (b"1e999", 400, "invalid_json"),
     "nested deeply": (b'{"model":"m","input":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "invalid_json"),
-    "nested": (
-        b'{"model":"m","messages":'
-        + b'[{"a":' * 400
-        + b"1"
-        + b"}]" * 400
-        + b',"input":'
-        + b'[{"a":' * 400
-        + b"1"
-        + b"}]" * 400
-        + b"}",
-        400,
-        None,
-    ),
+    "nested": (b'{"model":"m","messages":' + NESTED + b',"input":' + NESTED + b"}", 400, None),
     "no model": (b"{}", 400, "model_required"),
     "an empty model": (b'{"model": " "}', 400, "model_required"),
     "a model that is a list": (b'{"model": ["m"]}', 400, "model_required"),
-    "a model of 1 MB": (
-        b'{"model": "'
-        + b"m" * 1_000_000
-        + b'", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}',
-        400,
-        "invalid_request",
-    ),
-    "a model that nobody serves": (
-        b'{"model": "x", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}',
-        404,
-        "model_not_found",
-    ),
+    "a model of 1 MB": (b'{"model": "' + b"m" * 1_000_000 + b'", ' + HI + b"}", 400, "invalid_request"),
+    "a model that nobody serves": (b'{"model": "x", ' + HI + b"}", 404, "model_not_found"),
     "nothing asked": (b'{"model": "m"}', 400, "invalid_request"),
     "a wrong type": (b'{"model": "m", "input": 5, "messages": 5, "max_tokens": 1}', 400, "invalid_request"),
     "wrong items": (b'{"model": "m", "input": [5], "messages": [5], "max_tokens": 1}', 400, "invalid_request"),
-    "wrong tools": (
-        b'{"model": "m", "input": "x", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": 5}',
-        400,
-        "invalid_request",
-    ),
+    "wrong tools": (b'{"model": "m", "tools": 5, ' + HI + b"}", 400, "invalid_request"),
 }
 ANTHROPICS = {
     "invalid_json": "invalid_request_error",
@@ -507,7 +457,7 @@ async def test_fields_that_nobody_knows(serving, front):
     async with FakeBackend(["Hello", "Hello"]) as backend, serving(backend) as lenient:
         answers = [await lenient.post(front, {**body, "stream": stream}) for stream in (True, False)]
     async with FakeBackend([]) as backend, serving(backend, strict=True) as strict:
-        refused = [await strict.post(front, {**body, "stream": stream}) for stream in (True, False)]
+        denied = [await strict.post(front, {**body, "stream": stream}) for stream in (True, False)]
         asked = posted(backend)
     if front == "chat":  # the backend's own wire: they are its to judge
         assert [each.status for each in answers] == [200, 200]
@@ -517,7 +467,7 @@ async def test_fields_that_nobody_knows(serving, front):
         assert answer.status == 200
         assert "frobnicate" in answer.headers["x-callboard-dropped"]
         assert len(answer.headers["x-callboard-dropped"]) <= 2000
-    for answer in refused:
+    for answer in denied:
         assert answer.status == 400
         assert code_of(front, answer) == ("invalid_request_error" if front == "messages" else "would_lose")
         assert "frobnicate" in answer.text
@@ -566,7 +516,7 @@ async def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 @pytest.mark.parametrize(
     "fault",
     [
@@ -598,9 +548,9 @@ async def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
         assert "Hello" in answer.text
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 async def test_what_the_client_did_wrong_is_not_asked_of_another(serving, behind, stream):
-    async with FakeBackend([StatusReply(400, {"error": {"message": "no"}})]) as first, FakeBackend([]) as second:
+    async with FakeBackend([refused(400, "no")]) as first, FakeBackend([]) as second:
         async with serving(behind(first), behind(second, weight=0.0)) as served:
             answer = await served.post("chat", request("chat", stream=stream))
         asked, gateway = posted(second), served.gateway
@@ -617,7 +567,7 @@ async def test_what_was_said_is_not_said_again_by_another(serving, behind):
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 async def test_backends_that_failed_too_often_are_not_asked(beside, front, stream):
     async with (
         FakeBackend(lambda _: StatusReply(503)) as backend,
@@ -629,13 +579,9 @@ async def test_backends_that_failed_too_often_are_not_asked(beside, front, strea
         asked = len(posted(backend))
     last = answers[-1]
     assert asked == 3
-    if stream and front == "responses":
-        assert last.events[-1]["response"]["error"]["code"] == "backend_unavailable_circuit_open"
-    else:
-        assert last.status == 503
-        assert code_of(front, last) == (
-            "overloaded_error" if front == "messages" else "backend_unavailable_circuit_open"
-        )
+    assert failure_of(front, last, 503) == (
+        "overloaded_error" if front == "messages" else "backend_unavailable_circuit_open"
+    )
     assert 25 <= int(last.headers["retry-after"]) <= 30
     assert health.status == 200  # the other one is well
     states = {each["name"]: each["is_open"] for each in health.body["backends"]}
@@ -665,7 +611,7 @@ async def test_an_unhealthy_gateway_says_so(serving):
 
 
 async def test_a_storm_of_429_reaches_each_client_and_opens_nothing(beside):
-    storm = StatusReply(429, {"error": {"message": "slow down"}}, {"Retry-After": "2"})
+    storm = refused(429, "slow down", headers={"Retry-After": "2"})
 
     async with FakeBackend(lambda _: storm) as backend, beside(backend, failure_threshold=3) as served:
         asking = [
@@ -748,7 +694,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("stream", [True, False])
+@ways
 async def test_a_mistake_of_ours_is_an_end_as_well(beside, front, stream, caplog):
     async with FakeBackend([]) as backend, beside(backend, front=front) as served:
         bad = served.gateway.backends[0]
@@ -863,17 +809,17 @@ async def test_who_has_no_place_left_can_read_figures_but_not_count_tokens(servi
     async with by_hand() as backend, serving(backend, max_concurrent=1) as served:
         open_one = asyncio.ensure_future(served.post("responses", {"model": "m", "input": "hi"}))
         await backend.asked.get()
-        refused, figures = await served.post("/messages/count_tokens", {}), await served.get("/metrics")
+        denied, figures = await served.post("/messages/count_tokens", {}), await served.get("/metrics")
         open_one.cancel()
-    assert (refused.status, figures.status) == (429, 200)
+    assert (denied.status, figures.status) == (429, 200)
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/"])
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}])
 async def test_no_page_and_no_other_host_is_told_of_the_gateway(serving, path, headers):
     async with FakeBackend([]) as backend, serving(backend, hosts=("127.0.0.1",)) as served:
-        refused, told = await served.get(path, **headers), await served.get(path)
-    assert (refused.status, refused.body["error"]["code"]) in {(403, "host_not_allowed"), (403, "origin_not_allowed")}
+        denied, told = await served.get(path, **headers), await served.get(path)
+    assert (denied.status, denied.body["error"]["code"]) in {(403, "host_not_allowed"), (403, "origin_not_allowed")}
     assert told.status == 200
 
 

@@ -14,28 +14,9 @@ KEYS = {name: digest(f"key-of-{name}-12345678") for name in NAMES}
 ANN, BOB, EVE = ({"authorization": f"Bearer key-of-{name}-12345678"} for name in NAMES)
 PIXEL = "iVBORw0KGgo="
 PICTURE = {
-    "responses": {
-        "model": "m",
-        "input": [
-            {"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}]}
-        ],
-    },
-    "chat": {
-        "model": "m",
-        "messages": [
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}]}
-        ],
-    },
-    "messages": {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [
-            {
-                "role": "user",
-                "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}],
-            }
-        ],
-    },
+    "responses": {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
+    "chat": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+    "messages": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
 }
 NO_EYES = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
 POISONS = {
@@ -77,7 +58,10 @@ async def test_a_picture_for_a_model_without_eyes_is_the_clients_mistake(serving
         FakeBackend(lambda body: refusal if PIXEL in str(body) else "Hello") as backend,
         serving(backend) as served,
     ):
-        answers = [await served.post(front, {**PICTURE[front], "stream": stream}) for _ in range(12)]
+        message = {"role": "user", "content": [PICTURE[front]]}
+        key = "input" if front == "responses" else "messages"
+        body = request(front, stream=stream, **{key: [message]})
+        answers = [await served.post(front, body) for _ in range(12)]
         answer, health = await served.post(front, request(front)), await served.get("/health")
     assert [each.status for each in answers] == [400] * 12
     assert "image input is not supported" in answers[0].text
