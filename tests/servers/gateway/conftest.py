@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import uvicorn
 from aiohttp import web
+from tests.servers.gateway.fronts import chunk
 from yarl import URL
 
 from callboard.servers.gateway import BackendSettings, GatewaySettings
@@ -201,8 +202,7 @@ class Asked:
         await self.answer.write(data)
 
     async def say(self, text):
-        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
-        await self.write(b"data: " + msgspec.json.encode({"choices": [choice]}) + b"\n\n")
+        await self.write(b"data: " + msgspec.json.encode(chunk(content=text)) + b"\n\n")
 
     async def end(self):
         await self.write(b"data: [DONE]\n\n")

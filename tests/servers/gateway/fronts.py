@@ -76,6 +76,17 @@ def reply(*events, end=""):
     return [ReplyStarted(), *events, ReplyEnded(end or ("invocations" if called else "stop"))]
 
 
+def chunk(finish=None, **delta):
+    """A chunk of a Chat Completions backend."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def call_chunk(index=0, *, identifier=None, finish=None, **function):
+    """A chunk with a piece of a call: its `name`, its `arguments`."""
+    call = {"index": index, **({"id": identifier} if identifier else {}), "function": function}
+    return chunk(finish, tool_calls=[call])
+
+
 def refused(status, message, code="", headers=None):
     """A refusal of a backend in OpenAI's form."""
     return StatusReply(status, {"error": {"message": message, **({"code": code} if code else {})}}, headers or {})

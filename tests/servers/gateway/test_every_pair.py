@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, call_events, posted, refused, reply
+from tests.servers.gateway.fronts import FRONTS, call_chunk, call_events, posted, refused, reply
 
 from callboard.core import (
     ReasoningPiece,
@@ -304,21 +304,15 @@ async def test_a_refusal_is_heard(ask, front, wire, streamed):
     assert heard.usage == (11, 7, 3)
 
 
-def chunk(*calls, finish=None):
-    return {"choices": [{"index": 0, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}]}
-
-
+BOTH = call_chunk(arguments='"query":')
+BOTH["choices"][0]["delta"]["tool_calls"].append({"index": 1, "id": "call_y", "function": {"name": "clock"}})
+COUNTS = {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}
 BEFORE_THE_NAME = [
-    chunk({"index": 0, "id": "call_x", "function": {"arguments": "{"}}),
-    chunk(
-        {"index": 0, "function": {"arguments": '"query":'}}, {"index": 1, "id": "call_y", "function": {"name": "clock"}}
-    ),
-    chunk({"index": 0, "function": {"name": "search", "arguments": '"x"'}}),
-    chunk({"index": 0, "function": {"arguments": "}"}}, finish="tool_calls"),
-    {
-        "choices": [],
-        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}},
-    },
+    call_chunk(identifier="call_x", arguments="{"),
+    BOTH,
+    call_chunk(name="search", arguments='"x"'),
+    call_chunk(arguments="}", finish="tool_calls"),
+    {"choices": [], "usage": COUNTS},
     "[DONE]",
 ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
-from tests.servers.gateway.fronts import FRONTS, code_of, ends_of, posted, refused, request, text_of, ways
+from tests.servers.gateway.fronts import FRONTS, chunk, code_of, ends_of, posted, refused, request, text_of, ways
 from tests.tables import table
 
 from callboard.core import (
@@ -108,7 +108,7 @@ FAULTS = {
     "noise": (Raw([b"\xff\xfe\x00" * 50]), 502, None, "api_error"),
     "nothing": (Raw([]), 502, None, "api_error"),
 }
-HEL = {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}
+HEL = chunk(content="Hel")
 
 
 @pytest.mark.parametrize("front", FRONTS)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.servers.gateway.fronts import call_chunk, chunk
 from tests.tables import table
 
 from callboard.core import ReplyStarted, TextPiece
@@ -23,13 +24,9 @@ HOSTILE = f"ok\x1b[2J\n{FORGED}\r\n{FORGED}\x0b{FORGED}\x85{FORGED}\u2028{FORGED
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 FLAT = {"type": "function", "name": "get_weather", "parameters": {"type": "object"}}
 CALLED = [
-    {
-        "choices": [
-            {"index": 0, "delta": {"tool_calls": [{"index": HOSTILE, "id": HOSTILE, "function": {"arguments": "{}"}}]}}
-        ]
-    },
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": HOSTILE, "function": {"name": HOSTILE}}]}}]},
-    {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    call_chunk(HOSTILE, identifier=HOSTILE, arguments="{}"),
+    call_chunk(HOSTILE, name=HOSTILE),
+    chunk("tool_calls"),
     "[DONE]",
 ]
 ERROR = msgspec.json.encode(
@@ -190,15 +187,14 @@ async def test_a_refused_request_tells_no_key_and_no_line(serving, written):
 @pytest.mark.parametrize("front", ["chat", "responses", "messages"])
 @pytest.mark.parametrize("arguments", ['{"token": "hunter2"', '{"token": hunter2}', '["hunter2"]'])
 async def test_malformed_arguments_are_logged_once_without_what_they_hold(serving, behind, written, front, arguments):
-    call = {"index": 0, "id": "call_1", "function": {"name": "get_weather", "arguments": arguments}}
-    ending = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
-    reply = Raw([{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}, ending, "[DONE]"])
+    call = call_chunk(identifier="call_1", name="get_weather", arguments=arguments)
+    said = Raw([call, chunk("tool_calls"), "[DONE]"])
     tools = {
         "chat": {"tools": [TOOL]},
         "responses": {"tools": [FLAT], "input": "Hi"},
         "messages": {"tools": [{"name": "get_weather", "input_schema": {"type": "object"}}]},
     }
-    async with FakeBackend([reply]) as backend, serving(behind(backend)) as served:
+    async with FakeBackend([said]) as backend, serving(behind(backend)) as served:
         await served.post(front, {**BODIES[front], **tools[front], "model": "m", "stream": True})
     lines = records(written)
     (told,) = [line for line in lines if line.startswith("RECORD WARNING")]

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from tests.servers.gateway.fronts import call_chunk, chunk
 from tests.tables import table
 from tests.wires.replay import VECTORS, decoder, expected, payloads, rows, run, stream, without_prose
 
@@ -68,10 +69,10 @@ def raw_reply(data, tools=(), *, wire="chat", status=200, content_type="text/eve
 
 def chat_stream(text, piece=7):
     """The text as a stream of Chat Completions."""
-    deltas = [{"content": text[at : at + piece]} for at in range(0, len(text), piece)]
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    return b"".join([encode_frame(msgspec.json.encode(chunk)) for chunk in chunks]) + encode_frame(b"[DONE]")
+    chunks = [chunk(content=text[at : at + piece]) for at in range(0, len(text), piece)]
+    return b"".join([encode_frame(msgspec.json.encode(each)) for each in [*chunks, chunk("stop")]]) + encode_frame(
+        b"[DONE]"
+    )
 
 
 def calls(events):
@@ -88,11 +89,8 @@ def test_another_dialect_reads_the_calls_of_the_same_bytes(case):
 
 
 def test_calls_of_the_wire_are_what_they_are_for_every_dialect():
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
-    chunks = [
-        {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
-    ]
+    call = call_chunk(identifier="a", name="weather", arguments='{"city": "Rome"}')
+    chunks = [call, chunk("tool_calls")]
     reply = raw_reply(b"".join([encode_frame(msgspec.json.encode(each)) for each in chunks]), [WEATHER])
     assert calls(read_as_dialect(reply, "pythonic")) == calls(read_events(reply)) == [("weather", {"city": "Rome"})]
 

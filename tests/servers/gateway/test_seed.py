@@ -8,7 +8,7 @@ import logging
 import re
 
 import pytest
-from tests.servers.gateway.fronts import call_events, posted, reply
+from tests.servers.gateway.fronts import call_chunk, call_events, chunk, posted, reply
 
 from callboard.core import (
     ReasoningPiece,
@@ -19,19 +19,11 @@ from callboard.core import (
 from callboard.servers.gateway.settings import GatewayLimits
 from callboard.testing import Cut, FakeBackend, Raw, StatusReply
 
-PARAMETERS = {
-    "type": "object",
-    "properties": {
-        "location": {"type": "string", "description": "City and state"},
-        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]},
-    },
-    "required": ["location"],
-}
-FUNCTION = {
-    "name": "get_weather",
-    "description": "Get the current weather in a given location",
-    "parameters": PARAMETERS,
-}
+LOCATION = {"type": "string", "description": "City and state"}
+UNIT = {"type": "string", "enum": ["celsius", "fahrenheit"]}
+PARAMETERS = {"type": "object", "properties": {"location": LOCATION, "unit": UNIT}, "required": ["location"]}
+ABOUT = "Get the current weather in a given location"
+FUNCTION = {"name": "get_weather", "description": ABOUT, "parameters": PARAMETERS}
 NESTED = {"type": "function", "function": FUNCTION}
 FLAT = {"type": "function", **FUNCTION}
 PATCH = {
@@ -77,8 +69,7 @@ def weather_call(index, location):
 def content_chunks(text, size=1):
     """A text in chunks of that many characters, from a Chat Completions backend."""
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    chunks = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
-    return Raw([*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, "[DONE]"])
+    return Raw([*[chunk(content=piece) for piece in pieces], chunk("stop"), "[DONE]"])
 
 
 def final_response(answer):
@@ -485,21 +476,10 @@ def log_lines(caplog):
 
 
 FRAGMENTED = [
-    {
-        "choices": [
-            {"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "call_x", "function": {"arguments": "{"}}]}}
-        ]
-    },
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"arguments": '"location":'}}]}}]},
-    {
-        "choices": [
-            {
-                "index": 0,
-                "delta": {"tool_calls": [{"index": 0, "function": {"name": "get_weather", "arguments": '"Paris"}'}}]},
-            }
-        ]
-    },
-    {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+    call_chunk(identifier="call_x", arguments="{"),
+    call_chunk(arguments='"location":'),
+    call_chunk(name="get_weather", arguments='"Paris"}'),
+    chunk("tool_calls"),
     "[DONE]",
 ]
 
@@ -652,19 +632,7 @@ async def test_text_is_streamed_before_the_reply_ends(serving, by_hand):
 # 5.6: the rest
 
 USAGE = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
-HELLO = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
-
-
-def delta_chunk(*calls, **fields):
-    return {
-        "choices": [
-            {"index": 0, "delta": {**({"tool_calls": list(calls)} if calls else {}), **fields}, "finish_reason": None}
-        ]
-    }
-
-
-def stop_chunk(reason="stop"):
-    return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+HELLO = chunk(content="Hello")
 
 
 async def test_letters_that_are_cut_in_two_on_the_way(serving):
@@ -674,7 +642,7 @@ async def test_letters_that_are_cut_in_two_on_the_way(serving):
 
 
 async def test_usage_in_a_chunk_of_its_own(serving):
-    usage = final_response(await stream_reply(serving, Raw([HELLO, stop_chunk(), USAGE, "[DONE]"])))["usage"]
+    usage = final_response(await stream_reply(serving, Raw([HELLO, chunk("stop"), USAGE, "[DONE]"])))["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (11, 7, 18)
 
 
@@ -699,9 +667,9 @@ async def test_a_last_event_without_its_blank_line(serving):
 ENDS = {
     "cut": (Cut([ReplyStarted(), TextPiece("Hel")]), "failed"),
     "an error": (Raw([HELLO, b": \n\n", {"error": {"message": "out of memory"}}]), "failed"),
-    "length": (Raw([HELLO, stop_chunk("length"), "[DONE]"]), "incomplete"),
-    "filter": (Raw([HELLO, stop_chunk("content_filter"), "[DONE]"]), "incomplete"),
-    "no [DONE]": (Raw([HELLO, stop_chunk()]), "completed"),
+    "length": (Raw([HELLO, chunk("length"), "[DONE]"]), "incomplete"),
+    "filter": (Raw([HELLO, chunk("content_filter"), "[DONE]"]), "incomplete"),
+    "no [DONE]": (Raw([HELLO, chunk("stop")]), "completed"),
     "500": (StatusReply(500, {"error": {"message": "naïve " * 2000}}), "failed"),
 }
 
@@ -717,8 +685,8 @@ async def test_a_stream_tells_how_it_ended(serving, name):
 
 async def test_arguments_whose_name_never_comes_are_no_call(serving):
     chunks = [
-        delta_chunk({"index": 0, "id": "c", "function": {"arguments": '{"a":1}'}}),
-        stop_chunk("tool_calls"),
+        call_chunk(identifier="c", arguments='{"a":1}'),
+        chunk("tool_calls"),
         "[DONE]",
     ]
     answer = await stream_reply(serving, Raw(chunks), tools=[FLAT])
@@ -728,11 +696,11 @@ async def test_arguments_whose_name_never_comes_are_no_call(serving):
 
 async def test_a_name_in_fragments_and_an_id_that_changes(serving):
     chunks = [
-        delta_chunk({"index": 0, "id": "call_a", "function": {"name": "get_", "arguments": ""}}),
-        delta_chunk({"index": 0, "id": "call_a", "function": {"name": "weather", "arguments": ""}}),
-        delta_chunk({"index": 0, "id": "call_b", "function": {"arguments": '{"location":'}}),
-        delta_chunk({"index": 0, "function": {"arguments": '"Oslo"}'}}),
-        stop_chunk("tool_calls"),
+        call_chunk(identifier="call_a", name="get_", arguments=""),
+        call_chunk(identifier="call_a", name="weather", arguments=""),
+        call_chunk(identifier="call_b", arguments='{"location":'),
+        call_chunk(arguments='"Oslo"}'),
+        chunk("tool_calls"),
         "[DONE]",
     ]
     answer = await stream_reply(serving, Raw(chunks), tools=[FLAT])
@@ -745,25 +713,12 @@ async def test_a_name_in_fragments_and_an_id_that_changes(serving):
 @pytest.mark.parametrize("stream", [True, False])
 async def test_arguments_that_are_no_object_are_passed_through(serving, raw, stream):
     chunks = [
-        delta_chunk({"index": 0, "id": "c", "function": {"name": "get_weather", "arguments": raw}}),
-        stop_chunk("tool_calls"),
+        call_chunk(identifier="c", name="get_weather", arguments=raw),
+        chunk("tool_calls"),
         "[DONE]",
     ]
-    whole = json.dumps(
-        {
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {
-                        "tool_calls": [
-                            {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": raw}}
-                        ]
-                    },
-                    "finish_reason": "tool_calls",
-                }
-            ]
-        }
-    )
+    call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": raw}}
+    whole = json.dumps({"choices": [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
     answer = await stream_reply(serving, Raw(chunks) if stream else Raw([whole]), tools=[FLAT], stream=stream)
     (item,) = output_items(answer, "function_call")
     assert (item["name"], item["arguments"]) == ("get_weather", raw)
