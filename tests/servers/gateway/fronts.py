@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +13,16 @@ from callboard.testing import StatusReply
 ways = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 """Runs a test for a streamed and a whole answer."""
 FRONTS = ("responses", "chat", "messages", "gemini")
+
+
+@contextmanager
+def row(*label):
+    """Says which row of a table a failure is of, where the rows share one gateway."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"row: {label}")
+        raise
 
 
 def request(front, said="Hi", *, tools=None, past=None, **more):

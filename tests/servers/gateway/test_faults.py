@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from msgspec.structs import replace
-from tests.servers.gateway.fronts import FRONTS, chunk, code_of, ends_of, posted, refused, request, text_of, ways
+from tests.servers.gateway.fronts import FRONTS, chunk, code_of, ends_of, posted, refused, request, row, text_of, ways
 from tests.tables import table
 
 from callboard.core import (
@@ -112,28 +112,30 @@ HEL = chunk(content="Hel")
 
 
 @pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("name", FAULTS)
-async def test_a_backend_that_gives_no_reply(beside, front, name):
-    reply, status, said, anthropic = FAULTS[name]
+async def test_a_backend_that_gives_no_reply(beside, front):
+    replies = []
     async with (
-        FakeBackend(lambda _: reply) as backend,
+        FakeBackend(lambda _: replies[-1]) as backend,
         beside(backend, front=front, failure_threshold=100) as served,
     ):
-        whole, streamed = [await served.post(front, request(front, stream=stream)) for stream in (False, True)]
-    expected = anthropic if front == "messages" else said
-    assert whole.status == status
-    assert expected is None or code_of(front, whole) == expected
-    assert "secret" not in whole.text
-    if front == "responses" and status >= 500:  # Codex shows no other
-        assert (streamed.status, ends_of(front, streamed)) == (200, ["failed"])
-        failed = streamed.events[-1]["response"]
-        assert failed["error"]["message"]
-        assert expected is None or failed["error"]["code"] == expected
-    else:
-        assert streamed.status == whole.status
-        assert expected is None or code_of(front, streamed) == expected
-    if name == "429":
-        assert (whole.headers["retry-after"], streamed.headers["retry-after"]) == ("7", "7")
+        for name, (reply, status, said, anthropic) in FAULTS.items():
+            with row(name):
+                replies.append(reply)
+                whole, streamed = [await served.post(front, request(front, stream=stream)) for stream in (False, True)]
+                expected = anthropic if front == "messages" else said
+                assert whole.status == status
+                assert expected is None or code_of(front, whole) == expected
+                assert "secret" not in whole.text
+                if front == "responses" and status >= 500:  # Codex shows no other
+                    assert (streamed.status, ends_of(front, streamed)) == (200, ["failed"])
+                    failed = streamed.events[-1]["response"]
+                    assert failed["error"]["message"]
+                    assert expected is None or failed["error"]["code"] == expected
+                else:
+                    assert streamed.status == whole.status
+                    assert expected is None or code_of(front, streamed) == expected
+                if name == "429":
+                    assert (whole.headers["retry-after"], streamed.headers["retry-after"]) == ("7", "7")
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -432,22 +434,20 @@ def without_output(front, key, user, call, _):
     return {key: [user, call, request(front, "Well?", past=("f", {}, ""))[key][0]]}
 
 
-@pytest.mark.parametrize("front", FRONTS)
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
-@pytest.mark.parametrize(
-    "history", [without_call, without_output], ids=["an output without its call", "a call without its output"]
-)
-async def test_a_history_with_a_gap_is_answered(serving, behind, front, wire, history):
-    key = KEY_OF[front]
-    gap = history(front, key, *request(front, past=("f", {}, "5"))[key])
-    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire)) as served:
-        answer = await served.post(front, request(front, **gap))
-        asked = posted(backend)[0]
-    assert answer.status == 200, answer
-    if wire == "chat":  # which refuses outputs without calls, and calls without outputs
-        calls = [call["id"] for message in asked["messages"] for call in message.get("tool_calls") or ()]
-        outputs = [message["tool_call_id"] for message in asked["messages"] if message["role"] == "tool"]
-        assert calls == outputs
+async def test_a_history_with_a_gap_is_answered(serving, behind, wire):
+    async with FakeBackend(lambda _: "Hello") as backend, serving(behind(backend, wire=wire)) as served:
+        for front, history in product(FRONTS, (without_call, without_output)):
+            with row(front, history):
+                key = KEY_OF[front]
+                gap = history(front, key, *request(front, past=("f", {}, "5"))[key])
+                answer = await served.post(front, request(front, **gap))
+                asked = posted(backend)[-1]
+                assert answer.status == 200, answer
+                if wire == "chat":  # which refuses outputs without calls, and calls without outputs
+                    calls = [call["id"] for message in asked["messages"] for call in message.get("tool_calls") or ()]
+                    outputs = [message["tool_call_id"] for message in asked["messages"] if message["role"] == "tool"]
+                    assert calls == outputs
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -489,19 +489,19 @@ async def test_hosted_tools_are_dropped_and_said_so(serving):
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
-@pytest.mark.parametrize("client", ["claude-some-model", "codex-some-model", "gemini-some-model", "qwen-some-model"])
-async def test_strictness_takes_what_coding_clients_send(serving, behind, client, wire):
-    vector = json.loads((VECTORS / f"{client}.json").read_text("utf-8"))
-    front = {"claude": "messages", "codex": "responses", "gemini": "gemini", "qwen": "chat"}[vector["client"]]
-    body = vector["first"]
-    if front == "gemini":
-        body = {**body, "model": "some-model", "stream": True}
-    if "tools" in body:  # what a provider's own search finds is lost
-        body = {**body, "tools": [each for each in body["tools"] if each.get("type") != "web_search"]}
-    async with FakeBackend(["Hello"]) as backend, serving(behind(backend, wire=wire), strict=True) as served:
-        answer = await served.post(front, body)
-    assert answer.status == 200, answer
-    assert "Hell" in answer.text
+async def test_strictness_takes_what_coding_clients_send(serving, behind, wire):
+    fronts = {"claude": "messages", "codex": "responses", "gemini": "gemini", "qwen": "chat"}
+    async with FakeBackend(lambda _: "Hello") as backend, serving(behind(backend, wire=wire), strict=True) as served:
+        for client, front in fronts.items():
+            with row(client):
+                body = json.loads((VECTORS / f"{client}-some-model.json").read_text("utf-8"))["first"]
+                if front == "gemini":
+                    body = {**body, "model": "some-model", "stream": True}
+                if "tools" in body:  # what a provider's own search finds is lost
+                    body = {**body, "tools": [each for each in body["tools"] if each.get("type") != "web_search"]}
+                answer = await served.post(front, body)
+                assert answer.status == 200, answer
+                assert "Hell" in answer.text
 
 
 async def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
@@ -515,8 +515,6 @@ async def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
 # Several backends.
 
 
-@pytest.mark.parametrize("front", FRONTS)
-@ways
 @pytest.mark.parametrize(
     "fault",
     [
@@ -531,21 +529,26 @@ async def test_nothing_is_said_to_be_dropped_where_nothing_is(serving):
     ],
     ids=["500", "429", "401", "html", "garbage", "closed", "cut", "silent"],
 )
-async def test_the_next_backend_is_asked(serving, behind, front, stream, fault):
+async def test_the_next_backend_is_asked(serving, behind, fault):
     said = [ReplyStarted(), TextPiece("Hel"), TextPiece("lo"), Usage(3, 2), ReplyEnded("stop")]
-    async with FakeBackend(lambda _: fault) as first, FakeBackend(lambda _: said) as second:
-        settings = (behind(first, name="first"), behind(second, name="second", weight=0.0))
-        async with serving(*settings, idle_timeout=0.05 if isinstance(fault, Silence) else 5.0) as served:
-            answer, asked = await served.post(front, request(front, stream=stream)), len(second.requests)
-    assert answer.status == 200
-    assert asked
-    assert "retry-after" not in answer.headers
-    if stream:
-        assert (text_of(front, answer), ends_of(front, answer)) == ("Hello", ["completed"])
-        if front == "responses":
-            assert answer.events[-1]["response"]["usage"]["input_tokens"] == 3
-    else:
-        assert "Hello" in answer.text
+    seconds = 0.05 if isinstance(fault, Silence) else 5.0
+    async with (
+        FakeBackend(lambda _: fault) as first,
+        FakeBackend(lambda _: said) as second,
+        serving(behind(first), behind(second, weight=0.0), idle_timeout=seconds, failure_threshold=100) as served,
+    ):
+        for asked, (front, stream) in enumerate(product(FRONTS, (True, False)), 1):
+            with row(front, stream):
+                answer = await served.post(front, request(front, stream=stream))
+                assert answer.status == 200
+                assert (len(posted(first)) >= asked, len(posted(second))) == (True, asked)
+                assert "retry-after" not in answer.headers
+                if stream:
+                    assert (text_of(front, answer), ends_of(front, answer)) == ("Hello", ["completed"])
+                else:
+                    assert "Hello" in answer.text
+                if stream and front == "responses":
+                    assert answer.events[-1]["response"]["usage"]["input_tokens"] == 3
 
 
 @ways
@@ -588,15 +591,16 @@ async def test_backends_that_failed_too_often_are_not_asked(beside, front, strea
     assert sorted(states.values()) == [False, True]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429])
-async def test_a_client_s_fault_is_not_the_backend_s(serving, status):
+async def test_a_client_s_fault_is_not_the_backend_s(serving):
+    statuses = [400, 401, 403, 404, 408, 409, 413, 422, 429]
+    asked = [status for status in statuses for _ in range(4)]
     async with (
-        FakeBackend(lambda _: StatusReply(status)) as backend,
+        FakeBackend([StatusReply(status) for status in asked]) as backend,
         serving(backend, failure_threshold=2) as served,
     ):
-        answers = [await served.post("chat", request("chat")) for _ in range(4)]
-        statuses, health = [each.status for each in answers], await served.get("/health")
-    assert statuses == [status] * 4
+        answers = [await served.post("chat", request("chat")) for _ in asked]
+        health = await served.get("/health")
+    assert [each.status for each in answers] == asked
     assert (health.status, health.body["status"]) == (200, "healthy")
 
 

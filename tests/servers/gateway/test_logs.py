@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import logging
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -77,17 +78,16 @@ def records(written):
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("path", BODIES)
-async def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, *, path, stream, reply):
+async def test_nobody_writes_lines_of_their_own_into_the_log(serving, behind, written, reply):
     # A name that the operator mapped gets further than the door.
     mapped = {"model_map": {HOSTILE: HOSTILE}, "models": ("*",)}
     key = {"authorization": "Bearer \x85\xa0\x9b31m-a-key-of-a-client"}
     async with (
-        FakeBackend([REPLIES[reply]] * 4, models=[HOSTILE]) as backend,
-        serving(behind(backend, **mapped)) as served,
+        FakeBackend(lambda _: REPLIES[reply], models=[HOSTILE]) as backend,
+        serving(behind(backend, **mapped), failure_threshold=1000) as served,
     ):
-        await served.post(path, {**BODIES[path], "stream": stream}, key)
+        for path, stream in product(BODIES, (True, False)):
+            await served.post(path, {**BODIES[path], "stream": stream}, key)
         await served.get("/v1/models", **key)
         await served.get("/v1/responses/%0AFORGED%1B")
         await served.request("POST", served.url + "/responses/%0AFORGED/cancel")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, request
+from tests.servers.gateway.fronts import FRONTS, request, row
 
 from callboard.testing import FakeBackend, Raw, StatusReply
 
@@ -33,24 +34,38 @@ def error_of(answer):
     return {name: value for name, value in error.items() if name in {"type", "code", "status"}}
 
 
-async def ask(serving, behind, wire, reply):
-    """The answers of every front, whole and streamed."""
+@asynccontextmanager
+async def limited(serving, behind, wire, replies):
+    """A backend that gives the last of these replies: gives what asks on every front, whole and streamed."""
     async with (
-        FakeBackend(lambda _: reply) as backend,
-        serving(behind(backend, wire=wire), failure_threshold=99) as served,
+        FakeBackend(lambda _: replies[-1]) as backend,
+        serving(behind(backend, wire=wire), failure_threshold=999) as served,
     ):
-        asked = [(front, stream) for front in FRONTS for stream in (True, False)]
-        return [(each[0], await served.post(each[0], request(each[0], stream=each[1]))) for each in asked]
+
+        async def ask():
+            ways = [(front, stream) for front in FRONTS for stream in (True, False)]
+            return [(front, await served.post(front, request(front, stream=stream))) for front, stream in ways]
+
+        yield ask
+
+
+async def ask(serving, behind, wire, reply):
+    async with limited(serving, behind, wire, [reply]) as asking:
+        return await asking()
 
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages", "gemini"])
-@pytest.mark.parametrize(("status", "body"), LIMITS.values(), ids=LIMITS)
-async def test_a_rate_limit_is_one_for_every_client(serving, behind, wire, status, body):
-    for front, answer in await ask(serving, behind, wire, StatusReply(status, body, {"retry-after": "7"})):
-        assert answer.headers["retry-after"] == "7", front
-        assert SAID[front].items() <= error_of(answer).items(), front
-        expected = {429, 529} if front == "messages" else {429}
-        assert answer.status in expected or (answer.status == 200 and answer.streamed), front
+async def test_a_rate_limit_is_one_for_every_client(serving, behind, wire):
+    replies = []
+    async with limited(serving, behind, wire, replies) as asking:
+        for name, (status, body) in LIMITS.items():
+            replies.append(StatusReply(status, body, {"retry-after": "7"}))
+            for front, answer in await asking():
+                with row(name, front):
+                    assert answer.headers["retry-after"] == "7"
+                    assert SAID[front].items() <= error_of(answer).items()
+                    expected = {429, 529} if front == "messages" else {429}
+                    assert answer.status in expected or (answer.status == 200 and answer.streamed)
 
 
 async def test_a_rate_limit_in_the_middle_of_a_stream(serving, behind):

@@ -6,12 +6,13 @@ import asyncio
 import io
 import json
 import tracemalloc
+from itertools import product
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.servers.gateway.fronts import request
+from tests.servers.gateway.fronts import posted, request, row
 from tests.tables import table
 
 from callboard.servers.gateway import GatewayLimits, request_body
@@ -62,28 +63,24 @@ def test_values_are_counted_wherever_the_bytes_are_cut(data, step, escaped):
         assert count_values(text, 10**9) >= most
 
 
-@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
-@pytest.mark.parametrize("kind", MANY)
-async def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving, front, kind, monkeypatch):
+async def test_a_body_of_too_many_values_is_refused_before_they_are_made(serving, monkeypatch):
     async with FakeBackend([]) as backend, serving(backend, limits=SMALL) as served:
-        monkeypatch.setattr(msgspec.json, "decode", None)
-        answer = await served.post(front, MANY[kind])
-        monkeypatch.undo()
-    assert answer.status == 413
-    assert "more than 1000 values" in answer.text
+        for front, kind in product(("responses", "chat", "messages"), MANY):
+            with row(front, kind):
+                monkeypatch.setattr(msgspec.json, "decode", None)
+                answer = await served.post(front, MANY[kind])
+                monkeypatch.undo()
+                assert answer.status == 413
+                assert "more than 1000 values" in answer.text
 
 
-@pytest.mark.parametrize("front", ["responses", "chat", "messages"])
-@pytest.mark.parametrize("kind", TEXTS)
-async def test_what_a_text_holds_is_no_value(serving, front, kind):
-    async with FakeBackend(["Hello"]) as backend, serving(backend, limits=SMALL) as served:
-        said = (
-            {"input": TEXTS[kind]} if front == "responses" else {"messages": [{"role": "user", "content": TEXTS[kind]}]}
-        )
-        answer = await served.post(front, {**request(front, "hi"), **said})
-        asked = backend.requests[-1].body["messages"][-1]["content"]
-    assert answer.status == 200, answer
-    assert asked == TEXTS[kind]
+async def test_what_a_text_holds_is_no_value(serving):
+    async with FakeBackend(lambda _: "Hello") as backend, serving(backend, limits=SMALL) as served:
+        for front, kind in product(("responses", "chat", "messages"), TEXTS):
+            with row(front, kind):
+                answer = await served.post(front, request(front, TEXTS[kind]))
+                assert answer.status == 200, answer
+                assert posted(backend)[-1]["messages"][-1]["content"] == TEXTS[kind]
 
 
 @pytest.mark.parametrize("front", ["responses", "chat", "messages"])

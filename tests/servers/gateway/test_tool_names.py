@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from itertools import product
 
 import pytest
-from tests.servers.gateway.fronts import FRONTS, call_events, calls_of, posted, reply, request
+from tests.servers.gateway.fronts import FRONTS, call_events, calls_of, posted, reply, request, row
 
 from callboard.core import (
     InvocationCanister,
@@ -70,19 +70,6 @@ def in_parameters(called):
     )
 
 
-async def converse(serving, behind, name, spoken, *, front="chat", wire="chat", stream=True):
-    """Ask once, then with the call that came in the history: the calls of both answers, and both sent bodies."""
-    reply_with, own = SPOKEN[spoken]
-    replied = reply_with(lambda body: name if own else sent_names(wire, body)[0][0])
-    async with FakeBackend(replied, chunk_size=9) as backend, serving(behind(backend, wire=wire)) as served:
-        first = await served.post(front, body_of(front, name, stream=stream))
-        assert first.status == 200, first
-        calls = calls_of(front, first)
-        again = await served.post(front, body_of(front, name, stream=stream, called=calls[0][0] if calls else name))
-        assert again.status == 200, again
-        return calls, calls_of(front, again), posted(backend)
-
-
 SPOKEN = {
     "native": (native, False),
     "in text, as it was sent": (in_text, False),
@@ -91,28 +78,35 @@ SPOKEN = {
 }
 
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-@pytest.mark.parametrize("front", FRONTS)
-def test_a_call_comes_back_under_the_clients_name(serving, behind, front, name, spoken):
-    for stream in (True, False):
-        calls, again, bodies = asyncio.run(converse(serving, behind, name, spoken, front=front, stream=stream))
-        assert calls == again == [(name, ARGUMENTS)]
-        declared, past = sent_names("chat", bodies[1])
-        assert past == declared[:1]
-        assert declared == sent_names("chat", bodies[0])[0]
+@pytest.mark.parametrize(
+    ("front", "wire"),
+    [*[(front, "chat") for front in FRONTS], ("chat", "responses"), ("chat", "messages"), ("chat", "gemini")],
+)
+async def test_a_call_comes_back_under_the_clients_name(serving, behind, front, wire):
+    """At first, and when the call stands in the history."""
+    replies = []
 
+    def replied(body):
+        return replies[-1](body)
 
-@pytest.mark.parametrize("spoken", SPOKEN)
-@pytest.mark.parametrize("wire", ["responses", "messages", "gemini"])
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_call_comes_back_from_every_wire(serving, behind, wire, name, spoken):
-    calls, again, bodies = asyncio.run(converse(serving, behind, name, spoken, wire=wire))
-    assert calls == again == [(name, ARGUMENTS)]
-    declared, past = sent_names(wire, bodies[1])
-    assert past == declared[:1]
-    if wire == "messages" and name.startswith("mcp__"):
-        assert declared[0] == name
+    async with FakeBackend(replied, chunk_size=9) as backend, serving(behind(backend, wire=wire)) as served:
+        for name, spoken, stream in product(NAMES.values(), SPOKEN, (True, False)):
+            with row(name, spoken, stream):
+                reply_with, own = SPOKEN[spoken]
+                replies.append(
+                    reply_with(lambda body, name=name, own=own: name if own else sent_names(wire, body)[0][0])
+                )
+                backend.requests.clear()
+                for called in ("", name):
+                    answer = await served.post(front, body_of(front, name, stream=stream, called=called))
+                    assert answer.status == 200, answer
+                    assert calls_of(front, answer) == [(name, ARGUMENTS)]
+                first, second = posted(backend)
+                declared, past = sent_names(wire, second)
+                assert past == declared[:1]
+                assert declared == sent_names(wire, first)[0]
+                if wire == "messages" and name.startswith("mcp__"):
+                    assert declared[0] == name
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -133,18 +127,20 @@ async def test_a_prompt_has_another_name_if_the_dialect_cannot_spell_the_tools_o
     assert said.strip() in second["messages"][2]["content"]
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("dialect", ["", "hermes"])
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-async def test_a_prompt_names_tools_as_the_client_does(serving, behind, name, dialect, stream):
-    said = in_text(lambda _: name)("")
+async def test_a_prompt_names_tools_as_the_client_does(serving, behind, dialect):
+    said = []
     async with (
-        FakeBackend([said, "Done."], chunk_size=9) as backend,
+        FakeBackend(lambda _: said.pop(), chunk_size=9) as backend,
         serving(behind(backend, mode="validated", dialect=dialect)) as served,
     ):
-        answer = await served.post("chat", body_of("chat", name, stream=stream))
-        await served.post("chat", body_of("chat", name, stream=stream, called=name))
-        calls, bodies = calls_of("chat", answer), posted(backend)
-    assert calls == [(name, ARGUMENTS)]
-    assert name in bodies[0]["messages"][0]["content"]
-    assert name in bodies[1]["messages"][2]["content"]
+        for name, stream in product(NAMES.values(), (True, False)):
+            with row(name, stream):
+                said += ["Done.", in_text(lambda _, name=name: name)("")]
+                backend.requests.clear()
+                answer = await served.post("chat", body_of("chat", name, stream=stream))
+                await served.post("chat", body_of("chat", name, stream=stream, called=name))
+                first, second = posted(backend)
+                assert calls_of("chat", answer) == [(name, ARGUMENTS)]
+                assert name in first["messages"][0]["content"]
+                assert name in second["messages"][2]["content"]
