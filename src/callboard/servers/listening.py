@@ -1,12 +1,9 @@
-"""Make the socket that a server listens on, and pass on to its application and to its log how the process ends.
+"""The socket that a server listens on, and a uvicorn server whose process ends as a command should.
 
-Law: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
-and those of `socket.create_server`, or made without a protocol, do not.
-
-A uvicorn server whose process ends as a command should.
-
-Laws: it says that it is ready when it takes requests, and not before; SIGTERM and SIGINT are an orderly end, with status
-0; an application that cannot start is none, with uvicorn's own status for that.
+Laws: answers are sent without delay on what it accepts: asyncio sets TCP_NODELAY only on sockets that say they are TCP,
+and those of `socket.create_server`, or made without a protocol, do not. A server says that it is ready when it takes
+requests; SIGTERM and SIGINT are an orderly end, with status 0; an application that cannot start ends with uvicorn's own
+status for that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Endpoints that answer without asking a model: /health, /metrics, models, and the size of a request.
+"""Endpoints that answer without asking a model: /health, /metrics, models, stored responses, the size of a request.
 
 Law: a key in a URL, as Google's clients send it, is a header before anything else sees the request, so that no log and
 no error can show it.
-
-Stored responses as resources: GET, DELETE, cancel and input_items below /v1/responses.
 """
 
 from __future__ import annotations

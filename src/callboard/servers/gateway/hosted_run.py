@@ -9,14 +9,7 @@ the result again. Chat has no such field: there the line is only part of the rea
 A call of a client's tool ends the reply. It is sent when the reply's calls of tools from here have run, and after their
 results; it is sent as it came, whole or not. A call of a tool that nobody has is answered here.
 
-Law: a client that leaves cancels what runs.
-
-Show calls that ran in the gateway as reasoning, and read them back.
-
-A seal beside the reasoning holds the calls and their results. When a client sends the reply back, they stand in the
-conversation again.
-
-Law: what was sealed comes back as it was, or not at all.
+Laws: a client that leaves cancels what runs; what was sealed comes back as it was, or not at all.
 """
 
 from __future__ import annotations

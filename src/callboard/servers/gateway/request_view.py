@@ -1,17 +1,11 @@
 """What the log of requests shows, as values: a row of the list, and one request with all that was kept of it.
 
-This runs when somebody looks, never while a request is answered. A row of a request that has ended is made once.
+This runs when somebody looks, never while a request is answered. What decides between a reply's bytes and its events
+asks nothing of the world, so a raw reply can be read again, also as another dialect would have read it.
 
 Laws: nothing here holds a secret of the settings, the key of the client, or the credentials that a client wrote into
-the tools and MCP servers of its request, wherever they come again; every text is cut.
-
-Read a backend's raw reply again: as it was read, and as another dialect would have read it.
-
-What decides between a reply's bytes and its events asks nothing of the world, so it gives the same again from what was
-recorded (docs/architecture.md). No model is asked and nothing is changed.
-
-Laws: the events of a raw reply are those that were given when it came, before secrets were masked; a replay of a reply
-that is still coming, or was kept in part, is the beginning of the whole one's.
+the tools and MCP servers of its request, wherever they come again; every text is cut. The events of a raw reply are
+those that were given when it came, before secrets were masked; those of a part are the beginning of the whole one's.
 """
 
 from __future__ import annotations

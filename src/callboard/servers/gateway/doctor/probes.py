@@ -1,14 +1,8 @@
-"""The doctor's requests through the gateway: a plain question, and the first two requests of each client.
+"""What the doctor asks through the gateway, how long, and what comes back: the first two requests of each client.
 
 Source of the clients' shapes: what Codex 0.169, Claude Code 2.1, Gemini CLI 0.61 and Qwen Code 0.15 send (tests/vectors/clients),
 with texts of our own.
-
-What comes back when the doctor asks through the gateway.
-
-How long the doctor asks, and how often.
-
-Law: no request begins once the seconds or the requests are spent, and none may take longer than what is left, so that
-the whole examination ends in time however slow a backend is.
+Law: no request begins once the seconds or the requests are spent, and none may take longer than what is left.
 """
 
 from __future__ import annotations

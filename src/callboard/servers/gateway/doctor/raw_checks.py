@@ -1,16 +1,12 @@
 """What a backend does by itself: one row a question, with what is sent, how the replies are read, and what follows.
 
+Each request has an answer that nobody gives by chance: a word that no model says to the question, the end of a word
+that another message begins, a number of tokens. They are short, for a large model on a small machine reads a hundred
+tokens a second. The rows stand in the order of their worth, for the time may not suffice for all.
+
 Laws: a fact follows from what came back, never from a status alone: a backend that takes a field and ignores it does
 not have the feature. Where the replies leave it open, no fact follows. Every fact has the sentence that `explain`
 shows.
-
-The rows stand in the order of their worth, for the time may not suffice for all.
-
-What the doctor sends to a backend itself, on the Chat Completions wire.
-
-Each request has an answer that nobody gives by chance: a word that no model says to the question, the end of a word
-that another message begins, a number of tokens. So a backend that takes a field and ignores it is found out by its
-reply. They are short, for a large model on a small machine reads a hundred tokens a second.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Examine a backend as clients would use it, and by itself.
 
-Laws: every question of a client goes the way of a client's request; a flag is named only if it was tried and cured the
-fault. What the time does not suffice for is reported as not asked, and nothing follows from it.
-
 Whether the backend answers is asked first. The other questions form two groups. `clients` sends what the clients
 themselves send, through the gateway, which learns facts from refusals; `backend` asks the backend without the gateway,
 which would repair on the way what is looked for.
+
+Laws: a flag is named only if it was tried and cured the fault. What the time does not suffice for is reported as not
+asked, and nothing follows from it.
 """
 
 from __future__ import annotations
