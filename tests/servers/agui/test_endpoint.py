@@ -33,6 +33,7 @@ CONFIRM = {
 }
 
 
+YES = {"approved": True}
 DEEP = reduce(lambda inner, _: {"type": "object", "properties": {"a": inner}}, range(400), {})
 
 
@@ -104,6 +105,25 @@ class Thread:
         self.end = client.end
         return client
 
+    def give(self, text="", **fields):
+        """The client after it has brought the result of the call that the run left to it."""
+        (call,) = self.end["outcome"]["pendingToolCallIds"]
+        self.add_result(call, text, **fields)
+        return self.ask()
+
+    def add_result(self, call, text, **fields):
+        identifier = f"t{len(self.messages)}"
+        self.messages.append({"id": identifier, "role": "tool", "toolCallId": call, "content": text, **fields})
+
+    def answers(self, payload=None, status="resolved"):
+        """The answer to the one interrupt of the run."""
+        return [{"interruptId": self.interrupt["id"], "status": status, "payload": payload}]
+
+    @property
+    def interrupt(self):
+        (interrupt,) = self.end["outcome"]["interrupts"]
+        return interrupt
+
     @property
     def said(self):
         return [each["content"] for each in self.messages if each.get("content") and each["role"] == "assistant"]
@@ -151,14 +171,13 @@ def test_what_was_said_in_a_run_within_a_run_does_not_come_back(server):
 def test_an_approval(server):
     thread = Thread(server, "room")
     thread.ask("a room")
-    (interrupt,) = thread.end["outcome"]["interrupts"]
-    assert interrupt["reason"] == "tool_call"
-    assert interrupt["metadata"]["callboard"]["arguments"] == {"room": 7}
-    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
-    thread.ask(resume=[entry])
+    assert thread.interrupt["reason"] == "tool_call"
+    assert thread.interrupt["metadata"]["callboard"]["arguments"] == {"room": 7}
+    resume = thread.answers(YES)
+    thread.ask(resume=resume)
     assert thread.said == ["It is booked 7 for {'user': 'Ada'}."]
     assert "TOOL_CALL_START" not in thread.types()
-    again = server.post("/agui", json=thread.body(resume=[entry]))
+    again = server.post("/agui", json=thread.body(resume=resume))
     assert again.status_code == 400
     assert "resume: the run is completed" in again.json()["error"]["message"]
     assert "it was answered already: Allowed by " in again.json()["error"]["message"]
@@ -178,28 +197,23 @@ def test_an_approval(server):
 def test_other_answers_to_an_approval(server, status, payload, text):
     thread = Thread(server, f"room-{text}")
     thread.ask("a room")
-    (interrupt,) = thread.end["outcome"]["interrupts"]
-    thread.ask(resume=[{"interruptId": interrupt["id"], "status": status, "payload": payload}])
+    thread.ask(resume=thread.answers(payload, status))
     assert text in thread.said[-1]
 
 
 def test_a_tool_of_the_client(server):
     thread = Thread(server, "sure", tools=[CONFIRM])
     thread.ask("are you sure?")
-    (call,) = thread.end["outcome"]["pendingToolCallIds"]
-    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "yes"})
-    thread.ask()
+    thread.give("yes")
     assert thread.said == ["It is yes."]
     assert thread.end["outcome"] == {"type": "success"}
 
 
 def test_a_call_of_the_client_that_is_called_as_an_earlier_one_gets_its_own_result(server):
     thread = Thread(server, "same", tools=[CONFIRM])
-    for number, text in enumerate(("yes", "no")):
+    for text in ("yes", "no"):
         thread.ask("the same?")
-        (call,) = thread.end["outcome"]["pendingToolCallIds"]
-        thread.messages.append({"id": f"t{number}", "role": "tool", "toolCallId": call, "content": text})
-        thread.ask()
+        thread.give(text)
         assert thread.said[-1] == f"It is {text}."
 
 
@@ -207,26 +221,22 @@ def test_an_approved_call_that_is_called_as_an_earlier_one_shows_its_result(serv
     thread = Thread(server, "twin")
     for name in ("b1", "b1-2"):
         thread.ask("a twin")
-        (interrupt,) = thread.end["outcome"]["interrupts"]
-        thread.ask(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}])
-        (result,) = [each for each in thread.events if each["type"] == "TOOL_CALL_RESULT"]
-        assert (interrupt["toolCallId"], result["toolCallId"]) == (name, name)
+        assert thread.interrupt["toolCallId"] == name
+        thread.ask(resume=thread.answers(YES))
+        assert [each["toolCallId"] for each in thread.events if each["type"] == "TOOL_CALL_RESULT"] == [name]
 
 
 def test_a_tool_of_the_client_that_fails(server):
     thread = Thread(server, "unsure", tools=[CONFIRM])
     thread.ask("are you sure?")
-    (call,) = thread.end["outcome"]["pendingToolCallIds"]
-    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "", "error": "no window"})
-    thread.ask()
+    thread.give(error="no window")
     assert "no window" in thread.said[-1]
 
 
 def test_a_call_that_the_user_talks_past_is_cancelled(server):
     thread = Thread(server, "past", tools=[CONFIRM])
     thread.ask("are you sure?")
-    (call,) = thread.end["outcome"]["pendingToolCallIds"]
-    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "maybe"})
+    thread.add_result(*thread.end["outcome"]["pendingToolCallIds"], "maybe")
     thread.ask("never mind")
     assert thread.said[-1].startswith("never mind")
 
@@ -234,11 +244,9 @@ def test_a_call_that_the_user_talks_past_is_cancelled(server):
 def test_a_request_that_is_refused_cancels_nothing(server):
     thread = Thread(server, "refused", tools=[CONFIRM])
     thread.ask("are you sure?")
-    (call,) = thread.end["outcome"]["pendingToolCallIds"]
     past = [*thread.messages, {"id": "past", "role": "user", "content": "never mind"}]
     assert server.post("/agui", json=thread.body(messages=past, tools=[CONFIRM, CONFIRM])).status_code == 400
-    thread.messages.append({"id": "t", "role": "tool", "toolCallId": call, "content": "yes"})
-    thread.ask()
+    thread.give("yes")
     assert thread.said == ["It is yes."]
     assert "TOOL_CALL_START" not in thread.types()
 
@@ -246,39 +254,32 @@ def test_a_request_that_is_refused_cancels_nothing(server):
 def test_an_approval_and_a_tool_of_the_client_at_once(server):
     thread = Thread(server, "both", tools=[CONFIRM])
     thread.ask("both")
-    (interrupt,) = thread.end["outcome"]["interrupts"]
-    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
-    refused = server.post("/agui", json=thread.body(resume=[entry]))
+    resume = thread.answers(YES)
+    refused = server.post("/agui", json=thread.body(resume=resume))
     assert refused.status_code == 400
     assert "there is no result of the call" in refused.json()["error"]["message"]
     calls = [each["id"] for message in thread.messages for each in message.get("toolCalls", ())]
-    thread.messages.append({"id": "t", "role": "tool", "toolCallId": calls[1], "content": "fine"})
-    thread.ask(resume=[entry])
+    thread.add_result(calls[1], "fine")
+    thread.ask(resume=resume)
     assert thread.said == ["It is fine."]
 
 
 def test_what_is_open_has_to_be_answered(server):
     thread = Thread(server, "open")
     thread.ask("a room")
-    (interrupt,) = thread.end["outcome"]["interrupts"]
+    identifier, (elsewhere,) = thread.interrupt["id"], thread.answers(YES)
     thread.messages.append({"id": "more", "role": "user", "content": "hello?"})
     refused = server.post("/agui", json=thread.body())
     assert refused.status_code == 400
-    assert interrupt["id"] in refused.json()["error"]["message"]
-    other = {
-        "interruptId": interrupt["id"].rpartition(":")[0] + ":0",
-        "status": "resolved",
-        "payload": {"approved": True},
-    }
+    assert identifier in refused.json()["error"]["message"]
+    other = {**elsewhere, "interruptId": identifier.rpartition(":")[0] + ":0"}
     assert server.post("/agui", json=thread.body(resume=[other])).status_code == 400
-    elsewhere = {**other, "interruptId": interrupt["id"]}
     twice = server.post("/agui", json=thread.body(resume=[elsewhere, {**elsewhere, "payload": {"approved": False}}]))
     assert (twice.status_code, "answered twice" in twice.text) == (400, True)
     stranger = Thread(server, "another thread")
     assert server.post("/agui", json=stranger.body(resume=[elsewhere])).status_code == 400
     for payload in (None, "yes", {"approved": "true"}, {"approved": True, "editedArgs": 1}):
-        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
-        refused = server.post("/agui", json=thread.body(resume=[entry]))
+        refused = server.post("/agui", json=thread.body(resume=thread.answers(payload)))
         assert refused.status_code == 400
         assert "resume[0].payload" in refused.json()["error"]["message"]
 
@@ -396,8 +397,7 @@ def test_what_is_no_json_and_which_agents_there_are(server):
 def test_who_may_ask_and_from_which_pages(server):
     thread = Thread(server, "keys")
     thread.ask("a room")
-    (interrupt,) = thread.end["outcome"]["interrupts"]
-    body = thread.body(resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}])
+    body = thread.body(resume=thread.answers(YES))
     assert server.post("/agui", json=body, headers={"authorization": ""}).status_code == 401
     assert server.post("/agui", json=body, headers={"origin": "https://evil.example"}).status_code == 403
     other = server.post("/agui", json=body, headers={"authorization": f"Bearer {KEY}2"})
@@ -425,7 +425,7 @@ def test_the_budget_of_a_key_holds_for_its_runs(server):
 def test_hostile_identifiers_find_nothing(server):
     for name in ("", "../x", "%", "2026", "a/b:c", "x" * 5000, "\ud83d\ude00"):
         body = Thread(server, "hostile").body(messages=[{"id": "u", "role": "user", "content": "x"}])
-        entry = {"interruptId": name, "status": "resolved", "payload": {"approved": True}}
+        entry = {"interruptId": name, "status": "resolved", "payload": YES}
         assert server.post("/agui", content=json.dumps({**body, "resume": [entry]})).status_code == 400
 
 
@@ -448,20 +448,20 @@ async def read_frames(service, closing):
     return [each async for each in stream_frames(service, run, closing)]
 
 
-def test_a_silent_stream_says_that_it_goes_on():
-    frames = asyncio.run(read_frames(SilentService(), asyncio.Event()))
+async def test_a_silent_stream_says_that_it_goes_on():
+    frames = await read_frames(SilentService(), asyncio.Event())
     assert frames[1:] == [HEARTBEAT]
 
 
-def test_a_stream_ends_with_its_server():
+async def test_a_stream_ends_with_its_server():
     closing = asyncio.Event()
     closing.set()
-    frames = asyncio.run(read_frames(SilentService(), closing))
+    frames = await read_frames(SilentService(), closing)
     assert json.loads(frames[-1][6:])["code"] == "server_stopped"
 
 
-def test_what_fails_behind_the_beginning_is_an_event(caplog):
-    frames = asyncio.run(read_frames(SilentService(RuntimeError("secret")), asyncio.Event()))
+async def test_what_fails_behind_the_beginning_is_an_event(caplog):
+    frames = await read_frames(SilentService(RuntimeError("secret")), asyncio.Event())
     assert json.loads(frames[-1][6:])["code"] == "internal_error"
     assert b"secret" not in b"".join(frames)
     assert "its job job goes on" in caplog.text

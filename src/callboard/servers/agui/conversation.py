@@ -9,24 +9,23 @@ Laws: an identifier of a message, and one of a call, is never given twice; const
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(slots=True, eq=False)
 class ThreadCall:
     """A call, with its arguments as far as they came.
 
     `source` is the identifier that the model knows it by, which the model of a run within the run may have given as well.
     """
 
-    __slots__ = ("arguments", "identifier", "is_answered", "message", "name", "source")
-
-    def __init__(self, message: ThreadMessage, identifier: str, source: str, name: str) -> None:
-        self.message = message
-        self.identifier = identifier
-        self.source = source
-        self.name = name
-        self.arguments: list[str] = []
-        self.is_answered = False
+    message: ThreadMessage
+    identifier: str
+    source: str
+    name: str
+    arguments: list[str] = field(default_factory=list)
+    is_answered: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -39,19 +38,17 @@ class ThreadCall:
         return {"id": self.identifier, "type": "function", "function": function}
 
 
+@dataclass(slots=True, eq=False)
 class ThreadMessage:
     """A message, with its text as far as it came."""
 
-    __slots__ = ("calls", "encrypted", "fields", "identifier", "ordinal", "texts")
-
-    def __init__(self, identifier: str, ordinal: int, fields: Mapping[str, Any]) -> None:
-        self.identifier = identifier
-        self.ordinal = ordinal
-        self.fields = fields
-        self.texts: list[str] = []
-        self.encrypted = ""
-        """The provider's own form of a thought."""
-        self.calls: dict[str, ThreadCall] = {}
+    identifier: str
+    ordinal: int
+    fields: Mapping[str, Any]
+    texts: list[str] = field(default_factory=list)
+    encrypted: str = ""
+    """The provider's own form of a thought."""
+    calls: dict[str, ThreadCall] = field(default_factory=dict)
 
     @property
     def author(self) -> str:
@@ -90,12 +87,12 @@ class AguiThread:
         self._ordinal = 0
         self._number = 0
         """In the identifier of the last message."""
-        self._call_counts: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        """How often each identifier of a call, or of a run within the run, was asked for."""
         self._calls: dict[tuple[str, str], ThreadCall] = {}
         """The last call of each key."""
         self.unanswered: dict[str, ThreadCall] = {}
         """Those that began in this run."""
-        self._subagent_counts: dict[str, int] = {}
         self._add_earlier_calls()
 
     @property
@@ -116,11 +113,11 @@ class AguiThread:
 
     def add_call(self, message: ThreadMessage, source: str, name: str) -> ThreadCall:
         """A new call of a message. Models give an identifier twice; clients are given another one then."""
-        count = self._call_counts.get(source, 0) + 1
-        while (identifier := source if source and count == 1 else f"{source or 'call'}-{count}") in self._call_counts:
-            count += 1
-        self._call_counts[source] = count
-        self._call_counts.setdefault(identifier, 1)
+        if source and source not in self._names:
+            self._names[source] = 1
+            identifier = source
+        else:
+            identifier = self._make_name(source, f"{source or 'call'}-")
         call = ThreadCall(message, identifier, source, name)
         message.calls[identifier] = call
         self._calls[call.key] = call
@@ -153,12 +150,15 @@ class AguiThread:
 
     def name_subagent(self, call: str) -> str:
         """A new identifier of a run that begins within this one."""
-        count = self._subagent_counts.get(call, 0) + 1
-        while (identifier := f"{call}/{count}") in self._subagent_counts:
+        return self._make_name(f"{call}/", f"{call}/")
+
+    def _make_name(self, key: str, prefix: str) -> str:
+        count = self._names.get(key, 0) + 1
+        while (name := f"{prefix}{count}") in self._names:
             count += 1
-        self._subagent_counts[call] = count
-        self._subagent_counts.setdefault(identifier, 1)
-        return identifier
+        self._names[key] = count
+        self._names[name] = 1
+        return name
 
     def remove_message(self, message: ThreadMessage) -> None:
         """The message is void, with its calls."""
@@ -202,7 +202,7 @@ class AguiThread:
                 identifier = str(each["id"])
                 call = ThreadCall(earlier, identifier, identifier, str(each["function"]["name"]))
                 call.is_answered = identifier in answered
-                self._call_counts[identifier] = 1
+                self._names[identifier] = 1
                 self._calls[call.key] = call
                 source, _, number = identifier.rpartition("-")
                 before = self._calls.get((earlier.author, source))

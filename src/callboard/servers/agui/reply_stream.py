@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
@@ -26,18 +27,20 @@ Kind: TypeAlias = Literal["text", "refusal", "reasoning", "call"]
 _REFUSAL: Final[Mapping[str, Any]] = {"callboard": {"refusal": True}}
 
 
+@dataclass(slots=True, eq=False)
 class ReplyPart:
     """A text, a thought or a call of the open reply."""
 
-    __slots__ = ("call", "is_open", "kind", "message", "origin", "texts")
+    kind: Kind
+    message: ThreadMessage
+    origin: str = ""
+    call: ThreadCall | None = None
+    is_open: bool = True
 
-    def __init__(self, kind: Kind, message: ThreadMessage, origin: str = "", call: ThreadCall | None = None) -> None:
-        self.kind = kind
-        self.message = message
-        self.origin = origin
-        self.call = call
-        self.texts = message.texts if call is None else call.arguments
-        self.is_open = True
+    @property
+    def texts(self) -> list[str]:
+        """The pieces that came."""
+        return self.message.texts if self.call is None else self.call.arguments
 
 
 class ReplyStream:
@@ -60,10 +63,6 @@ class ReplyStream:
         """The calls that grow, by their index in the reply."""
         self._turn: ThreadMessage | None = None
         """The message that the next call belongs to."""
-
-    def __bool__(self) -> bool:
-        """Whether anything is not confirmed."""
-        return bool(self._parts)
 
     @property
     def begin(self) -> int:
@@ -163,22 +162,13 @@ class ReplyStream:
     def confirm_call(self, canister: InvocationCanister) -> AguiEvents:
         """A call of a canister, whose pieces may have been sent; several calls may end in another order."""
         events: AguiEvents = []
-        calls = takewhile(lambda each: each.call is not None, self._parts)
-        part = next(
-            (
-                each
-                for each in calls
-                if (
-                    each.call is not None
-                    and each.call.source == canister.identifier
-                    and each.call.name == canister.name
-                )
-            ),
-            None,
-        )
-        if part is None:
+        wanted = canister.identifier, canister.name
+        for part in takewhile(lambda each: each.call is not None, self._parts):
+            if part.call is not None and (part.call.source, part.call.name) == wanted:
+                break
+        else:
             events = self.revoke() if self._parts else []
-            part, started = self._start_call(canister.identifier, canister.name)
+            part, started = self._start_call(*wanted)
             events += started
         self._parts.remove(part)
         if part.call is not None:

@@ -260,17 +260,8 @@ class ThreadRuns:
         conversation = read_conversation([each.item for each in await self._store.read_entries(job.id)])
         encoder = _encoder(job, run_input, len(conversation))
         for each in answers:
-            await self._store.answer(
-                job.id,
-                each.call_id,
-                each.verdict,
-                digest=each.digest,
-                reason=each.reason,
-                text=each.text,
-                edited=each.edited,
-                by=f"key {owner}" if owner else "client",
-                via="AG-UI",
-            )
+            by = f"key {owner}" if owner else "client"
+            await self._store.answer(job.id, **msgspec.structs.asdict(each), by=by, via="AG-UI")
         return AguiRun(job, job.entries, encoder)
 
     async def _find_interrupted(self, owner: str, run_input: RunInput) -> DurableJob:
