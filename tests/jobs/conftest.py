@@ -42,6 +42,13 @@ def no_disk(monkeypatch):
     monkeypatch.setattr("callboard.jobs.database.SYNCHRONOUS", "OFF")
 
 
+@pytest.fixture(autouse=True)
+def quick_end(monkeypatch):
+    """A worker ends when its lease next looks around, which is soon."""
+    monkeypatch.setattr("callboard.jobs.lease._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("callboard.jobs.lease._LOOK_SECONDS", 0.02)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
     """The URL of an empty database, once for each kind."""
