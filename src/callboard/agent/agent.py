@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack
 from msgspec.structs import replace
 from typing_extensions import TypeForm
 
+from callboard import core
 from callboard.agent.arguments import (
     AgentSettings,
     RunOptions,
@@ -33,20 +34,6 @@ from callboard.agent.resume import (
 )
 from callboard.agent.run import ActiveAgent, OuterRun, Run, RunResult, SharedOptions
 from callboard.agent.sync_run import SyncRun
-from callboard.core import (
-    Answer,
-    Canister,
-    ContentLike,
-    Controls,
-    InvocationCanister,
-    Model,
-    NamedTool,
-    Request,
-    ToolChoice,
-    ToolDeclaration,
-    UserCanister,
-    contents,
-)
 from callboard.errors import CallerError
 from callboard.execution import ParallelExecutor
 from callboard.loop import GO_ON, LoopRules, ends_with_model
@@ -66,7 +53,7 @@ _NAMED = 5
 class _HasModel:
     """The type of `Agent.model`: the constructor takes names too."""
 
-    model: Model
+    model: core.Model
 
 
 @dataclass(eq=False, repr=False)
@@ -88,7 +75,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         CallerError: An argument is of the wrong kind, or two tools have one name.
     """
 
-    model: InitVar[Model | str]
+    model: InitVar[core.Model | str]
     tools: InitVar[Iterable[ToolLike]] = ()
     _: KW_ONLY
     ensembles: InitVar[Iterable[Ensemble]] = ()
@@ -100,7 +87,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 
     def __post_init__(  # noqa: PLR0917  # the order of the fields
         self,
-        model: Model | str,
+        model: core.Model | str,
         tools: Iterable[ToolLike],
         ensembles: Iterable[Ensemble],
         output: TypeForm[OutputT_co],
@@ -115,7 +102,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         self._owned = (
             open_model(model, base_url=base_url, mode=mode, profile=profile) if isinstance(model, str) else None
         )
-        self.model: Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
+        self.model: core.Model = self._owned or model  # type: ignore[assignment]  # a name has become the owned one
         self._runs: set[object] = set()
         """Those under way, also of agents that were made out of this one: they share its connections."""
         local = Ensemble("local", tools)
@@ -147,7 +134,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return self._registry
 
     async def run(
-        self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
+        self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> RunResult[OutputT_co]:
         """Runs to the end; parameters as of `stream`.
 
@@ -160,12 +147,16 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
             raise run.failure
         return run.result
 
-    def run_sync(self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]) -> RunResult[OutputT_co]:
+    def run_sync(
+        self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
+    ) -> RunResult[OutputT_co]:
         """`run` where no event loop runs. Raises CallerError where one does, such as in a notebook."""
         _refuse_event_loop("run_sync", "write `await agent.run(...)`")
         return asyncio.run(self.run(prompt, **options))
 
-    def stream(self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]) -> Run[OutputT_co]:
+    def stream(
+        self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
+    ) -> Run[OutputT_co]:
         """The run, to be iterated over for its events.
 
         Args:
@@ -186,7 +177,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         )
         active = self.set_up(shared, options)
         canisters = read_history(options.get("history", ()), active.model.name)
-        question = prompt if isinstance(prompt, UserCanister) else UserCanister(contents(prompt))
+        question = prompt if isinstance(prompt, core.UserCanister) else core.UserCanister(core.contents(prompt))
         if not (canisters or question.content or results or approvals):
             raise CallerError("there is nothing to ask", path="prompt", hint="give a prompt or a history")
         now = self.clock()
@@ -194,7 +185,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         if (bounds is not None and bounds.cost is not None) or (outer is not None and outer.budget.is_bounded):
             require_price(active.rules.prices, active.model.name, now, path="budget")
         progress = journal.progress if journal is not None else None
-        added: list[Canister] = []
+        added: list[core.Canister] = []
         resumption: Resumption | None = None
         interruption: Interruption | None = None
         if progress is not None:
@@ -205,7 +196,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
                 canisters, results, approvals, prompt=prompted, active=active, now=now
             )
             if not (added or resumption) and ends_with_model(canisters):
-                added = [UserCanister(contents(GO_ON), timestamp=now)]
+                added = [core.UserCanister(core.contents(GO_ON), timestamp=now)]
         loop = active.loop([*canisters, *added], limits=bounds, outer=outer.budget if outer is not None else None)
         return Run(
             loop,
@@ -222,16 +213,16 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 
     def _read_results(
         self,
-        canisters: list[Canister],
+        canisters: list[core.Canister],
         results: Mapping[str, Any],
-        approvals: Mapping[str, Answer],
+        approvals: Mapping[str, core.Answer],
         *,
-        prompt: tuple[Canister, ...],
+        prompt: tuple[core.Canister, ...],
         active: ActiveAgent,
         now: datetime,
-    ) -> tuple[list[Canister], Resumption | None]:
+    ) -> tuple[list[core.Canister], Resumption | None]:
         """What follows the history at once, and what the run has to do first."""
-        if not (results or approvals or any(isinstance(each, InvocationCanister) for each in canisters)):
+        if not (results or approvals or any(isinstance(each, core.InvocationCanister) for each in canisters)):
             return [*prompt], None
         waiting = find_waiting_calls(canisters)
         if not approvals:
@@ -253,7 +244,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         options = options or {}
         model, instructions = options.get("model"), options.get("instructions")
         owned = open_model(model) if isinstance(model, str) else None
-        run_model: Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
+        run_model: core.Model = owned or model or self.model  # type: ignore[assignment]  # a name has become the owned one
         plan, registry = get_plan(run_model), self.registry
         policy = self.policy or Policy()
         choice = options.get("tool_choice") or self.tool_choice
@@ -289,12 +280,12 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
                 limit=self.max_parallel_calls,
                 policy=self.policy,
             ),
-            request=Request(
+            request=core.Request(
                 run_model.name,
                 (),
                 search.declarations(()) if search else offered,
                 tool_choice=choice,
-                controls=merge_controls(self.controls or Controls(), options.get("controls")),
+                controls=merge_controls(self.controls or core.Controls(), options.get("controls")),
                 constraint=self._output.constraint if self._output else None,
             ),
             output=self._output,
@@ -324,7 +315,7 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
         return OutputCheck(self._output, None).read(text)
 
     def stream_sync(
-        self, prompt: UserCanister | ContentLike = "", **options: Unpack[RunOptions]
+        self, prompt: core.UserCanister | core.ContentLike = "", **options: Unpack[RunOptions]
     ) -> SyncRun[OutputT_co]:
         """`stream` where no event loop runs, for a plain `for`. Raises CallerError where one does."""
         _refuse_event_loop("stream_sync", "write `async for event in agent.stream(...)`")
@@ -364,9 +355,11 @@ class Agent(AgentSettings, _HasModel, Generic[OutputT_co]):
 
 
 def _search(
-    registry: InvokerRegistry, offered: tuple[ToolDeclaration, ...], limit: int, choice: ToolChoice
+    registry: InvokerRegistry, offered: tuple[core.ToolDeclaration, ...], limit: int, choice: core.ToolChoice
 ) -> ToolSearch | None:
-    searched = registry.names_behind_search(offered, limit, keep=choice.name if isinstance(choice, NamedTool) else "")
+    searched = registry.names_behind_search(
+        offered, limit, keep=choice.name if isinstance(choice, core.NamedTool) else ""
+    )
     if not searched:
         return None
     from callboard.tools.search import ToolSearch  # noqa: PLC0415  # it imports sqlite3

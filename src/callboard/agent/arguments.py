@@ -16,18 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Controls,
-    DocumentCanister,
-    InvocationCanister,
-    NamedTool,
-    ResultCanister,
-    SupervisorCanister,
-    ToolChoice,
-    UserCanister,
-)
+from callboard import core
 from callboard.core.ports import Answer, Approve, Clock, Journal, Model, Store
 from callboard.errors import CallerError
 from callboard.execution import DEFAULT_LIMIT, AfterCall, BeforeCall, OnError
@@ -40,12 +29,12 @@ if TYPE_CHECKING:
     from callboard.loop import ContextWindow
 
 _CANISTERS: Final = (
-    UserCanister,
-    AssistantCanister,
-    SupervisorCanister,
-    DocumentCanister,
-    InvocationCanister,
-    ResultCanister,
+    core.UserCanister,
+    core.AssistantCanister,
+    core.SupervisorCanister,
+    core.DocumentCanister,
+    core.InvocationCanister,
+    core.ResultCanister,
 )
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_error": get_args(OnError),
@@ -80,7 +69,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "mode": (lambda value: isinstance(value, str), "a text"),
     "profile": (lambda value: isinstance(value, Mapping), "a mapping of facts"),
     "tool_choice": (
-        lambda value: isinstance(value, NamedTool) or value in ("auto", "none", "required"),
+        lambda value: isinstance(value, core.NamedTool) or value in ("auto", "none", "required"),
         "'auto', 'none', 'required' or NamedTool(name)",
     ),
     "context_window": (lambda value: _has_method(value, "show"), "ContextWindow(...)"),
@@ -102,7 +91,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     "controls": (
         lambda value: (
-            isinstance(value, Controls)
+            isinstance(value, core.Controls)
             and all(
                 (set_value := getattr(value, name)) is None or _KINDS[name][0](set_value)
                 for name in ("temperature", "max_tokens")
@@ -150,9 +139,9 @@ class AgentSettings:
 
     instructions: Instructions = ""
     """A text, or a function of the run's context that gives it; it becomes the supervisor's canister."""
-    controls: Controls | None = None
+    controls: core.Controls | None = None
     """How replies are sampled, and how long they may be."""
-    tool_choice: ToolChoice = "auto"
+    tool_choice: core.ToolChoice = "auto"
     """Whether the model has to call, and which tool; it holds until the model has called."""
     limits: Limits | None = None
     """The bounds of each run."""
@@ -194,7 +183,7 @@ class AgentSettings:
 class RunOptions(TypedDict, total=False):
     """What a run may be given besides its prompt."""
 
-    history: Iterable[Canister | Mapping[str, Any]]
+    history: Iterable[core.Canister | Mapping[str, Any]]
     """The canisters of a conversation that goes on, or its messages as Chat Completions has them."""
     results: Mapping[str, Any] | None
     """Results of calls of the history that wait, by their identifiers: a tool's value, or a ToolError."""
@@ -210,9 +199,9 @@ class RunOptions(TypedDict, total=False):
     """In the place of the agent's own, and of those of the history."""
     limits: Limits | None
     """In the place of the agent's own."""
-    controls: Controls | None
+    controls: core.Controls | None
     """What is set in them takes the place of the agent's own."""
-    tool_choice: ToolChoice | None
+    tool_choice: core.ToolChoice | None
     """In the place of the agent's own."""
     context: Context | None
     """The context of a tool: the run is one within the run that called it.
@@ -229,23 +218,25 @@ class RunOptions(TypedDict, total=False):
     """
 
 
-def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
+def check_tool_choice(choice: core.ToolChoice, names: Collection[str]) -> None:
     """Refuse the choice of a tool that is not there. Raises CallerError."""
-    if isinstance(choice, NamedTool) and choice.name not in names:
+    if isinstance(choice, core.NamedTool) and choice.name not in names:
         raise CallerError(f"no tool {choice.name!r}", path="tool_choice", hint=suggest(choice.name, names))
     if choice == "required" and not names:
         raise CallerError("there is no tool that could be called", path="tool_choice", hint="give the agent tools")
 
 
-def merge_controls(controls: Controls, others: Controls | None) -> Controls:
+def merge_controls(controls: core.Controls, others: core.Controls | None) -> core.Controls:
     """The controls, with what is set in the others in its place."""
     if others is None:
         return controls
-    changed = {name: value for name in Controls.__struct_fields__ if (value := getattr(others, name)) not in (None, ())}
+    changed = {
+        name: value for name in core.Controls.__struct_fields__ if (value := getattr(others, name)) not in (None, ())
+    }
     return replace(controls, **changed)
 
 
-def read_history(history: Any, model: str) -> list[Canister]:
+def read_history(history: Any, model: str) -> list[core.Canister]:
     """The canisters of a conversation.
 
     Args:
@@ -261,7 +252,7 @@ def read_history(history: Any, model: str) -> list[Canister]:
     if history is None or isinstance(history, (str, bytes, Mapping)):
         kind = type(history).__name__
         raise CallerError(f"a {kind} is no history", path="history", hint="give a list of canisters or messages")
-    canisters: list[Canister] = []
+    canisters: list[core.Canister] = []
     for place, each in enumerate(history):
         if isinstance(each, _CANISTERS):
             canisters.append(each)
@@ -273,7 +264,7 @@ def read_history(history: Any, model: str) -> list[Canister]:
     return canisters
 
 
-def _read_message(message: Mapping[str, Any], path: str, model: str) -> Iterable[Canister]:
+def _read_message(message: Mapping[str, Any], path: str, model: str) -> Iterable[core.Canister]:
     from callboard.wires.chat import decode_request  # noqa: PLC0415  # where somebody writes messages
 
     if "role" in message and not any(message.get(key) is not None for key in _SAID):

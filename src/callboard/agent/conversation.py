@@ -10,16 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    InvocationCanister,
-    RolledBack,
-    UserCanister,
-    decode_canister,
-    decode_event,
-    encode_line,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.storage.directories import data_directory
 
@@ -42,7 +33,7 @@ class Conversation:
     def __init__(self, folder: Path) -> None:
         self.identifier = folder.name
         self._transcript = Transcript(folder / _FILE)
-        self.canisters: list[Canister] = self._transcript.read() if self.path.exists() else []
+        self.canisters: list[core.Canister] = self._transcript.read() if self.path.exists() else []
 
     @property
     def path(self) -> Path:
@@ -75,16 +66,16 @@ class Conversation:
             raise CallerError("no conversation is kept yet", path=str(folder))
         return cls(folder / names[-1])
 
-    def append(self, item: Canister | RolledBack, /) -> None:
+    def append(self, item: core.Canister | core.RolledBack, /) -> None:
         """Keep it, on the disk when this returns. A canister that does not say when it was made is made now.
 
         Raises:
             CallerError: It is no canister, or goes back to before the beginning.
         """
-        if isinstance(item, RolledBack) and item.to >= 0:
+        if isinstance(item, core.RolledBack) and item.to >= 0:
             self._transcript.append(item)
             del self.canisters[item.to :]
-        elif isinstance(item, Canister):
+        elif isinstance(item, core.Canister):
             canister = item if item.timestamp else replace(item, timestamp=datetime.now(UTC))
             self._transcript.append(canister)
             self.canisters.append(canister)
@@ -93,12 +84,12 @@ class Conversation:
                 f"{item!r} is no canister", path=self.identifier, hint="give UserCanister(...) or another"
             )
 
-    def rollback(self) -> RolledBack:
+    def rollback(self) -> core.RolledBack:
         """Goes back to before what the user said last. Raises CallerError if nothing was said."""
-        positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, UserCanister)]
+        positions = [at for at, canister in enumerate(self.canisters) if isinstance(canister, core.UserCanister)]
         if not positions:
             raise CallerError("nothing to roll back", path=self.identifier)
-        rolled_back = RolledBack(positions[-1])
+        rolled_back = core.RolledBack(positions[-1])
         self.append(rolled_back)
         return rolled_back
 
@@ -121,12 +112,12 @@ class Conversation:
         replies = 0
         replying = False
         for at, canister in enumerate(self.canisters):
-            replies_here = isinstance(canister, (AssistantCanister, InvocationCanister))
+            replies_here = isinstance(canister, (core.AssistantCanister, core.InvocationCanister))
             if replies_here and not replying:
                 if replies == rounds:
                     return at
                 replies += 1
-            if rounds and replies == rounds and isinstance(canister, UserCanister):
+            if rounds and replies == rounds and isinstance(canister, core.UserCanister):
                 return at
             replying = replies_here
         if replies < rounds:
@@ -145,7 +136,7 @@ class Transcript:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, item: Canister | RolledBack, /) -> None:
+    def append(self, item: core.Canister | core.RolledBack, /) -> None:
         """Raises OSError, with the file as it was, if it cannot be written."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -155,7 +146,7 @@ class Transcript:
             if end < size:
                 os.ftruncate(file, end)
             try:
-                rest = memoryview(encode_line(item) + b"\n")
+                rest = memoryview(core.encode_line(item) + b"\n")
                 while rest:
                     rest = rest[os.write(file, rest) :]
                 os.fsync(file)
@@ -165,21 +156,21 @@ class Transcript:
         finally:
             os.close(file)
 
-    def read(self) -> list[Canister]:
+    def read(self) -> list[core.Canister]:
         """The canisters of the conversation as it goes on: what was rolled back is not among them.
 
         A last line that was cut is left out. Raises CallerError that names the line that is no canister.
         """
-        canisters: list[Canister] = []
+        canisters: list[core.Canister] = []
         for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], 1):
             if not line.strip():
                 continue
             place = f"{self.path}:{number}"
             if line.startswith(_ROLLED_BACK):
-                event = decode_event(line, path=place)
-                del canisters[event.to if isinstance(event, RolledBack) else len(canisters) :]
+                event = core.decode_event(line, path=place)
+                del canisters[event.to if isinstance(event, core.RolledBack) else len(canisters) :]
             else:
-                canisters.append(decode_canister(line, path=place))
+                canisters.append(core.decode_canister(line, path=place))
         return canisters
 
 

@@ -20,20 +20,11 @@ from typing import Any, Literal, TypeAlias, cast, overload
 
 from msgspec.structs import replace
 
+from callboard import core
 from callboard.adapters import ToolCallingMode, mode_of
 from callboard.agent.agent import Agent
 from callboard.agent.arguments import check_arguments
 from callboard.agent.run import RunResult as AgentResult
-from callboard.core import (
-    Controls,
-    Event,
-    InvocationEnded,
-    Model,
-    ResultCanister,
-    ResultReady,
-    RoundStarted,
-    RunEnded,
-)
 from callboard.dialects import ACTION, either
 from callboard.errors import CallboardError, CallerError, DescriptorError, ToolDefinitionError
 from callboard.loop import Limits
@@ -119,7 +110,7 @@ class ReactAgent:
     def __init__(  # noqa: PLR0917  # the specification's order
         self,
         tools: Iterable[ToolLike],
-        model: Model | str = "gpt-4o-mini",
+        model: core.Model | str = "gpt-4o-mini",
         api_key: str | None = None,
         prompt_file: str | Path | None = None,
         temperature: float | None = 0.7,
@@ -137,7 +128,7 @@ class ReactAgent:
         elif mode is not ToolCallingMode.AUTO or api_key or base_url:
             raise CallerError("a Model has its own mode, key and URL", path="model", hint="give its name instead")
         self._model = model
-        self._controls = Controls(temperature=temperature, max_tokens=max_tokens)
+        self._controls = core.Controls(temperature=temperature, max_tokens=max_tokens)
         self._instructions = INSTRUCTIONS if prompt_file is None else self._read(Path(prompt_file))
 
     @overload
@@ -199,7 +190,7 @@ class ReactAgent:
         return result
 
     @asynccontextmanager
-    async def _enter_model(self) -> AsyncGenerator[Model]:
+    async def _enter_model(self) -> AsyncGenerator[core.Model]:
         """The model; one given by name is made for the run, and its connections are closed with it."""
         if not isinstance(self._model, str):
             yield self._model
@@ -259,7 +250,9 @@ def _access(name: str, mode: ToolCallingMode, *, api_key: str, base_url: str) ->
 
 def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, seconds: float) -> ReactResult:
     output = done.text
-    answered = bool(output) and not isinstance(done.canisters[-1], ResultCanister)  # text beside a call is no answer
+    answered = bool(output) and not isinstance(
+        done.canisters[-1], core.ResultCanister
+    )  # text beside a call is no answer
     ran_out = done.state == "incomplete" and done.rounds > max_steps
     steps = min(done.rounds, max_steps)
     state: State = "error"
@@ -287,15 +280,15 @@ def _outcome(done: AgentResult, failure: Exception | None, max_steps: int, secon
     )
 
 
-def _show(event: Event) -> None:
+def _show(event: core.Event) -> None:
     match event:
-        case RoundStarted(number=number):
+        case core.RoundStarted(number=number):
             line = f"step {number}"
-        case InvocationEnded(name=name, raw=raw):
+        case core.InvocationEnded(name=name, raw=raw):
             line = f"  {name} {raw}"
-        case ResultReady(canister=canister):
+        case core.ResultReady(canister=canister):
             line = f"  -> {canister.text[:MAX_OBSERVATION]}"
-        case RunEnded(state=state):
+        case core.RunEnded(state=state):
             line = state
         case _:
             return

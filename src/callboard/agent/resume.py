@@ -18,17 +18,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    Answer,
-    ApprovalAnswered,
-    Canister,
-    InvocationCanister,
-    ResultCanister,
-    RunProgress,
-    ToolError,
-    UserCanister,
-    error_result,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.execution import make_result
 from callboard.execution.approval import read_answer
@@ -38,51 +28,51 @@ from callboard.tools import Invoker, Policy, check_call, edited_invocation
 class Resumption(NamedTuple):
     """The calls that wait, the results of some of them, the decisions about others, and what the user says next."""
 
-    invocations: tuple[InvocationCanister, ...]
-    answered: Mapping[str, ResultCanister]
-    decisions: tuple[ApprovalAnswered, ...]
-    prompt: tuple[Canister, ...]
+    invocations: tuple[core.InvocationCanister, ...]
+    answered: Mapping[str, core.ResultCanister]
+    decisions: tuple[core.ApprovalAnswered, ...]
+    prompt: tuple[core.Canister, ...]
 
 
 class Interruption(NamedTuple):
     """What was saved of an interrupted run, and by the identifiers of calls decisions and results that came since."""
 
-    progress: RunProgress
-    decisions: Mapping[str, ApprovalAnswered]
-    results: Mapping[str, ResultCanister]
+    progress: core.RunProgress
+    decisions: Mapping[str, core.ApprovalAnswered]
+    results: Mapping[str, core.ResultCanister]
 
 
-def find_waiting_calls(history: Iterable[Canister]) -> list[InvocationCanister]:
+def find_waiting_calls(history: Iterable[core.Canister]) -> list[core.InvocationCanister]:
     """The invocations of a history that have no result."""
-    waiting: dict[str, list[tuple[int, InvocationCanister]]] = {}
+    waiting: dict[str, list[tuple[int, core.InvocationCanister]]] = {}
     for place, canister in enumerate(history):
-        if isinstance(canister, InvocationCanister):
+        if isinstance(canister, core.InvocationCanister):
             waiting.setdefault(canister.identifier, []).append((place, canister))
-        elif isinstance(canister, ResultCanister):
+        elif isinstance(canister, core.ResultCanister):
             waiting.pop(canister.invocation_id, None)
     return [each for _, each in sorted(chain.from_iterable(waiting.values()), key=itemgetter(0))]
 
 
 def complete_results(
-    waiting: Iterable[InvocationCanister], results: Mapping[str, Any], now: datetime
-) -> Iterator[ResultCanister]:
+    waiting: Iterable[core.InvocationCanister], results: Mapping[str, Any], now: datetime
+) -> Iterator[core.ResultCanister]:
     """A result for each call that waits. Raises CallerError for a result of nothing."""
     identifiers = dict.fromkeys(each.identifier for each in waiting)
     _check_known(results, identifiers, "result")
     for identifier in identifiers:
-        value = results.get(identifier, ToolError("cancelled", "no result was given"))
-        if isinstance(value, ToolError):
-            result = error_result(identifier, value.category, value.message)
+        value = results.get(identifier, core.ToolError("cancelled", "no result was given"))
+        if isinstance(value, core.ToolError):
+            result = core.error_result(identifier, value.category, value.message)
         else:
             result = make_result(identifier, value)
         yield replace(result, timestamp=now)
 
 
 def read_resumption(
-    waiting: list[InvocationCanister],
-    approvals: Mapping[str, Answer],
+    waiting: list[core.InvocationCanister],
+    approvals: Mapping[str, core.Answer],
     results: Mapping[str, Any],
-    prompt: tuple[Canister, ...],
+    prompt: tuple[core.Canister, ...],
     *,
     invokers: Mapping[str, Invoker],
     policy: Policy,
@@ -110,7 +100,7 @@ def read_resumption(
     calls = {each.identifier: each for each in waiting}
     counts = Counter(each.identifier for each in waiting)
     _check_known(approvals, calls, "approval")
-    decisions: list[ApprovalAnswered] = []
+    decisions: list[core.ApprovalAnswered] = []
     for identifier, answer in approvals.items():
         path = f"approvals.{identifier}"
         if identifier in results:
@@ -134,12 +124,12 @@ def read_resumption(
 
 
 def read_interruption(
-    history: Iterable[Canister],
-    progress: RunProgress,
-    approvals: Mapping[str, Answer],
+    history: Iterable[core.Canister],
+    progress: core.RunProgress,
+    approvals: Mapping[str, core.Answer],
     results: Mapping[str, Any],
     *,
-    prompt: UserCanister,
+    prompt: core.UserCanister,
     now: datetime,
 ) -> Interruption:
     """What is known of an interrupted run when it goes on.
@@ -176,12 +166,12 @@ def _check_known(decided: Iterable[str], identifiers: Mapping[str, Any], what: s
 
 
 def _check_edited(
-    decision: ApprovalAnswered, invokers: Mapping[str, Invoker], policy: Policy, path: str, *, validated: bool
+    decision: core.ApprovalAnswered, invokers: Mapping[str, Invoker], policy: Policy, path: str, *, validated: bool
 ) -> None:
     """Raises CallerError for edited arguments that the tool cannot or may not be called with."""
     call, arguments = decision.invocation, decision.arguments
     if arguments is None or check_call(call, invokers) is not None:
         return
     edited = edited_invocation(call, arguments, invokers[call.name], policy, validated=validated)
-    if isinstance(edited, ResultCanister) and edited.error is not None:
+    if isinstance(edited, core.ResultCanister) and edited.error is not None:
         raise CallerError(edited.error.message, path=path)

@@ -23,42 +23,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from callboard import core
 from callboard.agent.output_type import Output, OutputCheck, OutputT_co
 from callboard.agent.resume import Interruption, Resumption
 from callboard.agent.run_journal import RunJournal
 from callboard.agent.run_span import end_run_span, open_run_span
-from callboard.core import (
-    Answer,
-    ApprovalAnswered,
-    ApprovalAsked,
-    Approve,
-    AssistantCanister,
-    Canister,
-    Clock,
-    Event,
-    HandedOver,
-    InvocationCanister,
-    Journal,
-    Model,
-    NamedTool,
-    Nested,
-    Note,
-    RefusalContent,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    ResultReady,
-    RolledBack,
-    RoundStarted,
-    RunEnded,
-    RunState,
-    Stage,
-    Store,
-    SupervisorCanister,
-    Usage,
-    closing,
-    contents,
-)
 from callboard.errors import CallboardError, CallerError, NoOutput, ProviderError, ToolExecutionFailure
 from callboard.execution import ParallelExecutor, ask_approval
 from callboard.loop import (
@@ -90,7 +59,7 @@ _Value = TypeVar("_Value")
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 """The instructions of an agent: a text, or a function of the run's context that gives it, sync or async."""
 
-NewEventFilter: TypeAlias = Callable[[], Stage[Event, Event]]
+NewEventFilter: TypeAlias = Callable[[], core.Stage[core.Event, core.Event]]
 """Makes what a reply's events pass through before anything else sees them."""
 
 
@@ -104,13 +73,13 @@ class RunResult(msgspec.Struct, Generic[OutputT_co], frozen=True):
     """
 
     text: str
-    state: RunState
-    canisters: tuple[Canister, ...]
-    usage: Usage
+    state: core.RunState
+    canisters: tuple[core.Canister, ...]
+    usage: core.Usage
     rounds: int
     why: str = ""
     cost: float | None = None
-    pending: tuple[InvocationCanister, ...] = ()
+    pending: tuple[core.InvocationCanister, ...] = ()
     agent: Agent[Any] | None = None
     _output: OutputT_co | UnsetType = UNSET
 
@@ -138,8 +107,8 @@ class SharedOptions:
     """
 
     auxdata: Mapping[str, Any]
-    approve: Approve | None
-    fallback: Approve | None
+    approve: core.Approve | None
+    fallback: core.Approve | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +119,7 @@ class ActiveAgent:
     """
 
     agent: Agent[Any]
-    model: Model
+    model: core.Model
     instructions: Instructions
     overrides: bool
     invokers: Mapping[str, Invoker]
@@ -158,14 +127,14 @@ class ActiveAgent:
     rules: LoopRules
     on_repeated_call: OnRepeatedCall
     executor: ParallelExecutor
-    request: Request
+    request: core.Request
     output: Output[Any] | None
     output_check: OutputCheck[Any]
-    approve: Approve | None
+    approve: core.Approve | None
     resource: AbstractAsyncContextManager[Any]
     """Open while the agent has the conversation: the connections of its model."""
 
-    def loop(self, canisters: Iterable[Canister] = (), **run: Any) -> Loop:
+    def loop(self, canisters: Iterable[core.Canister] = (), **run: Any) -> Loop:
         """A loop with the agent's tools and rules; `run` are the run's own arguments of Loop."""
         guard = create_repeat_guard(self.on_repeated_call, self.invokers)
         return Loop(canisters, self.invokers, rules=self.rules, guard=guard, **run)
@@ -189,10 +158,10 @@ class OuterRun:
 
     def __init__(
         self,
-        invocation: InvocationCanister,
-        emit: Callable[[Event], None],
+        invocation: core.InvocationCanister,
+        emit: Callable[[core.Event], None],
         budget: Budget,
-        approve: Approve | None,
+        approve: core.Approve | None,
         asking: asyncio.Lock,
     ) -> None:
         self._invocation = invocation
@@ -203,20 +172,20 @@ class OuterRun:
         self._home = asyncio.get_running_loop()
 
     @property
-    def approve(self) -> Approve | None:
+    def approve(self) -> core.Approve | None:
         return None if self._approve is None else self._ask
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: core.Event) -> None:
         """Tell the outer run an event of the inner one."""
-        self._emit(Nested(self._invocation.identifier, self._invocation.name, event))
+        self._emit(core.Nested(self._invocation.identifier, self._invocation.name, event))
 
-    async def _ask(self, invocation: InvocationCanister, why: str) -> Answer:
+    async def _ask(self, invocation: core.InvocationCanister, why: str) -> core.Answer:
         answering = self._answer(invocation, why)
         if asyncio.get_running_loop() is self._home:
             return await answering
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answering, self._home))
 
-    async def _answer(self, invocation: InvocationCanister, why: str) -> Answer:
+    async def _answer(self, invocation: core.InvocationCanister, why: str) -> core.Answer:
         async with self._asking:
             answer = self._approve(invocation, why) if self._approve else "deny"
             return await answer if inspect.isawaitable(answer) else answer
@@ -249,11 +218,11 @@ class Run(Generic[OutputT_co]):
         shared: SharedOptions,
         *,
         history_length: int,
-        clock: Clock,
-        store: Store | None = None,
+        clock: core.Clock,
+        store: core.Store | None = None,
         outer: OuterRun | None = None,
         resumption: Resumption | None = None,
-        journal: Journal | None = None,
+        journal: core.Journal | None = None,
         interruption: Interruption | None = None,
     ) -> None:
         self._result: RunResult[OutputT_co] | None = None
@@ -279,7 +248,7 @@ class Run(Generic[OutputT_co]):
         self._outer = outer
         self._asking = asyncio.Lock()
         self._resources = AsyncExitStack()
-        self._instructions: SupervisorCanister | None = None
+        self._instructions: core.SupervisorCanister | None = None
         """Shown in the place of the conversation's own; None shows those."""
         self._has_called = False
         """Whether the agent that has the conversation has called."""
@@ -327,7 +296,7 @@ class Run(Generic[OutputT_co]):
         if self._block is not None:
             await self._block.aclose()
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[core.Event]:
         if self._begun:
             raise CallerError("a run goes only once", hint="make another with Agent.stream")
         self._begun = True
@@ -336,7 +305,7 @@ class Run(Generic[OutputT_co]):
             self._block.push_async_callback(events.aclose)
         return events
 
-    async def _events(self) -> AsyncGenerator[Event]:
+    async def _events(self) -> AsyncGenerator[core.Event]:
         """The run's one generator: what an action of the loop needs is awaited here, and its events are given here."""
         async with self._resources:
             try:
@@ -350,9 +319,9 @@ class Run(Generic[OutputT_co]):
                         await self._save(self._journal, action)
                     match action:
                         case CallModel():
-                            yield self._give(RoundStarted(action.number))
+                            yield self._give(core.RoundStarted(action.number))
                             reply = self._open_reply(action)
-                            async with closing(self._active.model.batches(reply.request)) as batches:
+                            async with core.closing(self._active.model.batches(reply.request)) as batches:
                                 with suppress(StopAsyncIteration):
                                     while not reply.is_stopped:
                                         for event in reply.take(await self._in_time(anext(batches))):
@@ -366,10 +335,10 @@ class Run(Generic[OutputT_co]):
                                     while True:
                                         yield self._feed(await self._in_time(anext(results)))
                         case AskApproval(invocation=invocation, why=why):
-                            yield self._give(ApprovalAsked(invocation, why))
+                            yield self._give(core.ApprovalAsked(invocation, why))
                             answer = await self._ask(invocation, why)
                             if answer.failed:
-                                yield self._give(Note("alert", f"{invocation.name} was denied: {answer.why}"))
+                                yield self._give(core.Note("alert", f"{invocation.name} was denied: {answer.why}"))
                             yield self._feed(answer)
                         case CheckOutput(text=text):
                             complaint = await self._in_time(self._active.output_check.complaint(text))
@@ -394,13 +363,13 @@ class Run(Generic[OutputT_co]):
                 self._stop(str(error) or type(error).__name__, "failed")
                 raise
 
-    def _give(self, event: Event) -> Event:
+    def _give(self, event: core.Event) -> core.Event:
         """Tell the outer run, if there is one, what the caller is given."""
         if self._outer is not None:
             self._outer.emit(event)
         return event
 
-    async def _enter(self, active: ActiveAgent) -> list[Note]:
+    async def _enter(self, active: ActiveAgent) -> list[core.Note]:
         """What the run has of an agent is made ready. What of the agent's tools cannot be enforced."""
         self._active = active
         self._has_called = False
@@ -413,12 +382,14 @@ class Run(Generic[OutputT_co]):
         active.executor.journal = self._journal
         self._agents[id(active.agent)] = active
         await self._resources.enter_async_context(active.resource)
-        return [Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped]
+        return [
+            core.Note("dropped", f"{name}: {what}") for name, each in active.invokers.items() for what in each.dropped
+        ]
 
-    def _enclose(self, invocation: InvocationCanister, emit: Callable[[Event], None]) -> OuterRun:
+    def _enclose(self, invocation: core.InvocationCanister, emit: Callable[[core.Event], None]) -> OuterRun:
         return OuterRun(invocation, emit, self._loop.budget, self._active.approve, self._asking)
 
-    async def _begin(self) -> Iterable[Event]:
+    async def _begin(self) -> Iterable[core.Event]:
         """The agent's instructions come first; a history that has some keeps them, but for those of an agent.
 
         Returns:
@@ -426,7 +397,7 @@ class Run(Generic[OutputT_co]):
         """
         text = await self._active.instruct(self._shared.auxdata)
         transcript = self._loop.transcript
-        first = next((each for each in transcript if isinstance(each, SupervisorCanister)), None)
+        first = next((each for each in transcript if isinstance(each, core.SupervisorCanister)), None)
         if text and first is None:
             transcript.insert(0, self._supervisor(text))
             self._begun_at += bool(self._begun_at)
@@ -445,9 +416,9 @@ class Run(Generic[OutputT_co]):
         self._actions.extend(self._loop.resume(resumed.invocations, resumed.answered, resumed.prompt, now))
         return resumed.decisions
 
-    async def _recover(self, interruption: Interruption) -> list[Event]:
+    async def _recover(self, interruption: Interruption) -> list[core.Event]:
         """Go on where the run was interrupted, with the agent that has the conversation by now."""
-        events: list[Event] = []
+        events: list[core.Event] = []
         last = None
         for turn in find_called_turns(self._loop.transcript, self._begun_at):
             if turn.end + len(turn.results) == len(self._loop.transcript):
@@ -464,18 +435,18 @@ class Run(Generic[OutputT_co]):
         self._actions.extend(self._loop.recover(interruption.progress, last, self._decisions, now))
         return events
 
-    def _supervisor(self, text: str) -> SupervisorCanister:
-        return SupervisorCanister(contents(text), by_agent=True, timestamp=self._clock())
+    def _supervisor(self, text: str) -> core.SupervisorCanister:
+        return core.SupervisorCanister(core.contents(text), by_agent=True, timestamp=self._clock())
 
-    async def _switch_agent(self, name: str) -> list[Event]:
+    async def _switch_agent(self, name: str) -> list[core.Event]:
         handoff = cast("Handoff", self._active.invokers[name])
         agent = handoff.agent
         notes = await self._enter(self._agents.get(id(agent)) or agent.set_up(self._shared))
         self._instructions = self._supervisor(await self._active.instruct(self._shared.auxdata))
         self._loop = self._active.loop(after=self._loop)
-        return [HandedOver(handoff.to), *notes]
+        return [core.HandedOver(handoff.to), *notes]
 
-    async def _ask(self, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
+    async def _ask(self, invocation: core.InvocationCanister, why: str) -> core.ApprovalAnswered:
         if decision := self._decisions.pop(invocation.identifier, None):
             return decision
         answer = replace(await ask_approval(self._active.approve, invocation, why), timestamp=self._clock())
@@ -494,16 +465,16 @@ class Run(Generic[OutputT_co]):
         choice = active.request.tool_choice
         if action.last:
             changes["tool_choice"] = "none"
-        elif self._has_called and (choice == "required" or isinstance(choice, NamedTool)):
+        elif self._has_called and (choice == "required" or isinstance(choice, core.NamedTool)):
             # A model that was made to call, and has called, is free to answer.
             changes["tool_choice"] = "auto"
         return _Reply(active, replace(active.request, **changes))
 
-    def _add_instructions(self, canisters: tuple[Canister, ...]) -> tuple[Canister, ...]:
+    def _add_instructions(self, canisters: tuple[core.Canister, ...]) -> tuple[core.Canister, ...]:
         """What was said, with the instructions of the agent that has the conversation in place of the first ones."""
         if self._instructions is None:
             return canisters
-        at = next((place for place, each in enumerate(canisters) if isinstance(each, SupervisorCanister)), None)
+        at = next((place for place, each in enumerate(canisters) if isinstance(each, core.SupervisorCanister)), None)
         before, behind = ((), canisters) if at is None else (canisters[:at], canisters[at + 1 :])
         return (*before, *((self._instructions,) if self._instructions.content else ()), *behind)
 
@@ -523,11 +494,11 @@ class Run(Generic[OutputT_co]):
                 raise
             raise _OutOfTime(f"{self._loop.limits.seconds:g} seconds are over") from None
 
-    def _feed(self, event: Event) -> Event:
-        if isinstance(event, ReplyFailed):
+    def _feed(self, event: core.Event) -> core.Event:
+        if isinstance(event, core.ReplyFailed):
             about = {name: getattr(event, name) for name in ("code", "excerpt", "party", "path", "hint", "retry_after")}
             self.failure = ProviderError(event.message, **about)
-        elif isinstance(event, Note) and event.code == "missed_call":
+        elif isinstance(event, core.Note) and event.code == "missed_call":
             _log.warning("%s", event.text)
         self._active.output_check.follow(event)
         if actions := self._loop.feed(event, self._clock()):
@@ -538,10 +509,10 @@ class Run(Generic[OutputT_co]):
             self._outer.emit(event)
         return event
 
-    def _stop(self, why: str, state: RunState) -> RunEnded:
+    def _stop(self, why: str, state: core.RunState) -> core.RunEnded:
         """Ends the run from outside; calls that had ended keep their results."""
         for result in self._active.executor.unseen:
-            self._loop.feed(ResultReady(result), self._clock())
+            self._loop.feed(core.ResultReady(result), self._clock())
         return self._end(self._loop.stop(self._clock(), why, state))
 
     async def _save(self, journal: RunJournal, action: Action) -> None:
@@ -549,26 +520,26 @@ class Run(Generic[OutputT_co]):
         begins = isinstance(action, Execute) and len(action.invocations) > len(action.answered)
         await journal.save(action, begins=begins and self._active.agent.before_call is None)
 
-    async def _end_out_of_time(self, why: str) -> RunEnded:
+    async def _end_out_of_time(self, why: str) -> core.RunEnded:
         ended = self._stop(why, "incomplete")
         if self._journal is not None:
             await self._journal.save()
         return ended
 
-    async def _fail(self, failure: ToolExecutionFailure) -> list[Event]:
+    async def _fail(self, failure: ToolExecutionFailure) -> list[core.Event]:
         """Ends a run that fails fast; the conversation is rolled back."""
         self.failure = failure
         rolled_back = self._roll_back()
         if self._journal is not None:
             await self._journal.roll_back(rolled_back, self._begun_at)
-        return [Note("alert", str(failure)), rolled_back, self._end(Finish("failed", "", str(failure)))]
+        return [core.Note("alert", str(failure)), rolled_back, self._end(Finish("failed", "", str(failure)))]
 
-    def _end(self, finish: Finish) -> RunEnded:
+    def _end(self, finish: Finish) -> core.RunEnded:
         loop = self._loop
         canisters = tuple(loop.transcript[self._begun_at :])
         text = finish.output
-        if not text and canisters and isinstance(canisters[-1], AssistantCanister):
-            text = "".join([part.text for part in canisters[-1].content if isinstance(part, RefusalContent)])
+        if not text and canisters and isinstance(canisters[-1], core.AssistantCanister):
+            text = "".join([part.text for part in canisters[-1].content if isinstance(part, core.RefusalContent)])
         self._result = RunResult(
             text,
             finish.state,
@@ -582,7 +553,7 @@ class Run(Generic[OutputT_co]):
             self._read(finish, text),
         )
         self._keep()
-        return RunEnded(finish.state, finish.output, loop.usage, loop.cost)
+        return core.RunEnded(finish.state, finish.output, loop.usage, loop.cost)
 
     def _read(self, finish: Finish, text: str) -> OutputT_co | UnsetType:
         """The output as its type; a run that did not complete has none, nor has a refusal where it is no text."""
@@ -596,9 +567,9 @@ class Run(Generic[OutputT_co]):
         except ArgumentsInvalid:  # a completed run's output was checked, unless the model refused
             return UNSET
 
-    def _roll_back(self) -> RolledBack:
+    def _roll_back(self) -> core.RolledBack:
         """The conversation goes on from where it was before the prompt, as its caller counts it."""
-        rolled_back = RolledBack(self._history_length)
+        rolled_back = core.RolledBack(self._history_length)
         self._active = next(iter(self._agents.values()))  # who had the conversation before the prompt
         self._loop.roll_back(self._begun_at)
         self._stored = self._begun_at
@@ -624,7 +595,7 @@ class _OutOfTime(Exception):
 class _Reply:
     """The reply to one request while it arrives."""
 
-    def __init__(self, active: ActiveAgent, request: Request) -> None:
+    def __init__(self, active: ActiveAgent, request: core.Request) -> None:
         self.request = request
         self._context_window = active.agent.context_window
         self._event_filter = active.agent.event_filter() if active.agent.event_filter else None
@@ -632,21 +603,21 @@ class _Reply:
         self.is_stopped = False
         """Whether the filter ended the reply before the model did."""
 
-    def take(self, events: list[Event]) -> list[Event]:
+    def take(self, events: list[core.Event]) -> list[core.Event]:
         """The events that the run is given for these."""
         for event in events:
-            if isinstance(event, Usage) and self._context_window is not None:
+            if isinstance(event, core.Usage) and self._context_window is not None:
                 self._context_window.count(event)
-        self._is_whole = isinstance(events[-1], (ReplyEnded, ReplyFailed))
+        self._is_whole = isinstance(events[-1], (core.ReplyEnded, core.ReplyFailed))
         if self._event_filter is None:
             return events
         outputs = [out for event in events for out in self._event_filter.feed(event)]
         last = outputs[-1] if outputs and not self._is_whole else None
-        self.is_stopped = isinstance(last, ReplyEnded) and last.reason != "retry"
+        self.is_stopped = isinstance(last, core.ReplyEnded) and last.reason != "retry"
         self._is_whole |= self.is_stopped
         return outputs
 
-    def finish(self) -> list[Event]:
+    def finish(self) -> list[core.Event]:
         """The events that the filter held back, and a failure where the reply has no end."""
         events = [] if self._event_filter is None else self._event_filter.finish("stop" if self._is_whole else "cut")
-        return events if self._is_whole else [*events, ReplyFailed("provider", "cut", "the reply has no end")]
+        return events if self._is_whole else [*events, core.ReplyFailed("provider", "cut", "the reply has no end")]

@@ -25,21 +25,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    Allow,
-    Answer,
-    ApprovalAnswered,
-    Approve,
-    Deny,
-    InvocationCanister,
-    ResultCanister,
-    Verdict,
-    error_result,
-)
+from callboard import core
 from callboard.text.truncate import truncate
 from callboard.tools import Invoker, Policy, denial, edited_invocation, judge_call
 
-_VERDICTS: Final[dict[str | bool, Verdict]] = {
+_VERDICTS: Final[dict[str | bool, core.Verdict]] = {
     True: "allow",
     "allow": "allow",
     False: "deny",
@@ -50,7 +40,9 @@ _MAX_SHOWN = 80
 """Characters of an answer or an exception that are repeated."""
 
 
-async def ask_approval(approve: Approve | None, invocation: InvocationCanister, why: str) -> ApprovalAnswered:
+async def ask_approval(
+    approve: core.Approve | None, invocation: core.InvocationCanister, why: str
+) -> core.ApprovalAnswered:
     """Put the question whether an invocation may run.
 
     Args:
@@ -78,7 +70,7 @@ async def ask_approval(approve: Approve | None, invocation: InvocationCanister, 
     return read_answer(invocation, answer)
 
 
-def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered:
+def read_answer(invocation: core.InvocationCanister, answer: Any) -> core.ApprovalAnswered:
     """What an answer means for a call; one that is no Answer denies it.
 
     Args:
@@ -89,19 +81,19 @@ def read_answer(invocation: InvocationCanister, answer: Any) -> ApprovalAnswered
         The answer, with edited arguments only where they are others than the model's.
     """
     kind = type(answer)
-    if kind is Deny and type(answer.why) is str:
-        return ApprovalAnswered(invocation, "deny", answer.why, by=str(answer.by), via=str(answer.via))
-    if kind is Allow:
+    if kind is core.Deny and type(answer.why) is str:
+        return core.ApprovalAnswered(invocation, "deny", answer.why, by=str(answer.by), via=str(answer.via))
+    if kind is core.Allow:
         return replace(_is_allowed(invocation, answer.arguments), by=str(answer.by), via=str(answer.via))
     verdict = _VERDICTS.get(answer) if kind in (str, bool) else None
     if verdict is not None:
-        return ApprovalAnswered(invocation, verdict)
+        return core.ApprovalAnswered(invocation, verdict)
     return _no_answer(invocation, f"the approval answered {_describe(answer)}, which is neither allow, deny nor defer")
 
 
-def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswered:
+def _is_allowed(invocation: core.InvocationCanister, arguments: Any) -> core.ApprovalAnswered:
     if arguments is None:
-        return ApprovalAnswered(invocation, "allow")
+        return core.ApprovalAnswered(invocation, "allow")
     if not isinstance(arguments, Mapping):
         return _no_answer(invocation, f"the edited arguments are {_describe(arguments)}, not a mapping")
     try:
@@ -109,30 +101,30 @@ def _is_allowed(invocation: InvocationCanister, arguments: Any) -> ApprovalAnswe
         copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(arguments)), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
         return _no_answer(invocation, f"the edited arguments are no JSON: {truncate(str(error), _MAX_SHOWN)}")
-    return ApprovalAnswered(invocation, "allow", arguments=None if copied == invocation.arguments else copied)
+    return core.ApprovalAnswered(invocation, "allow", arguments=None if copied == invocation.arguments else copied)
 
 
-def _no_answer(invocation: InvocationCanister, why: str) -> ApprovalAnswered:
-    return ApprovalAnswered(invocation, "deny", why, failed=True)
+def _no_answer(invocation: core.InvocationCanister, why: str) -> core.ApprovalAnswered:
+    return core.ApprovalAnswered(invocation, "deny", why, failed=True)
 
 
 class EarlierAnswers:
     """The calls that somebody has allowed, so that the question about the same call can say so."""
 
     def __init__(self) -> None:
-        self._allowed: list[ApprovalAnswered] = []
+        self._allowed: list[core.ApprovalAnswered] = []
 
-    def mention(self, invocation: InvocationCanister, why: str) -> str:
+    def mention(self, invocation: core.InvocationCanister, why: str) -> str:
         """Return `why` with the last answer that allowed the same tool with the same arguments."""
         return mention_earlier(self._allowed, invocation.name, invocation.arguments, why)
 
-    def note(self, invocation: InvocationCanister, answer: Answer) -> None:
+    def note(self, invocation: core.InvocationCanister, answer: core.Answer) -> None:
         """Remember an answer."""
         self._allowed.append(replace(read_answer(invocation, answer), timestamp=datetime.now(UTC)))
 
 
 def mention_earlier(
-    answers: Iterable[ApprovalAnswered], name: str, arguments: Mapping[str, Any] | None, why: str
+    answers: Iterable[core.ApprovalAnswered], name: str, arguments: Mapping[str, Any] | None, why: str
 ) -> str:
     """Return `why` with the last of the answers that let the same call run."""
     same = [
@@ -147,8 +139,8 @@ def mention_earlier(
 
 
 async def permit(
-    invoker: Invoker, invocation: InvocationCanister, policy: Policy, approve: Approve | None
-) -> InvocationCanister | ResultCanister:
+    invoker: Invoker, invocation: core.InvocationCanister, policy: Policy, approve: core.Approve | None
+) -> core.InvocationCanister | core.ResultCanister:
     """Decide whether a call may run, where it cannot wait for a later answer.
 
     Args:
@@ -164,7 +156,7 @@ async def permit(
     permission, why = judge_call(invocation, invoker, policy)
     if permission == "ask":
         if mistake := invoker.find_mistake(arguments):
-            return error_result(invocation.identifier, "validation", mistake)
+            return core.error_result(invocation.identifier, "validation", mistake)
         answered = await ask_approval(approve, invocation, why)
         if answered.verdict == "allow" and answered.arguments is not None:
             return edited_invocation(invocation, answered.arguments, invoker, policy)

@@ -14,17 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    Approve,
-    Canister,
-    Fold,
-    InvocationCanister,
-    ReplyFailed,
-    Request,
-    ResultCanister,
-    ResultReady,
-    identify_in_turn,
-)
+from callboard import core
 from callboard.errors import CallerError, ProviderError
 from callboard.execution.approval import permit
 from callboard.execution.execute import OnError, check_on_error
@@ -101,7 +91,7 @@ class InvocationsProcessor:
         *,
         on_error: OnError = "feedback",
         policy: Policy | None = None,
-        approve: Approve | None = None,
+        approve: core.Approve | None = None,
     ) -> None:
         wire = _PROVIDERS.get(wire, wire) if isinstance(wire, str) else wire
         if not isinstance(wire, str) or wire not in _NATIVE:
@@ -116,17 +106,17 @@ class InvocationsProcessor:
         self._policy = policy or Policy()
         self._approve = approve
         self._lowered = EncodedRequest({})
-        self._called: dict[str, InvocationCanister] = {}
+        self._called: dict[str, core.InvocationCanister] = {}
         self._namespaces: dict[str, MutableMapping[str, Any]] = {}
         self._turn = 0
         """Messages with calls that were read: the calls of each get identifiers of their own."""
 
     def prepare_tools(self, ensembles: Sequence[Ensemble]) -> list[Any]:
         """The tools of the ensembles, as the provider takes them."""
-        self._lowered = self._wire.encode_request(Request("", (), InvokerRegistry(ensembles).declarations))
+        self._lowered = self._wire.encode_request(core.Request("", (), InvokerRegistry(ensembles).declarations))
         return list(self._lowered.body.get("tools", ()))
 
-    def normalize_invocations(self, native_message: Any) -> list[InvocationCanister]:
+    def normalize_invocations(self, native_message: Any) -> list[core.InvocationCanister]:
         """Read the invocations of a provider's message.
 
         Args:
@@ -152,18 +142,20 @@ class InvocationsProcessor:
         calls = self._calls(message)
         events = self._wire.decode_response(
             message if whole else self._native.reply(message),
-            DecodeContext(names=self._lowered.names, identify=identify_in_turn(self._turn)),
+            DecodeContext(names=self._lowered.names, identify=core.identify_in_turn(self._turn)),
         )
-        if isinstance(failed := events[-1], ReplyFailed):
+        if isinstance(failed := events[-1], core.ReplyFailed):
             if failed.code in _UNREADABLE:
                 raise CallerError(_UNREADABLE[failed.code] or failed.message, path=self._name, hint=hint)
             raise ProviderError(failed.message, code=failed.code, excerpt=failed.excerpt, party=failed.party)
-        fold = Fold()
-        canisters: list[Canister] = [canister for event in events for canister in fold.feed(event)]
+        fold = core.Fold()
+        canisters: list[core.Canister] = [canister for event in events for canister in fold.feed(event)]
         canisters += fold.finish()
         now = datetime.now(UTC)
         invocations = [
-            replace(self._restore(each), timestamp=now) for each in canisters if isinstance(each, InvocationCanister)
+            replace(self._restore(each), timestamp=now)
+            for each in canisters
+            if isinstance(each, core.InvocationCanister)
         ]
         if (unread := calls - len(invocations)) > 0:
             hint = "a call has the name of its tool, where this wire has it"
@@ -182,20 +174,20 @@ class InvocationsProcessor:
             raise CallerError(f"the call in it is of the wire {other!r}", path=self._name, hint=hint)
         return calls
 
-    def nativize_results(self, results: Sequence[ResultCanister]) -> list[Any]:
+    def nativize_results(self, results: Sequence[core.ResultCanister]) -> list[Any]:
         """What the provider is sent behind its message."""
         identifiers = [result.invocation_id for result in results]
-        calls = [self._called.get(each) or InvocationCanister(each, "unknown", {}, "{}") for each in identifiers]
-        lowered = self._wire.encode_request(Request("", (*calls, *results)))
+        calls = [self._called.get(each) or core.InvocationCanister(each, "unknown", {}, "{}") for each in identifiers]
+        lowered = self._wire.encode_request(core.Request("", (*calls, *results)))
         return self._native.results(lowered.body)
 
     async def execute_invocations(
         self,
-        invocations: Sequence[InvocationCanister],
+        invocations: Sequence[core.InvocationCanister],
         ensembles: Sequence[Ensemble],
         *,
         auxdata: Mapping[str, Any] | None = None,
-    ) -> list[ResultCanister]:
+    ) -> list[core.ResultCanister]:
         """Run invocations at once. Questions are asked one after another, before any of them runs.
 
         Args:
@@ -218,18 +210,20 @@ class InvocationsProcessor:
             raise CallerError("two of the invocations have one identifier", path="invocations", hint=hint)
         self._called |= {each.identifier: each for each in invocations}
         registry = InvokerRegistry(ensembles)
-        answered: dict[str, ResultCanister] = {}
-        edited: dict[str, InvocationCanister] = {}
+        answered: dict[str, core.ResultCanister] = {}
+        edited: dict[str, core.InvocationCanister] = {}
         for each in invocations:
             allowed = check_call(each, registry) or await permit(registry[each.name], each, self._policy, self._approve)
-            if isinstance(allowed, ResultCanister):
+            if isinstance(allowed, core.ResultCanister):
                 answered[each.identifier] = allowed
             elif allowed is not each:
                 edited[each.identifier] = allowed
         running = [edited.get(each.identifier, each) for each in invocations]
         group = ParallelExecutor(registry, auxdata=auxdata, on_error=self._on_error)
         group.namespaces = self._namespaces
-        results = [event.canister async for event in group.run(running, answered) if isinstance(event, ResultReady)]
+        results = [
+            event.canister async for event in group.run(running, answered) if isinstance(event, core.ResultReady)
+        ]
         results = [
             edited_result(edited[each.invocation_id], each) if each.invocation_id in edited else each
             for each in results
@@ -237,7 +231,7 @@ class InvocationsProcessor:
         now = datetime.now(UTC)
         return [replace(each, timestamp=now) for each in results]
 
-    def _restore(self, call: InvocationCanister) -> InvocationCanister:
+    def _restore(self, call: core.InvocationCanister) -> core.InvocationCanister:
         if call.arguments is None or call.name not in self._lowered.rewritten:
             return call
         arguments = dict(self._lowered.restore(call.name, call.arguments))

@@ -17,14 +17,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.core import (
-    CommandOutput,
-    Content,
-    FileContent,
-    PictureContent,
-    ResultCanister,
-    TextualContent,
-)
+from callboard import core
 from callboard.errors import CallerError, ToolExecutionFailure
 
 
@@ -33,25 +26,25 @@ def read_call_tool_result(result: Any) -> Any:
     blocks = [_read_block(block) for block in result.content]
     structured = _get(result, "structured_content", "structuredContent")
     if _get(result, "is_error", "isError"):
-        texts = [each.text for each in blocks if isinstance(each, TextualContent)]
+        texts = [each.text for each in blocks if isinstance(each, core.TextualContent)]
         raise ToolExecutionFailure("\n".join(texts) or "the server says that the call failed")
     return blocks or ("" if structured is None else structured)
 
 
-def _read_block(block: Any) -> TextualContent | PictureContent | FileContent:
+def _read_block(block: Any) -> core.TextualContent | core.PictureContent | core.FileContent:
     """Read a block as content; a block without text and bytes is its JSON."""
     inner = getattr(block, "resource", block)
     text, encoded = getattr(inner, "text", None), getattr(inner, "data", None) or getattr(inner, "blob", None)
     kind = _get(inner, "mime_type", "mimeType") or "application/octet-stream"
     if isinstance(text, str):
-        return TextualContent(text)
+        return core.TextualContent(text)
     if not isinstance(encoded, str):
-        return TextualContent(block.model_dump_json(exclude_none=True))
+        return core.TextualContent(block.model_dump_json(exclude_none=True))
     try:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
-        return TextualContent(f"[{kind}, left out: it is not base64]")
-    return PictureContent(data, kind) if kind.startswith("image/") else FileContent(data, kind)
+        return core.TextualContent(f"[{kind}, left out: it is not base64]")
+    return core.PictureContent(data, kind) if kind.startswith("image/") else core.FileContent(data, kind)
 
 
 def _get(value: Any, *names: str) -> Any:
@@ -65,7 +58,7 @@ MAX_BYTES = 16 * 1024 * 1024
 """Bytes that a result may have."""
 
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+>")
-_CONTENTS = (TextualContent, PictureContent, FileContent)
+_CONTENTS = (core.TextualContent, core.PictureContent, core.FileContent)
 _BYTES = (bytes, bytearray, memoryview)
 _SERIES = (Sequence, AbstractSet, KeysView, ValuesView, ItemsView)
 _KEYS = (tuple, frozenset)
@@ -78,7 +71,7 @@ _PICTURES = (
 )
 
 
-def make_result(identifier: str, value: Any) -> ResultCanister:
+def make_result(identifier: str, value: Any) -> core.ResultCanister:
     """The result with this value: text as it is, pictures and bytes with their type, the rest as JSON.
 
     Raises CallerError for a value that has no text but where it lies in memory, such as a generator, and
@@ -86,11 +79,11 @@ def make_result(identifier: str, value: Any) -> ResultCanister:
     """
     if type(value).__name__ == "CallToolResult":
         value = read_call_tool_result(value)
-    exit_code = value.exit_code if isinstance(value, CommandOutput) else None
-    return ResultCanister(invocation_id=identifier, content=_contents(value), exit_code=exit_code)
+    exit_code = value.exit_code if isinstance(value, core.CommandOutput) else None
+    return core.ResultCanister(invocation_id=identifier, content=_contents(value), exit_code=exit_code)
 
 
-def _contents(value: Any) -> tuple[Content, ...]:
+def _contents(value: Any) -> tuple[core.Content, ...]:
     # Pictures and files are worth nothing to a model as JSON; a list of texts alone is one.
     if (
         isinstance(value, (list, tuple))
@@ -101,25 +94,25 @@ def _contents(value: Any) -> tuple[Content, ...]:
     return (_content(value),)
 
 
-def _content(value: Any) -> Content:
-    if isinstance(value, TextualContent):
+def _content(value: Any) -> core.Content:
+    if isinstance(value, core.TextualContent):
         return msgspec.structs.replace(value, text=cut(value.text))
     if isinstance(value, _CONTENTS):
         return value
     if isinstance(value, _BYTES):
         return _of_bytes(bytes(value))
-    return TextualContent(cut(value if isinstance(value, str) else _json(value)))
+    return core.TextualContent(cut(value if isinstance(value, str) else _json(value)))
 
 
-def _of_bytes(data: bytes) -> Content:
+def _of_bytes(data: bytes) -> core.Content:
     if len(data) > MAX_BYTES:
-        return TextualContent(f"[{len(data)} bytes, which is more than the {MAX_BYTES} that a result may have]")
+        return core.TextualContent(f"[{len(data)} bytes, which is more than the {MAX_BYTES} that a result may have]")
     for magic, mime_type in _PICTURES:
         if data.startswith(magic):
-            return PictureContent(data, mime_type)
+            return core.PictureContent(data, mime_type)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return PictureContent(data, "image/webp")
-    return FileContent(data)
+        return core.PictureContent(data, "image/webp")
+    return core.FileContent(data)
 
 
 def _json(value: Any) -> str:

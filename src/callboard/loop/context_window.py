@@ -15,15 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    InvocationCanister,
-    ResultCanister,
-    TextualContent,
-    Usage,
-    UserCanister,
-)
+from callboard import core
 from callboard.errors import CallerError
 from callboard.loop.shorten import RoundSummary, cut_to, share_room, size_of
 from callboard.tools import Invoker
@@ -105,13 +97,13 @@ class ContextWindow:
 
     def _reset(self) -> None:
         self._seen = 0
-        self._first: Canister | None = None
-        self._last: Canister | None = None
-        self._task: list[Canister] = []
+        self._first: core.Canister | None = None
+        self._last: core.Canister | None = None
+        self._task: list[core.Canister] = []
         """What comes before the first reply."""
         self._head = self._task
         """The same, with the summary once there is one."""
-        self._tail: list[Canister] = []
+        self._tail: list[core.Canister] = []
         self._start = 0
         """Where the tail begins in the transcript."""
         self._rounds: deque[int] = deque()
@@ -120,7 +112,7 @@ class ContextWindow:
         self._said_at = 0
         """Where the user last said something."""
         self._size = 0
-        self._calls: dict[str, InvocationCanister] = {}
+        self._calls: dict[str, core.InvocationCanister] = {}
         self._same: dict[tuple[str, bytes], int] = {}
         self._readings: dict[_Path, deque[_Reading]] = {}
         self._stale: dict[int, int] = {}
@@ -132,7 +124,7 @@ class ContextWindow:
         """Of what would be shown, as far as is known."""
         return round(self._overhead + self._size / self._ratio)
 
-    def show(self, canisters: Sequence[Canister]) -> tuple[Canister, ...]:
+    def show(self, canisters: Sequence[core.Canister]) -> tuple[core.Canister, ...]:
         """What a model is shown of these. They are those of the last time and what has come since."""
         if not self.limit and not self._every:
             return tuple(canisters)
@@ -151,7 +143,7 @@ class ContextWindow:
         self._shown_times += 1
         return (*self._head, *self._tail)
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: core.Usage) -> None:
         """Learns from what a backend says that the view shown last was, in tokens."""
         if usage.input <= 0:
             return
@@ -170,7 +162,7 @@ class ContextWindow:
     def _room(self, share: float) -> int:
         return int((self.limit * share - self._overhead) * self._ratio)
 
-    def _continues(self, canisters: Sequence[Canister]) -> bool:
+    def _continues(self, canisters: Sequence[core.Canister]) -> bool:
         if not self._seen:
             return True
         if len(canisters) < self._seen or canisters[self._seen - 1] is not self._last:
@@ -179,25 +171,25 @@ class ContextWindow:
 
     # What comes.
 
-    def _take(self, canister: Canister, at: int) -> None:
-        replying = isinstance(canister, (AssistantCanister, InvocationCanister))
+    def _take(self, canister: core.Canister, at: int) -> None:
+        replying = isinstance(canister, (core.AssistantCanister, core.InvocationCanister))
         if replying and not self._replying:
             if not self._rounds:
                 self._start = at
             self._rounds.append(at)
         self._replying = replying
         (self._tail if self._rounds else self._task).append(canister)
-        if isinstance(canister, UserCanister):
+        if isinstance(canister, core.UserCanister):
             self._said_at = at
         self._size += size_of(canister)
-        if isinstance(canister, InvocationCanister):
+        if isinstance(canister, core.InvocationCanister):
             self._calls[canister.identifier] = canister
-        elif isinstance(canister, ResultCanister):
+        elif isinstance(canister, core.ResultCanister):
             call = self._calls.pop(canister.invocation_id, None)
             if call is not None:
                 self._find_stale(call, canister, at)
 
-    def _find_stale(self, call: InvocationCanister, result: ResultCanister, at: int) -> None:
+    def _find_stale(self, call: core.InvocationCanister, result: core.ResultCanister, at: int) -> None:
         invoker = self.invokers.get(call.name)
         if invoker is None or call.arguments is None:
             return
@@ -249,11 +241,11 @@ class ContextWindow:
             del self._stale[at]
             place = at - self._start
             stale = self._tail[place] if place >= 0 else None
-            if isinstance(stale, ResultCanister) and size_of(stale) > _MIN_STUBBED:
-                stub = TextualContent(f"[superseded by the call in round {number}]")
+            if isinstance(stale, core.ResultCanister) and size_of(stale) > _MIN_STUBBED:
+                stub = core.TextualContent(f"[superseded by the call in round {number}]")
                 self._replace(place, replace(stale, content=(stub,), error=None))
 
-    def _replace(self, place: int, canister: Canister) -> None:
+    def _replace(self, place: int, canister: core.Canister) -> None:
         self._size += size_of(canister) - size_of(self._tail[place])
         self._tail[place] = canister
 
@@ -273,14 +265,14 @@ class ContextWindow:
         summary = self._summary.text(room, self._pinned(), said_since=self._said_at >= self._start)
         self._size -= sum(map(size_of, self._head))
         # With what the user said: some templates take no two words of the user in a row.
-        if self._task and isinstance(last := self._task[-1], UserCanister):
-            self._head = [*self._task[:-1], replace(last, content=(*last.content, TextualContent(summary)))]
+        if self._task and isinstance(last := self._task[-1], core.UserCanister):
+            self._head = [*self._task[:-1], replace(last, content=(*last.content, core.TextualContent(summary)))]
         else:
-            self._head = [*self._task, UserCanister((TextualContent(summary),))]
+            self._head = [*self._task, core.UserCanister((core.TextualContent(summary),))]
         self._size += sum(map(size_of, self._head))
 
     def _cut(self) -> None:
-        sizes = [0 if isinstance(each, UserCanister) else size_of(each) for each in self._tail]
+        sizes = [0 if isinstance(each, core.UserCanister) else size_of(each) for each in self._tail]
         fixed = self._size - sum(sizes)
         room = self._room(self._threshold) - fixed
         if room <= 0:

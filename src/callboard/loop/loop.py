@@ -57,33 +57,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ApprovalAnswered,
-    ArgumentsPiece,
-    AssistantCanister,
-    Canister,
-    Ending,
-    Event,
-    Fold,
-    InvocationCanister,
-    InvocationIncomplete,
-    Note,
-    ReasoningContent,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyFailed,
-    ResultCanister,
-    ResultReady,
-    RunProgress,
-    RunState,
-    SupervisorCanister,
-    TextPiece,
-    TextualContent,
-    Usage,
-    UserCanister,
-    contents,
-    error_result,
-)
+from callboard import core
 from callboard.loop.actions import Action, AskApproval, CallModel, CheckOutput, Execute, Finish, HandOver
 from callboard.loop.limits import Budget, Limits
 from callboard.loop.pending_calls import CalledTurn, PendingCalls
@@ -147,7 +121,7 @@ _WITHOUT_RESULTS = (
     "Call the tool and wait for what it gives, or answer without it."
 )
 
-_SHORTFALLS: Mapping[Ending, str] = {
+_SHORTFALLS: Mapping[core.Ending, str] = {
     "length": "the reply reached its length limit",
     "filter": "the provider's filter ended the reply",
     "no_call": "no tool was called although one was asked for",
@@ -188,7 +162,7 @@ class Loop:
 
     def __init__(
         self,
-        canisters: Iterable[Canister],
+        canisters: Iterable[core.Canister],
         invokers: Mapping[str, Invoker],
         *,
         rules: LoopRules = LoopRules(),  # noqa: B008  # it is frozen
@@ -198,7 +172,7 @@ class Loop:
         after: Loop | None = None,
     ) -> None:
         self.state: State = after.state if after else "idle"
-        self.transcript: list[Canister] = after.transcript if after else [*canisters]
+        self.transcript: list[core.Canister] = after.transcript if after else [*canisters]
         self.rounds: int = after.rounds if after else 0
         self.budget: Budget = after.budget if after else Budget(limits or Limits(), rules.prices, outer)
         self.limits = self.budget.limits
@@ -211,9 +185,9 @@ class Loop:
         self._rules = rules
         self._guard = guard
         # Of the reply that arrives.
-        self._fold = Fold()
-        self._reply: list[Canister] = []
-        self._reply_usage = Usage()
+        self._fold = core.Fold()
+        self._reply: list[core.Canister] = []
+        self._reply_usage = core.Usage()
         self._cut_calls: dict[str, str] = {}
         """Why calls did not become whole, by their identifiers."""
         self._has_hallucinated = False
@@ -226,11 +200,11 @@ class Loop:
         """The text that the driver is asked about."""
         # Of its calls.
         self._calls = PendingCalls()
-        self._repeated: dict[str, ResultCanister] = {}
+        self._repeated: dict[str, core.ResultCanister] = {}
         """The results of calls that were made before, by their identifiers."""
         self._counted = 0
         """Those of them that the budget has counted."""
-        self._following: list[Canister] = []
+        self._following: list[core.Canister] = []
         """What follows the results of calls that waited in the history."""
         # Of the run.
         self._is_last = False
@@ -247,7 +221,7 @@ class Loop:
         """Replies in a row that the model was asked to make again."""
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> core.Usage:
         """The tokens of all replies so far, those of runs within this one among them."""
         return self.budget.usage
 
@@ -267,9 +241,9 @@ class Loop:
 
     def resume(
         self,
-        invocations: Iterable[InvocationCanister],
-        answered: Mapping[str, ResultCanister],
-        following: Iterable[Canister],
+        invocations: Iterable[core.InvocationCanister],
+        answered: Mapping[str, core.ResultCanister],
+        following: Iterable[core.Canister],
         now: datetime,
     ) -> list[Action]:
         """Begin with calls of the history that wait.
@@ -305,7 +279,7 @@ class Loop:
         return self._count_results(turn.pairs)
 
     def recover(
-        self, progress: RunProgress, turn: CalledTurn | None, decided: Collection[str], now: datetime
+        self, progress: core.RunProgress, turn: CalledTurn | None, decided: Collection[str], now: datetime
     ) -> list[Action]:
         """Go on with a run that was interrupted.
 
@@ -335,15 +309,15 @@ class Loop:
             self._counted = len(turn.results)
             return self._move(self._permit(now))
         if ends_with_model(self.transcript):
-            replies = [each for each in self.transcript if isinstance(each, AssistantCanister)]
+            replies = [each for each in self.transcript if isinstance(each, core.AssistantCanister)]
             self._unchecked = replies[-1].text
             return self._move([CheckOutput(self._unchecked)])
         return self._move(self._next_round(now))
 
-    def progress(self, now: datetime, finish: Finish | None = None) -> RunProgress:
+    def progress(self, now: datetime, finish: Finish | None = None) -> core.RunProgress:
         """What the run goes on with if it is interrupted now, or when it does what `finish` says."""
         over = finish if finish is not None and finish.state != "pending" else None
-        return RunProgress(
+        return core.RunProgress(
             rounds=self.rounds - (self.state == "replying"),
             calls=self.budget.calls - self._counted,
             usage=self.usage,
@@ -360,7 +334,7 @@ class Loop:
             why=over.why if over else "",
         )
 
-    def complete_result(self, result: ResultCanister) -> ResultCanister:
+    def complete_result(self, result: core.ResultCanister) -> core.ResultCanister:
         """The result of a call that has just ended, with what the transcript will say above it."""
         result = self._calls.mark_edited(result)
         first = self._calls.running[0].identifier if self._has_hallucinated else ""
@@ -375,20 +349,20 @@ class Loop:
         text, self._unchecked = self._unchecked, ""
         return self._move(self._complain(complaint, text, now) if complaint else [Finish("completed", text)])
 
-    def feed(self, event: Event, now: datetime) -> list[Action]:
+    def feed(self, event: core.Event, now: datetime) -> list[Action]:
         """The actions that follow from an event."""
         state = self.state
         if state == "replying":
             actions = self._feed_reply(event, now)
-        elif state == "running" and isinstance(event, ResultReady):
+        elif state == "running" and isinstance(event, core.ResultReady):
             actions = self._end_calls(now) if self._calls.take(event.canister) else []
-        elif state == "asking" and isinstance(event, ApprovalAnswered):
+        elif state == "asking" and isinstance(event, core.ApprovalAnswered):
             actions = self._take_answer(event, now)
         else:
             return []
         return self._move(actions) if actions else actions
 
-    def stop(self, now: datetime, why: str = "cancelled", state: RunState = "cancelled") -> Finish:
+    def stop(self, now: datetime, why: str = "cancelled", state: core.RunState = "cancelled") -> Finish:
         """End the run from outside: what was said is kept, and a call without a result gets one that says why."""
         self._reply += self._fold.finish("cancelled")
         text = self._keep_reply(now) if self._reply else self._unchecked
@@ -418,29 +392,29 @@ class Loop:
         self._has_hallucinated, self._format_complaint, self._cut_reply = False, "", ""
         return CallModel(self.rounds, tuple(self.transcript), self._is_last)
 
-    def _feed_reply(self, event: Event, now: datetime) -> list[Action]:
+    def _feed_reply(self, event: core.Event, now: datetime) -> list[Action]:
         self._reply += self._fold.feed(event)
         match event:
-            case TextPiece() | ReasoningPiece() | ArgumentsPiece():  # most events, so they come first
+            case core.TextPiece() | core.ReasoningPiece() | core.ArgumentsPiece():  # most events, so they come first
                 pass
-            case Usage():
+            case core.Usage():
                 # Some providers send it with every piece; the last one counts.
                 self._reply_usage = event
-            case InvocationIncomplete(identifier=identifier, why=why):
+            case core.InvocationIncomplete(identifier=identifier, why=why):
                 self._cut_calls[identifier] = why
-            case Note(code="hallucinated_result"):
+            case core.Note(code="hallucinated_result"):
                 self._has_hallucinated = True
-            case Note(code="repetition", text=text):
+            case core.Note(code="repetition", text=text):
                 self._cut_reply = text
-            case Note(code="format", text=text):
+            case core.Note(code="format", text=text):
                 self._format_complaint = f"Error: {text}"
-            case ReplyEnded(reason="retry"):
+            case core.ReplyEnded(reason="retry"):
                 self._count_usage(now)
                 self._reply = []
                 self._has_hallucinated, self._format_complaint = False, ""
-            case ReplyEnded(reason=reason):
+            case core.ReplyEnded(reason=reason):
                 return self._decide(self._keep_reply(now, is_whole=True), reason, now)
-            case ReplyFailed(message=message):
+            case core.ReplyFailed(message=message):
                 text = self._keep_reply(now)
                 self._settle_calls("the reply failed before the call could run", now)
                 return [Finish("failed", text, message)]
@@ -450,9 +424,9 @@ class Loop:
 
     def _count_usage(self, now: datetime, *, is_whole: bool = False) -> None:
         """Count what the reply took. One that did not come whole may have cost nothing."""
-        if is_whole or self._reply_usage != Usage():
+        if is_whole or self._reply_usage != core.Usage():
             self.budget.add(self._reply_usage, self._rules.prices, now)
-        self._reply_usage = Usage()
+        self._reply_usage = core.Usage()
 
     def _keep_reply(self, now: datetime, *, is_whole: bool = False) -> str:
         """The reply goes into the transcript. Its text."""
@@ -460,10 +434,10 @@ class Loop:
         reply, self._reply = [replace(each, timestamp=now) for each in self._reply], []
         reply = _separate_identifiers(reply)
         self.transcript += reply
-        self._calls = PendingCalls([each for each in reply if isinstance(each, InvocationCanister)])
-        return "".join([each.text for each in reply if isinstance(each, AssistantCanister)])
+        self._calls = PendingCalls([each for each in reply if isinstance(each, core.InvocationCanister)])
+        return "".join([each.text for each in reply if isinstance(each, core.AssistantCanister)])
 
-    def _decide(self, text: str, reason: Ending, now: datetime) -> list[Action]:
+    def _decide(self, text: str, reason: core.Ending, now: datetime) -> list[Action]:
         if self._calls.invocations and self._is_last:
             self._settle_calls("no more calls are taken in this run", now)
             return [Finish("incomplete", text, self._shortfall or "the model called instead of answering")]
@@ -490,14 +464,14 @@ class Loop:
             return [Finish("incomplete", text, complaint)]
         if exhausted := self._exhaustion_reason(now):
             return [Finish("incomplete", text, exhausted)]
-        self.transcript.append(UserCanister(contents(complaint), timestamp=now))
+        self.transcript.append(core.UserCanister(core.contents(complaint), timestamp=now))
         return self._next_round(now)
 
     def _ask_again(self, now: datetime) -> list[Action]:
         """A reply that neither called nor said anything: at most a thought."""
         last = self.transcript[-1]
-        thought = isinstance(last, AssistantCanister) and any(
-            isinstance(each, ReasoningContent) for each in last.content
+        thought = isinstance(last, core.AssistantCanister) and any(
+            isinstance(each, core.ReasoningContent) for each in last.content
         )
         self._thoughts += thought
         self._empty += not thought
@@ -507,7 +481,7 @@ class Loop:
         if over := self._exhaustion_reason(now):
             return [Finish("incomplete", "", over)]
         if ends_with_model(self.transcript):
-            self.transcript.append(UserCanister(contents(GO_ON), timestamp=now))
+            self.transcript.append(core.UserCanister(core.contents(GO_ON), timestamp=now))
         return self._next_round(now)
 
     # Invocations.
@@ -529,7 +503,7 @@ class Loop:
                 questions += self._judge(invocation)
         return questions or self._execute(now)
 
-    def _judge(self, invocation: InvocationCanister) -> list[Action]:
+    def _judge(self, invocation: core.InvocationCanister) -> list[Action]:
         """Deny the call, or ask about it, or defer it, or leave it to run."""
         current, identifier = self._calls, invocation.identifier
         invoker = self._invokers[invocation.name]
@@ -548,20 +522,22 @@ class Loop:
             current.defer(invocation)
         return []
 
-    def _apply_policy(self, invocation: InvocationCanister) -> tuple[Permission, str]:
+    def _apply_policy(self, invocation: core.InvocationCanister) -> tuple[Permission, str]:
         rules = self._rules
         invoker = self._invokers[invocation.name]
         return judge_call(invocation, invoker, rules.policy, asks_quoted=rules.quoted_calls == "ask")
 
-    def _denial(self, invocation: InvocationCanister, permission: Permission, why: str) -> ResultCanister | None:
+    def _denial(
+        self, invocation: core.InvocationCanister, permission: Permission, why: str
+    ) -> core.ResultCanister | None:
         if permission not in ("allow", "ask"):
             return denial(invocation, why)
         if not self._rules.validates:
             return None
         mistake = self._invokers[invocation.name].find_mistake(invocation.arguments or {})
-        return error_result(invocation.identifier, "validation", mistake) if mistake else None
+        return core.error_result(invocation.identifier, "validation", mistake) if mistake else None
 
-    def _take_answer(self, answer: ApprovalAnswered, now: datetime) -> list[Action]:
+    def _take_answer(self, answer: core.ApprovalAnswered, now: datetime) -> list[Action]:
         """Only "allow" lets the call run."""
         current = self._calls
         invocation = current.questions.pop(answer.invocation.identifier, None)
@@ -577,16 +553,16 @@ class Loop:
             current.defer(invocation)
         return [] if current.questions else self._execute(now)
 
-    def _edit(self, invocation: InvocationCanister, arguments: Mapping[str, Any]) -> None:
+    def _edit(self, invocation: core.InvocationCanister, arguments: Mapping[str, Any]) -> None:
         """A person's arguments run in the place of the model's, if they fit and no rule denies them."""
         invoker, rules = self._invokers[invocation.name], self._rules
         edited = edited_invocation(invocation, arguments, invoker, rules.policy, validated=rules.validates)
-        if isinstance(edited, ResultCanister):
+        if isinstance(edited, core.ResultCanister):
             self._calls.answered[invocation.identifier] = edited
         else:
             self._calls.edited[invocation.identifier] = edited
 
-    def _hands_over(self, invocation: InvocationCanister) -> bool:
+    def _hands_over(self, invocation: core.InvocationCanister) -> bool:
         return invocation.name in self._invokers and self._invokers[invocation.name].hands_over
 
     def _refuse_handoffs(self) -> None:
@@ -598,7 +574,7 @@ class Loop:
                 continue
             if why:
                 text = f"the conversation was not handed over: {why}"
-                current.answered[invocation.identifier] = error_result(invocation.identifier, "execution", text)
+                current.answered[invocation.identifier] = core.error_result(invocation.identifier, "execution", text)
             why = why or "another handoff of the same reply came first"
 
     def _execute(self, now: datetime) -> list[Action]:
@@ -631,7 +607,7 @@ class Loop:
             self._is_last = True
         return self._next_round(now)
 
-    def _count_results(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> str:
+    def _count_results(self, pairs: Sequence[tuple[core.InvocationCanister, core.ResultCanister]]) -> str:
         """Count the errors and the repetitions. The name of the handoff among the calls, if one succeeded."""
         for _, result in pairs:
             self.errors = 0 if result.error is None else self.errors + 1
@@ -649,7 +625,7 @@ class Loop:
         self.transcript += self._following
         self._following = []
 
-    def _record_calls(self, pairs: Sequence[tuple[InvocationCanister, ResultCanister]]) -> None:
+    def _record_calls(self, pairs: Sequence[tuple[core.InvocationCanister, core.ResultCanister]]) -> None:
         if self._guard is None:
             return
         # A call that ran with other arguments is not the call that the model made.
@@ -659,7 +635,7 @@ class Loop:
 
     def _settle_calls(self, why: str, now: datetime) -> None:
         for invocation, result in self._calls.results():
-            settled = result or error_result(invocation.identifier, "cancelled", why)
+            settled = result or core.error_result(invocation.identifier, "cancelled", why)
             self.transcript.append(replace(settled, timestamp=now))
         self._calls = PendingCalls()
         self._append_following()
@@ -686,27 +662,27 @@ class Loop:
         return ""
 
     @property
-    def pending(self) -> tuple[InvocationCanister, ...]:
+    def pending(self) -> tuple[core.InvocationCanister, ...]:
         """The invocations that have no result at the run's end."""
         return self._calls.pending
 
 
-def ends_with_model(canisters: Sequence[Canister]) -> bool:
+def ends_with_model(canisters: Sequence[core.Canister]) -> bool:
     """Whether nobody but a supervisor, whose words some templates put first, speaks behind the model."""
-    last = next((each for each in reversed(canisters) if not isinstance(each, SupervisorCanister)), None)
-    return isinstance(last, AssistantCanister)
+    last = next((each for each in reversed(canisters) if not isinstance(each, core.SupervisorCanister)), None)
+    return isinstance(last, core.AssistantCanister)
 
 
-def _beside_results(result: ResultCanister) -> ResultCanister:
-    return replace(result, content=(TextualContent(_BESIDE_RESULTS), *result.content))
+def _beside_results(result: core.ResultCanister) -> core.ResultCanister:
+    return replace(result, content=(core.TextualContent(_BESIDE_RESULTS), *result.content))
 
 
-def _separate_identifiers(reply: list[Canister]) -> list[Canister]:
+def _separate_identifiers(reply: list[core.Canister]) -> list[core.Canister]:
     """The reply, each of its calls with an identifier of its own: an answer about one call is none about another."""
     taken: set[str] = set()
     counts: Counter[str] = Counter()  # where the last search for a free one ended, so that none begins anew
     for place, each in enumerate(reply):
-        if isinstance(each, InvocationCanister):
+        if isinstance(each, core.InvocationCanister):
             identifier = each.identifier
             while identifier in taken:
                 counts[each.identifier] += 1

@@ -12,18 +12,7 @@ import re
 from collections import deque
 from typing import Final
 
-from callboard.core import (
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Why,
-)
+from callboard import core
 
 MAX_TIMES: Final = 12
 """Copies in a row that stop the reply."""
@@ -65,31 +54,35 @@ class RepetitionFilter:
         self._repeated = [0] * MAX_CYCLE
         """By the length of a cycle less one: how many units in a row are the same as one cycle before."""
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         """The event, or the end of the reply."""
-        if isinstance(event, ReplyStarted):
+        if isinstance(event, core.ReplyStarted):
             self._is_stopped = False
         if self._is_stopped:
             return []
         match event:
-            case TextPiece(text=text) if not self._open_calls:
+            case core.TextPiece(text=text) if not self._open_calls:
                 if (end := self._find_end(text)) is None:
                     return [event]
                 self._is_stopped = True
-                return [TextPiece(text[:end]), Note("alert", _NOTE, code="repetition"), ReplyEnded("length")]
-            case InvocationStarted():
+                return [
+                    core.TextPiece(text[:end]),
+                    core.Note("alert", _NOTE, code="repetition"),
+                    core.ReplyEnded("length"),
+                ]
+            case core.InvocationStarted():
                 self._open_calls += 1
                 self._begin()
-            case InvocationEnded() | InvocationIncomplete():
+            case core.InvocationEnded() | core.InvocationIncomplete():
                 self._open_calls = max(0, self._open_calls - 1)
-            case ReplyStarted() | ReplyEnded() | ReplyFailed():
+            case core.ReplyStarted() | core.ReplyEnded() | core.ReplyFailed():
                 self._open_calls = 0
                 self._begin()
             case _:
                 pass
         return [event]
 
-    def finish(self, _why: Why = "stop", /) -> list[Event]:
+    def finish(self, _why: core.Why = "stop", /) -> list[core.Event]:
         """Nothing is held."""
         return []
 

@@ -9,17 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Content,
-    FileContent,
-    InvocationCanister,
-    PictureContent,
-    ResultCanister,
-    TextualContent,
-    UserCanister,
-)
+from callboard import core
 from callboard.text.truncate import truncate, truncate_line, truncate_middle
 from callboard.tools import Invoker
 
@@ -44,9 +34,9 @@ _TOLD: Final = frozenset(
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def size_of(canister: Canister) -> int:
+def size_of(canister: core.Canister) -> int:
     """In characters."""
-    if isinstance(canister, InvocationCanister):
+    if isinstance(canister, core.InvocationCanister):
         return len(canister.name) + len(canister.raw or _encode(canister.arguments)) + _FRAME
     size = _FRAME
     for part in canister.content:
@@ -54,10 +44,10 @@ def size_of(canister: Canister) -> int:
     return size
 
 
-def _size_of_part(part: Content) -> int:
-    if isinstance(part, PictureContent):
+def _size_of_part(part: core.Content) -> int:
+    if isinstance(part, core.PictureContent):
         return PICTURE
-    return len(part.data) if isinstance(part, FileContent) else len(part.text)
+    return len(part.data) if isinstance(part, core.FileContent) else len(part.text)
 
 
 def share_room(sizes: Iterable[int], room: int) -> int:
@@ -71,25 +61,25 @@ def share_room(sizes: Iterable[int], room: int) -> int:
     return ordered[-1] if ordered else 0
 
 
-def cut_to(canister: Canister, most: int) -> Canister:
+def cut_to(canister: core.Canister, most: int) -> core.Canister:
     """The canister with about that many characters: of texts their beginning and end."""
     if size_of(canister) <= most:
         return canister
-    if isinstance(canister, InvocationCanister):
+    if isinstance(canister, core.InvocationCanister):
         return _cut_call(canister, most)
-    if isinstance(canister, ResultCanister):
-        others = sum(not isinstance(part, TextualContent) for part in canister.content)
+    if isinstance(canister, core.ResultCanister):
+        others = sum(not isinstance(part, core.TextualContent) for part in canister.content)
         note = f"\n[{others} pictures or files are not shown]" if others else ""
         text = truncate_middle(canister.text, most - _FRAME - len(note))
-        return replace(canister, content=(TextualContent(f"{text}{note}"),))
-    if isinstance(canister, AssistantCanister):
-        other_parts = tuple([part for part in canister.content if not isinstance(part, TextualContent)])
+        return replace(canister, content=(core.TextualContent(f"{text}{note}"),))
+    if isinstance(canister, core.AssistantCanister):
+        other_parts = tuple([part for part in canister.content if not isinstance(part, core.TextualContent)])
         text = truncate_middle(canister.text, most - _FRAME - sum(map(_size_of_part, other_parts)))
-        return replace(canister, content=(*other_parts, TextualContent(text)) if text else other_parts)
+        return replace(canister, content=(*other_parts, core.TextualContent(text)) if text else other_parts)
     return canister
 
 
-def _cut_call(call: InvocationCanister, most: int) -> InvocationCanister:
+def _cut_call(call: core.InvocationCanister, most: int) -> core.InvocationCanister:
     original = call.arguments
     if original is None:
         return replace(call, raw=truncate_middle(call.raw, most - _FRAME - len(call.name)))
@@ -117,18 +107,18 @@ class RoundSummary:
         self._size = 0
         self._left_out = 0
         self._changed: dict[str, None] = {}
-        self._last_user_message: UserCanister | None = None
+        self._last_user_message: core.UserCanister | None = None
 
-    def take(self, canisters: Sequence[Canister], invokers: Mapping[str, Invoker]) -> int:
+    def take(self, canisters: Sequence[core.Canister], invokers: Mapping[str, Invoker]) -> int:
         """One round. How large it was."""
         self.rounds += 1
-        failed = {each.invocation_id for each in canisters if isinstance(each, ResultCanister) and each.error}
-        text = "".join([each.text for each in canisters if isinstance(each, AssistantCanister)])
+        failed = {each.invocation_id for each in canisters if isinstance(each, core.ResultCanister) and each.error}
+        text = "".join([each.text for each in canisters if isinstance(each, core.AssistantCanister)])
         calls: list[str] = []
         size = 0
         for each in canisters:
             size += size_of(each)
-            if isinstance(each, InvocationCanister):
+            if isinstance(each, core.InvocationCanister):
                 calls.append(_call(each, invokers.get(each.name), failed=each.identifier in failed))
                 if each.identifier not in failed:
                     self._change(each, invokers.get(each.name))
@@ -136,7 +126,7 @@ class RoundSummary:
         quote = [f'"{truncate_line(text, MAX_SAID)}"'] if text.strip() else []
         self._line(f"round {self.rounds}: {'; '.join([*quote, *calls[:_MAX_CALLS], *more])}")
         for each in canisters:
-            if isinstance(each, UserCanister):
+            if isinstance(each, core.UserCanister):
                 self._last_user_message = each
                 self._line(f'the user then said: "{truncate_line(each.text, MAX_SAID)}"')
         return size
@@ -163,7 +153,7 @@ class RoundSummary:
         self._lines.append(line)
         self._size += len(line)
 
-    def _change(self, call: InvocationCanister, invoker: Invoker | None) -> None:
+    def _change(self, call: core.InvocationCanister, invoker: Invoker | None) -> None:
         if invoker is None or call.arguments is None or invoker.is_idempotent(call.arguments):
             return
         arguments = invoker.coerce(call.arguments)
@@ -183,7 +173,7 @@ def _join_names(names: Collection[str], most: int) -> str:
     return names_text
 
 
-def _call(call: InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
+def _call(call: core.InvocationCanister, invoker: Invoker | None, *, failed: bool) -> str:
     about = _TOLD | (invoker.subjects.keys() if invoker else frozenset())
     values = call.arguments or {}
     texts = {

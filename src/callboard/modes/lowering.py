@@ -13,24 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    AssistantCanister,
-    Canister,
-    Constraint,
-    Content,
-    InvocationCanister,
-    NamedTool,
-    ReasoningContent,
-    Request,
-    ResultCanister,
-    SupervisorCanister,
-    TextualContent,
-    ToolChoice,
-    ToolDeclaration,
-    UserCanister,
-    contents,
-    error_result,
-)
+from callboard import core
 from callboard.dialects import (
     ACTION,
     JSON,
@@ -45,7 +28,7 @@ from callboard.dialects import (
 from callboard.modes.mode import Plan
 from callboard.schema.subschemas import change_references
 
-_MODELS = (AssistantCanister, InvocationCanister)
+_MODELS = (core.AssistantCanister, core.InvocationCanister)
 """What the model says."""
 
 FROM_RESULTS = "Use this to answer the question in one short sentence."
@@ -54,14 +37,14 @@ _ANSWER = {"answer": {"type": "string"}}
 _SCRATCHPAD = {"scratchpad": {"type": "string"}}
 
 
-def lower_request(request: Request, plan: Plan) -> Request:
+def lower_request(request: core.Request, plan: Plan) -> core.Request:
     """The request with nothing in it that the mode does not send."""
     lowered = _DECLARED[plan.mode.declares](request, plan)
     # A reply that may call cannot be held to the schema of an answer.
     may_constrain = plan.supports_json_schema and (not lowered.tools or lowered.tool_choice == "none")
     if request.constraint is not None and lowered.constraint is request.constraint and not may_constrain:
         lowered = replace(lowered, constraint=None)
-    if plan.in_prose and any(isinstance(each, InvocationCanister) for each in request.canisters):
+    if plan.in_prose and any(isinstance(each, core.InvocationCanister) for each in request.canisters):
         ending = (
             "" if request.tool_choice != "none" else FROM_RESULTS if request.constraint is None else FROM_RESULTS_AS
         )
@@ -77,7 +60,7 @@ def lower_request(request: Request, plan: Plan) -> Request:
     return lowered
 
 
-def select_dialect(request: Request, plan: Plan) -> Dialect | None:
+def select_dialect(request: core.Request, plan: Plan) -> Dialect | None:
     """The dialect that the reply's text is watched for: none where the model is not asked to call, or to speak in it."""
     if plan.watched is None or not request.tools:
         return None
@@ -86,7 +69,7 @@ def select_dialect(request: Request, plan: Plan) -> Dialect | None:
     return plan.watched
 
 
-def _in_constraint(request: Request, plan: Plan) -> Request:
+def _in_constraint(request: core.Request, plan: Plan) -> core.Request:
     if not request.tools:
         return request
     answer = request.constraint.schema if request.constraint else None
@@ -95,8 +78,8 @@ def _in_constraint(request: Request, plan: Plan) -> Request:
 
 
 def action_constraint(
-    tools: tuple[ToolDeclaration, ...], choice: ToolChoice, answer: Mapping[str, Any] | None = None
-) -> Constraint:
+    tools: tuple[core.ToolDeclaration, ...], choice: core.ToolChoice, answer: Mapping[str, Any] | None = None
+) -> core.Constraint:
     """One of: a call of a declared tool, an answer, a thought; narrowed by the choice of tools.
 
     `answer` is the schema of an answer, by default a string's. The choice is inside an object, because providers refuse a
@@ -104,7 +87,7 @@ def action_constraint(
     """
     definitions: dict[str, Any] = {}
     answer_properties = _ANSWER if answer is None else {"answer": _embed(answer, "answer", definitions)}
-    allowed = [tool for tool in tools if not isinstance(choice, NamedTool) or tool.name == choice.name]
+    allowed = [tool for tool in tools if not isinstance(choice, core.NamedTool) or tool.name == choice.name]
     calls = [
         _object(
             {"tool": {"type": "string", "enum": [tool.name]}, "arguments": _embed(tool.schema, tool.name, definitions)}
@@ -116,7 +99,7 @@ def action_constraint(
     schema = _object({"action": {"anyOf": variants}})
     if definitions:
         schema["$defs"] = definitions
-    return Constraint("agent_response", schema, strict=False)
+    return core.Constraint("agent_response", schema, strict=False)
 
 
 def _embed(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> Any:
@@ -133,20 +116,20 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def _in_prompt(request: Request, plan: Plan) -> Request:
+def _in_prompt(request: core.Request, plan: Plan) -> core.Request:
     if not request.tools:
         return request
     canisters = request.canisters
     if request.tool_choice != "none" or not plan.in_prose:
         declared = render_tools(plan.dialect, request.tools)
-        if canisters and isinstance(first := canisters[0], SupervisorCanister):
+        if canisters and isinstance(first := canisters[0], core.SupervisorCanister):
             canisters = (replace(first, content=_append_text(first.content, declared)), *canisters[1:])
         else:
-            canisters = (SupervisorCanister(contents(declared)), *canisters)
+            canisters = (core.SupervisorCanister(core.contents(declared)), *canisters)
     return replace(request, canisters=canisters, tools=(), tool_choice="auto", parallel=None)
 
 
-_DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
+_DECLARED: dict[str, Callable[[core.Request, Plan], core.Request]] = {
     "wire": lambda request, _: request,
     "constraint": _in_constraint,
     "prompt": _in_prompt,
@@ -154,29 +137,31 @@ _DECLARED: dict[str, Callable[[Request, Plan], Request]] = {
 
 
 def _spell_history(
-    canisters: Iterable[Canister], dialect: Dialect, tools: Sequence[ToolDeclaration]
-) -> tuple[Canister, ...]:
+    canisters: Iterable[core.Canister], dialect: Dialect, tools: Sequence[core.ToolDeclaration]
+) -> tuple[core.Canister, ...]:
     """Past calls as the model would have written them, results as what the user then said."""
-    spelled: list[Canister] = []
+    spelled: list[core.Canister] = []
     places: dict[str, tuple[str, int]] = {}
     """The name of each call and its number in its reply, by identifier."""
-    for calling, group in groupby(canisters, lambda canister: isinstance(canister, InvocationCanister)):
+    for calling, group in groupby(canisters, lambda canister: isinstance(canister, core.InvocationCanister)):
         if calling:
-            calls = [each for each in group if isinstance(each, InvocationCanister)]
+            calls = [each for each in group if isinstance(each, core.InvocationCanister)]
             places |= {each.identifier: (each.name, number) for number, each in enumerate(calls, 1)}
-            _add(spelled, AssistantCanister, _spell_calls(dialect, calls, tools))
+            _add(spelled, core.AssistantCanister, _spell_calls(dialect, calls, tools))
             continue
         for canister in group:
             match canister:
-                case ResultCanister():
+                case core.ResultCanister():
                     name, number = places.get(canister.invocation_id, ("", 1))
-                    _add(spelled, UserCanister, render_result(dialect, canister, name, number))
+                    _add(spelled, core.UserCanister, render_result(dialect, canister, name, number))
                 case _:
                     spelled.append(canister)
     return tuple(spelled)
 
 
-def _spell_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: Sequence[ToolDeclaration]) -> str:
+def _spell_calls(
+    dialect: Dialect, calls: Sequence[core.InvocationCanister], tools: Sequence[core.ToolDeclaration]
+) -> str:
     """In the dialect; calls that it has no spelling for as JSON, and else in plain words."""
     for each in (dialect, JSON):
         try:
@@ -186,7 +171,7 @@ def _spell_calls(dialect: Dialect, calls: Sequence[InvocationCanister], tools: S
     return "\n".join([render_in_prose(call, None) for call in calls])
 
 
-def _render_actions(canisters: Iterable[Canister], *, typed: bool) -> tuple[Canister, ...]:
+def _render_actions(canisters: Iterable[core.Canister], *, typed: bool) -> tuple[core.Canister, ...]:
     """What the model said as it is asked to reply: one object at a time, behind each call its result.
 
     Args:
@@ -194,43 +179,47 @@ def _render_actions(canisters: Iterable[Canister], *, typed: bool) -> tuple[Cani
         typed: Whether an answer is a value of a schema, so that one in JSON is no text.
     """
     groups = [list(group) for _, group in groupby(canisters, lambda each: isinstance(each, _MODELS))]
-    spelled: list[Canister] = []
+    spelled: list[core.Canister] = []
     for group, behind in pairwise([*groups, []]):
         if group and isinstance(group[0], _MODELS):
             _add_turn(spelled, group, behind, typed=typed)
             continue
         for each in group:
-            if isinstance(each, ResultCanister):
-                _add(spelled, UserCanister, render_result(ACTION, each))
+            if isinstance(each, core.ResultCanister):
+                _add(spelled, core.UserCanister, render_result(ACTION, each))
             else:
                 spelled.append(each)
     return tuple(spelled)
 
 
-def _add_turn(spelled: list[Canister], turn: Sequence[Canister], behind: list[Canister], *, typed: bool) -> None:
+def _add_turn(
+    spelled: list[core.Canister], turn: Sequence[core.Canister], behind: list[core.Canister], *, typed: bool
+) -> None:
     """Adds what the model said in one go, with the results of its calls, which are taken out of what is `behind` it."""
-    content = [part for each in turn if isinstance(each, AssistantCanister) for part in each.content]
-    thought = "".join([part.text for part in content if isinstance(part, ReasoningContent)])
-    text = "".join([part.text for part in content if isinstance(part, TextualContent)])
-    calls = [each for each in turn if isinstance(each, InvocationCanister)]
+    content = [part for each in turn if isinstance(each, core.AssistantCanister) for part in each.content]
+    thought = "".join([part.text for part in content if isinstance(part, core.ReasoningContent)])
+    text = "".join([part.text for part in content if isinstance(part, core.TextualContent)])
+    calls = [each for each in turn if isinstance(each, core.InvocationCanister)]
     for part in content:
-        if not isinstance(part, (ReasoningContent, TextualContent)):
-            _add(spelled, AssistantCanister, part)
+        if not isinstance(part, (core.ReasoningContent, core.TextualContent)):
+            _add(spelled, core.AssistantCanister, part)
     if not calls:
-        _add(spelled, AssistantCanister, _answer(thought, text, typed=typed))
+        _add(spelled, core.AssistantCanister, _answer(thought, text, typed=typed))
     beside = "\n\n".join([each for each in (thought, text) if each])
     for call, result in zip(calls, _take_results(behind, calls), strict=True):
-        _add(spelled, AssistantCanister, render_action(beside, call=call))
-        _add(spelled, UserCanister, render_result(ACTION, result, call.name))
+        _add(spelled, core.AssistantCanister, render_action(beside, call=call))
+        _add(spelled, core.UserCanister, render_result(ACTION, result, call.name))
         beside = ""
 
 
-def _take_results(canisters: list[Canister], calls: Sequence[InvocationCanister]) -> list[ResultCanister]:
+def _take_results(
+    canisters: list[core.Canister], calls: Sequence[core.InvocationCanister]
+) -> list[core.ResultCanister]:
     missing = Counter([each.identifier for each in calls])
-    results_by_call: dict[str, list[ResultCanister]] = {}
-    others: list[Canister] = []
+    results_by_call: dict[str, list[core.ResultCanister]] = {}
+    others: list[core.Canister] = []
     for each in canisters:
-        if isinstance(each, ResultCanister) and missing[each.invocation_id] > 0:
+        if isinstance(each, core.ResultCanister) and missing[each.invocation_id] > 0:
             missing[each.invocation_id] -= 1
             results_by_call.setdefault(each.invocation_id, []).append(each)
         else:
@@ -239,7 +228,7 @@ def _take_results(canisters: list[Canister], calls: Sequence[InvocationCanister]
     remaining = {identifier: iter(results) for identifier, results in results_by_call.items()}
     return [
         next(remaining.get(each.identifier, iter(())), None)
-        or error_result(each.identifier, "cancelled", "the call was not run")
+        or core.error_result(each.identifier, "cancelled", "the call was not run")
         for each in calls
     ]
 
@@ -257,48 +246,50 @@ def _answer(thought: str, text: str, *, typed: bool) -> str:
     return text if isinstance(value, (dict, list)) else render_action(thought, answer=text)
 
 
-def _render_in_prose(canisters: Iterable[Canister], ending: str) -> tuple[Canister, ...]:
+def _render_in_prose(canisters: Iterable[core.Canister], ending: str) -> tuple[core.Canister, ...]:
     """Each question with its calls and their results, in plain words.
 
     What the model said beside its calls is left out: small models go on from it instead of answering.
     """
     every = list(canisters)
-    results = {each.invocation_id: each for each in every if isinstance(each, ResultCanister)}
-    lowered: list[Canister] = []
+    results = {each.invocation_id: each for each in every if isinstance(each, core.ResultCanister)}
+    lowered: list[core.Canister] = []
     calling = False
     for canister, following in pairwise([*every, None]):
         match canister:
-            case InvocationCanister():
-                _add(lowered, UserCanister, render_in_prose(canister, results.get(canister.identifier)))
+            case core.InvocationCanister():
+                _add(lowered, core.UserCanister, render_in_prose(canister, results.get(canister.identifier)))
                 calling = True
-            case ResultCanister():
+            case core.ResultCanister():
                 pass
-            case AssistantCanister() if isinstance(following, InvocationCanister):
+            case core.AssistantCanister() if isinstance(following, core.InvocationCanister):
                 pass
             case _ if canister is not None:
                 lowered.append(canister)
                 calling = False
     if calling and ending:
-        _add(lowered, UserCanister, ending)
+        _add(lowered, core.UserCanister, ending)
     return tuple(lowered)
 
 
-def _add(canisters: list[Canister], kind: type[AssistantCanister | UserCanister], part: str | Content) -> None:
+def _add(
+    canisters: list[core.Canister], kind: type[core.AssistantCanister | core.UserCanister], part: str | core.Content
+) -> None:
     last = canisters[-1] if canisters else None
     if not part:
         return
     if not isinstance(last, kind):
-        canisters.append(kind(contents(part)))
+        canisters.append(kind(core.contents(part)))
         return
     canisters[-1] = replace(last, content=_append_text(last.content, part))
 
 
-def _append_text(content: tuple[Content, ...], part: str | Content) -> tuple[Content, ...]:
+def _append_text(content: tuple[core.Content, ...], part: str | core.Content) -> tuple[core.Content, ...]:
     """Append a part; adjacent texts are merged here, because wires would join them with a separator."""
-    if isinstance(part, TextualContent):
+    if isinstance(part, core.TextualContent):
         part = part.text
     if not isinstance(part, str):
         return (*content, part)
-    if content and isinstance(last := content[-1], TextualContent) and last.extra is None:
+    if content and isinstance(last := content[-1], core.TextualContent) and last.extra is None:
         return (*content[:-1], replace(last, text=f"{last.text}\n\n{part}"))
-    return (*content, TextualContent(part))
+    return (*content, core.TextualContent(part))

@@ -13,33 +13,15 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    Event,
-    Identify,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    ReasoningPiece,
-    ReplyEnded,
-    ReplyExtra,
-    ReplyFailed,
-    ReplyStarted,
-    Stage,
-    TextPiece,
-    ToolDeclaration,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.dialects import Dialect, Parser
 from callboard.dialects.table import ACTION_FORMATS
 from callboard.modes.filters.call_indices import CALL_EVENTS
 from callboard.modes.filters.echoes import EchoFilter, Sources, TextCall
 
-_BESIDE = (ReplyStarted, Usage, Note, Logprobs, ReplyExtra)
+_BESIDE = (core.ReplyStarted, core.Usage, core.Note, core.Logprobs, core.ReplyExtra)
 """What says nothing about the place in the text."""
-_NAMED = (InvocationStarted, InvocationEnded, InvocationIncomplete)
+_NAMED = (core.InvocationStarted, core.InvocationEnded, core.InvocationIncomplete)
 _COMPLAINT = f"the reply has none of the formats that were asked for. {ACTION_FORMATS}"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -56,16 +38,16 @@ class Watcher:
     def __init__(
         self,
         dialect: Dialect,
-        tools: Iterable[ToolDeclaration] | None,
-        identify: Identify,
+        tools: Iterable[core.ToolDeclaration] | None,
+        identify: core.Identify,
         *,
-        watched: type[TextPiece | ReasoningPiece] = TextPiece,
+        watched: type[core.TextPiece | core.ReasoningPiece] = core.TextPiece,
         starts_in_reasoning: bool = False,
         sources: Sources | None = None,
         quoted_calls: Literal["marked", "text"] = "marked",
         names: Mapping[str, str] = _NO_NAMES,
     ) -> None:
-        inside = starts_in_reasoning or watched is ReasoningPiece
+        inside = starts_in_reasoning or watched is core.ReasoningPiece
         if names and tools is not None:
             tools = tuple(tools)
             declared = {tool.name: tool for tool in tools}
@@ -79,21 +61,21 @@ class Watcher:
             to_text = quoted_calls == "text"
             self._check = EchoFilter(sources, create_call, to_text=to_text, piece_type=watched, drops=drops)
         self._watched = watched
-        self._may_be_opaque = watched is ReasoningPiece
-        self._place: Literal["text", "reasoning"] = "reasoning" if watched is ReasoningPiece else "text"
+        self._may_be_opaque = watched is core.ReasoningPiece
+        self._place: Literal["text", "reasoning"] = "reasoning" if watched is core.ReasoningPiece else "text"
         self._fed = False
         self._count = 0
         self._is_cut = False
         """Whether a call in the text never became whole."""
-        self._missed: Note | None = None
+        self._missed: core.Note | None = None
         """Tells of a marker that no call came of, if the reply has no calls at all."""
         self._native_indices: dict[int, int] = {}
         self._parsed_indices: dict[int, int] = {}
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         """The event, or what the text in it holds."""
         if type(event) is self._watched and not (
-            self._may_be_opaque and isinstance(event, ReasoningPiece) and event.opaque
+            self._may_be_opaque and isinstance(event, core.ReasoningPiece) and event.opaque
         ):
             self._fed = True
             events = self._parser.feed(event.text)
@@ -106,24 +88,24 @@ class Watcher:
         if isinstance(event, _BESIDE):
             return [event]
         match event:
-            case ReplyEnded(reason=reason):
+            case core.ReplyEnded(reason=reason):
                 flushed = self._flush("length" if reason == "length" else "stop")
                 if self._missed is not None and not self._count:
                     flushed.append(self._missed)
                 if self._is_cut and reason in ("stop", "invocations"):
-                    event = ReplyEnded("length")
+                    event = core.ReplyEnded("length")
                 elif reason == "stop" and self._parsed_indices:
-                    event = ReplyEnded("invocations")
+                    event = core.ReplyEnded("invocations")
                 self._begin()
                 return [*flushed, event]
-            case ReplyFailed():
+            case core.ReplyFailed():
                 flushed = self._flush("cut")
                 self._begin()
                 return [*flushed, event]
             case _:
                 return [*self._flush("stop"), *self._renumber([event], self._native_indices)]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The events that are still held."""
         return self._flush(why)
 
@@ -135,20 +117,20 @@ class Watcher:
         self._native_indices = {}
         self._parsed_indices = {}
 
-    def _flush(self, why: Why) -> list[Event]:
+    def _flush(self, why: core.Why) -> list[core.Event]:
         if not self._fed:
             return []
         self._fed = False
         events = self._parser.finish(why)
         last = events[-1] if events else None
-        if isinstance(last, Note) and last.code == "missed_call":
+        if isinstance(last, core.Note) and last.code == "missed_call":
             self._missed = self._missed or last
             events.pop()
         if self._check is not None:
             events = self._check.feed("", events, over=True)
         return self._renumber(events, self._parsed_indices)
 
-    def _renumber(self, events: list[Event], indices: dict[int, int]) -> list[Event]:
+    def _renumber(self, events: list[core.Event], indices: dict[int, int]) -> list[core.Event]:
         if self._names and indices is self._parsed_indices:
             events = [
                 replace(event, name=self._names.get(event.name, event.name)) if isinstance(event, _NAMED) else event
@@ -156,12 +138,12 @@ class Watcher:
             ]
         for at, event in enumerate(events):
             if isinstance(event, CALL_EVENTS):
-                self._is_cut = self._is_cut or type(event) is InvocationIncomplete
+                self._is_cut = self._is_cut or type(event) is core.InvocationIncomplete
                 index = indices.get(event.index)
                 if index is None:
                     index = indices[event.index] = self._count
                     self._count += 1
-                if indices is self._parsed_indices and isinstance(event, InvocationStarted):
+                if indices is self._parsed_indices and isinstance(event, core.InvocationStarted):
                     events[at] = replace(event, index=index, found_in=self._place)
                 elif index != event.index:
                     events[at] = replace(event, index=index)
@@ -176,7 +158,7 @@ class FormatCheck:
     are taken for the answer: many models that ignore the schema answer in prose. Law: no event is changed or held.
     """
 
-    def __init__(self, finder: Stage[Event, Event]) -> None:
+    def __init__(self, finder: core.Stage[core.Event, core.Event]) -> None:
         self._finder = finder
         self._begin()
 
@@ -187,28 +169,28 @@ class FormatCheck:
         """What of it is text of the reply: an answer, or all that was written where nothing was found."""
         self._called = False
 
-    def feed(self, event: Event, /) -> list[Event]:
-        if isinstance(event, TextPiece):
+    def feed(self, event: core.Event, /) -> list[core.Event]:
+        if isinstance(event, core.TextPiece):
             self._written.append(event.text)
         events = self._check(self._finder.feed(event))
-        if not isinstance(event, ReplyEnded):
+        if not isinstance(event, core.ReplyEnded):
             return events
-        note = [Note("alert", _COMPLAINT, code="format")] if self._is_other(event) else []
+        note = [core.Note("alert", _COMPLAINT, code="format")] if self._is_other(event) else []
         self._begin()
         return [*events[:-1], *note, *events[-1:]]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return self._check(self._finder.finish(why))
 
-    def _check(self, events: list[Event]) -> list[Event]:
+    def _check(self, events: list[core.Event]) -> list[core.Event]:
         for event in events:
-            if isinstance(event, TextPiece):
+            if isinstance(event, core.TextPiece):
                 self._texts.append(event.text)
             elif isinstance(event, CALL_EVENTS):
                 self._called = True
         return events
 
-    def _is_other(self, ended: ReplyEnded) -> bool:
+    def _is_other(self, ended: core.ReplyEnded) -> bool:
         text = "".join(self._texts).strip()
         # An answer stands inside an object, so that what was written does not end with it.
         return (

@@ -11,32 +11,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    AssistantCanister,
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    NamedTool,
-    Note,
-    RefusalPiece,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    TextPiece,
-    UserCanister,
-    Why,
-    contents,
-)
+from callboard import core
 from callboard.modes.filters.call_indices import CallIndices
 
 _RETRIED = frozenset({"stop", "invocations"})
 NO_CALL = "no tool was called although one was asked for, twice"
 
 
-def create_choice_check(request: Request, *, last: bool) -> ToolChoiceCheck | None:
+def create_choice_check(request: core.Request, *, last: bool) -> ToolChoiceCheck | None:
     """The check of a reply to the request; None where there is nothing to check.
 
     `last` says that no other attempt will follow.
@@ -45,11 +27,11 @@ def create_choice_check(request: Request, *, last: bool) -> ToolChoiceCheck | No
         return None
     chosen = request.tool_choice
     # A tool that the provider runs may be what was called.
-    is_required = (chosen == "required" and not request.hosted) or isinstance(chosen, NamedTool)
+    is_required = (chosen == "required" and not request.hosted) or isinstance(chosen, core.NamedTool)
     if not is_required and request.parallel is not False:
         return None
     return ToolChoiceCheck(
-        name=chosen.name if is_required and isinstance(chosen, NamedTool) else "",
+        name=chosen.name if is_required and isinstance(chosen, core.NamedTool) else "",
         required=is_required,
         single=request.parallel is False,
         last=last,
@@ -67,7 +49,7 @@ class ToolChoiceCheck:
         self._single = single
         self._last = last
         self._waits = required
-        self._held: list[TextPiece | Logprobs] = []
+        self._held: list[core.TextPiece | core.Logprobs] = []
         self._indices = CallIndices()
         self._seen: set[int] = set()
         self._has_called = False
@@ -76,29 +58,31 @@ class ToolChoiceCheck:
     @property
     def held_text(self) -> str:
         """What the model said instead of calling."""
-        return "".join([piece.text for piece in self._held if isinstance(piece, TextPiece)])
+        return "".join([piece.text for piece in self._held if isinstance(piece, core.TextPiece)])
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         match event:
-            case TextPiece() | Logprobs() if self._waits:
+            case core.TextPiece() | core.Logprobs() if self._waits:
                 self._held.append(event)
                 return []
-            case InvocationStarted() | ArgumentsPiece() | InvocationEnded() | InvocationIncomplete():
+            case (
+                core.InvocationStarted() | core.ArgumentsPiece() | core.InvocationEnded() | core.InvocationIncomplete()
+            ):
                 return self._check_call(event)
-            case ReplyEnded(reason=reason) if reason in _RETRIED:
+            case core.ReplyEnded(reason=reason) if reason in _RETRIED:
                 return self._check_end(event)
-            case RefusalPiece() | ReplyEnded() | ReplyFailed():
+            case core.RefusalPiece() | core.ReplyEnded() | core.ReplyFailed():
                 return [*self._release(), event]
             case _:
                 return [event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return [] if self._retried else self._release()
 
     def _check_call(
-        self, event: InvocationStarted | ArgumentsPiece | InvocationEnded | InvocationIncomplete
-    ) -> list[Event]:
-        events: list[Event] = []
+        self, event: core.InvocationStarted | core.ArgumentsPiece | core.InvocationEnded | core.InvocationIncomplete
+    ) -> list[core.Event]:
+        events: list[core.Event] = []
         if event.index not in self._seen:
             self._seen.add(event.index)
             name = getattr(event, "name", "")
@@ -106,33 +90,33 @@ class ToolChoiceCheck:
             if wrong or (self._single and self._has_called):
                 self._indices.drop(event.index)
                 why = f"{self._name} was asked for" if wrong else "one call was asked for"
-                events.append(Note("dropped", f"a call of {name}: {why}", code="extra_call"))
+                events.append(core.Note("dropped", f"a call of {name}: {why}", code="extra_call"))
             else:
                 self._has_called = True
                 events += self._release()
         return [*events, *self._indices.renumber(event)]
 
-    def _check_end(self, event: ReplyEnded) -> list[Event]:
+    def _check_end(self, event: core.ReplyEnded) -> list[core.Event]:
         if self._waits and not self._last:
             self._retried = True
-            return [ReplyEnded("retry")]
+            return [core.ReplyEnded("retry")]
         if self._waits:
-            return [*self._release(), Note("alert", NO_CALL, code="incomplete"), ReplyEnded("no_call")]
+            return [*self._release(), core.Note("alert", NO_CALL, code="incomplete"), core.ReplyEnded("no_call")]
         reason = "stop" if event.reason == "invocations" and not self._has_called else event.reason
         return [*self._release(), replace(event, reason=reason)]
 
-    def _release(self) -> list[Event]:
+    def _release(self) -> list[core.Event]:
         self._waits = False
         held, self._held = self._held, []
         return list(held)
 
 
-def remind(request: Request, reply_text: str) -> Request:
+def remind(request: core.Request, reply_text: str) -> core.Request:
     """The request once more, behind what the model said and the word that a call was asked for."""
     chosen = request.tool_choice
-    tool = f"the tool {chosen.name}" if isinstance(chosen, NamedTool) else "one of the tools"
-    added: Sequence[AssistantCanister | UserCanister] = (
-        *((AssistantCanister(contents(reply_text)),) if reply_text.strip() else ()),
-        UserCanister(contents(f"That was no call. Call {tool} now, and say nothing else.")),
+    tool = f"the tool {chosen.name}" if isinstance(chosen, core.NamedTool) else "one of the tools"
+    added: Sequence[core.AssistantCanister | core.UserCanister] = (
+        *((core.AssistantCanister(core.contents(reply_text)),) if reply_text.strip() else ()),
+        core.UserCanister(core.contents(f"That was no call. Call {tool} now, and say nothing else.")),
     )
     return replace(request, canisters=(*request.canisters, *added))

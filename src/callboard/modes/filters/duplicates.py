@@ -21,17 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callboard.core import (
-    Event,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ToolDeclaration,
-    Why,
-)
+from callboard import core
 from callboard.errors import SchemaError
 from callboard.modes.filters.call_indices import CallIndices
 from callboard.text.display import replace_invisible
@@ -43,44 +33,44 @@ _MAX_NAME: Final = 80
 class DuplicateFilter:
     """A Stage: the events of a reply in, the same without calls that the reply repeats at another place."""
 
-    def __init__(self, tools: Iterable[ToolDeclaration]) -> None:
+    def __init__(self, tools: Iterable[core.ToolDeclaration]) -> None:
         self._schemas = {tool.name: tool.schema for tool in tools}
         self._coercions: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
         self._begin()
 
     def _begin(self) -> None:
         """Another reply may follow in this one's place."""
-        self._queue: deque[Event] = deque()
-        self._ends: dict[int, InvocationEnded | InvocationIncomplete] = {}
+        self._queue: deque[core.Event] = deque()
+        self._ends: dict[int, core.InvocationEnded | core.InvocationIncomplete] = {}
         self._calls: defaultdict[str, _Calls] = defaultdict(_Calls)
         self._indices = CallIndices()
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         match event:
-            case ReplyEnded() | ReplyFailed():
+            case core.ReplyEnded() | core.ReplyFailed():
                 events = [*self.finish(), event]
                 self._begin()
                 return events
-            case InvocationEnded() | InvocationIncomplete():
+            case core.InvocationEnded() | core.InvocationIncomplete():
                 self._ends[event.index] = event
                 self._calls[event.name].open.pop(event.index, None)
-            case InvocationStarted():
+            case core.InvocationStarted():
                 pass
             case _ if not self._queue:
                 return self._indices.renumber(event)
         self._queue.append(event)
         return self._advance()
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """Release what is held."""
         return self._advance(over=True)
 
-    def _advance(self, *, over: bool = False) -> list[Event]:
+    def _advance(self, *, over: bool = False) -> list[core.Event]:
         """Release what is decided; if `over`, nothing more arrives that could decide."""
-        events: list[Event] = []
+        events: list[core.Event] = []
         while self._queue:
             event = self._queue[0]
-            if isinstance(event, InvocationStarted):
+            if isinstance(event, core.InvocationStarted):
                 duplicate = self._is_duplicate(event)
                 if duplicate is None and not over:
                     break
@@ -88,14 +78,14 @@ class DuplicateFilter:
                     self._indices.drop(event.index)
                     where = f"a call of {replace_invisible(event.name[:_MAX_NAME])} in {_PLACES[event.found_in]}"
                     text = f"{where} was told before at another place: it is one call"
-                    events.append(Note("dropped", text, event.offsets, "duplicate"))
+                    events.append(core.Note("dropped", text, event.offsets, "duplicate"))
                 else:
                     self._calls[event.name].add(event, is_open=event.index not in self._ends)
             self._queue.popleft()
             events += self._indices.renumber(event)
         return events
 
-    def _is_duplicate(self, call: InvocationStarted) -> bool | None:
+    def _is_duplicate(self, call: core.InvocationStarted) -> bool | None:
         """None if more has to arrive first."""
         calls, place = self._calls[call.name], call.found_in
         if calls.passed.total() - calls.passed[place] <= calls.repeated[place]:
@@ -104,12 +94,12 @@ class DuplicateFilter:
         if end is None or any(other != place for other in calls.open.values()):
             return None
         for passed_at, index in calls.unread:
-            if isinstance(passed := self._ends.get(index), InvocationEnded):
+            if isinstance(passed := self._ends.get(index), core.InvocationEnded):
                 key = self._key(passed)
                 calls.keys[key] += 1
                 calls.counts[passed_at, key] += 1
         calls.unread = [each for each in calls.unread if each[1] not in self._ends]
-        if not isinstance(end, InvocationEnded):
+        if not isinstance(end, core.InvocationEnded):
             return False
         key = self._key(end)
         if calls.counts[place, key] >= calls.keys[key]:
@@ -118,7 +108,7 @@ class DuplicateFilter:
         calls.repeated[place] += 1
         return True
 
-    def _key(self, call: InvocationEnded) -> bytes:
+    def _key(self, call: core.InvocationEnded) -> bytes:
         try:
             if call.arguments is not None:
                 return msgspec.json.encode(_plain(self._coerce(call.name, call.arguments)), order="sorted")
@@ -154,7 +144,7 @@ class _Calls:
         self.keys: Counter[bytes] = Counter()
         """How often each call passed."""
 
-    def add(self, call: InvocationStarted, *, is_open: bool) -> None:
+    def add(self, call: core.InvocationStarted, *, is_open: bool) -> None:
         """Add a call that passes."""
         self.passed[call.found_in] += 1
         self.unread.append((call.found_in, call.index))

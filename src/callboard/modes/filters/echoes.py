@@ -30,29 +30,12 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Canister,
-    DocumentCanister,
-    Event,
-    FileContent,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Note,
-    ReasoningPiece,
-    ResultCanister,
-    SupervisorCanister,
-    TextPiece,
-    ToolDeclaration,
-    UserCanister,
-)
+from callboard import core
 from callboard.dialects import AUTO, Dialect, Parser
 from callboard.text.display import replace_invisible
 from callboard.text.normal_form import bare, code_blocks, spellings, visible
 
-_Tools: TypeAlias = Sequence[ToolDeclaration] | None
+_Tools: TypeAlias = Sequence[core.ToolDeclaration] | None
 _MAX_COST: Final = 5000
 """Reads in one text for one call (a parser counts as ten); then the text counts as a source: decoys hide no call."""
 _STARTS: Final = re.compile(r"(?:\n[ \t]*)?(\]<|[\[{<]|>>>|functools|function call|Action:)|\n[ \t]*()")
@@ -95,14 +78,14 @@ class SourceText(msgspec.Struct, eq=False, dict=True):
 class Sources:
     """The texts of a conversation. `before` is an earlier round: its texts are used again."""
 
-    def __init__(self, canisters: Sequence[Canister] = (), before: Sources | None = None) -> None:
+    def __init__(self, canisters: Sequence[core.Canister] = (), before: Sources | None = None) -> None:
         self.canisters = tuple(canisters)
-        self._read: dict[int, tuple[Canister, list[SourceText]]] = {} if before is None else before._read  # noqa: SLF001
+        self._read: dict[int, tuple[core.Canister, list[SourceText]]] = {} if before is None else before._read  # noqa: SLF001
 
     @cached_property
     def texts(self) -> list[SourceText]:
         """The texts in the conversation's order, with those that the model wrote."""
-        names = {each.identifier: each.name for each in self.canisters if isinstance(each, InvocationCanister)}
+        names = {each.identifier: each.name for each in self.canisters if isinstance(each, core.InvocationCanister)}
         for each in self.canisters:
             if id(each) not in self._read:
                 self._read[id(each)] = each, list(_texts_of(each, names))
@@ -196,11 +179,15 @@ class TextCall:
             for at in range(0, len(text), _SLICE):
                 events = [*parser.feed(text[at : at + _SLICE]), *(parser.finish() if at + _SLICE >= len(text) else ())]
                 for event in events:
-                    if isinstance(event, InvocationEnded) and event.name == self.name and event.offsets is not None:
+                    if (
+                        isinstance(event, core.InvocationEnded)
+                        and event.name == self.name
+                        and event.offsets is not None
+                    ):
                         is_fence = text.startswith(("```", "~~~"), event.offsets[0])
                         if (fenced or not is_fence) and _call_key(event.arguments, event.raw) == self._key:
                             return True
-                passed = [each.offsets for each in events if isinstance(each, TextPiece | InvocationEnded)]
+                passed = [each.offsets for each in events if isinstance(each, core.TextPiece | core.InvocationEnded)]
                 if not fenced and any(offsets and offsets[1] > name for offsets in passed):
                     break
         return False
@@ -212,35 +199,35 @@ class EchoFilter(msgspec.Struct, eq=False):
     sources: Sources
     create_call: Callable[..., TextCall]
     to_text: bool
-    piece_type: type[TextPiece | ReasoningPiece]
+    piece_type: type[core.TextPiece | core.ReasoningPiece]
     drops: Sequence[str] = ()
     text: list[str] = []
     begin: int = 0
     """The offset of `text`."""
-    held: list[Event] | None = None
+    held: list[core.Event] | None = None
     written: str = ""
     """The last call's text: a block of commands makes several calls."""
     rest: int | None = None
     """The offset of an echo that has not passed as text yet."""
 
-    def feed(self, text: str, events: list[Event], *, over: bool = False) -> list[Event]:
+    def feed(self, text: str, events: list[core.Event], *, over: bool = False) -> list[core.Event]:
         """The parser's events from this text. If `over`, the text has ended."""
         self.text.append(text)
         if self.held is None and self.rest is None and len(events) == 1 and type(events[0]) is self.piece_type:
             return events
-        outputs: list[Event] = []
+        outputs: list[core.Event] = []
         for event in events:
             if offsets := getattr(event, "offsets", None):
                 outputs += self._pass_text(offsets[0])
-            if isinstance(event, InvocationStarted) and self.to_text and self._may_echo(event):
+            if isinstance(event, core.InvocationStarted) and self.to_text and self._may_echo(event):
                 self.held = []
-            if isinstance(event, InvocationEnded) and (self.held is not None or not self.to_text):
+            if isinstance(event, core.InvocationEnded) and (self.held is not None or not self.to_text):
                 outputs += self._end_call(event)
             elif self.held is None:
                 outputs.append(event)
             else:
                 self.held.append(event)
-                if isinstance(event, InvocationIncomplete) or self._is_own(self.held):
+                if isinstance(event, core.InvocationIncomplete) or self._is_own(self.held):
                     outputs += self.held
                     self.held = None
         if over:
@@ -249,21 +236,21 @@ class EchoFilter(msgspec.Struct, eq=False):
             self.held, self.text, self.begin = None, [], end
         return outputs
 
-    def _may_echo(self, call: InvocationStarted) -> bool:
+    def _may_echo(self, call: core.InvocationStarted) -> bool:
         fenced = _FENCE.match(self._text_at(call.offsets)) is not None
         texts = [text for text in self.sources.texts if text.label]
         return any((fenced and text.commands) or any(call.name in each for each, _ in text.spellings) for text in texts)
 
-    def _is_own(self, held: list[Event]) -> bool:
+    def _is_own(self, held: list[core.Event]) -> bool:
         """Whether no source has what was written of the arguments, each time the events have doubled."""
         if len(held) & (len(held) - 1):
             return False
-        raw = "".join([event.json for event in held if isinstance(event, ArgumentsPiece)])
+        raw = "".join([event.json for event in held if isinstance(event, core.ArgumentsPiece)])
         longest = bare(max(_FRAGMENT.findall(raw), key=len, default=""))[:-8]
         texts = [text for text in self.sources.texts if text.label]
         return not any(longest in letters for text in texts for _, letters in text.spellings)
 
-    def _end_call(self, call: InvocationEnded) -> list[Event]:
+    def _end_call(self, call: core.InvocationEnded) -> list[core.Event]:
         held, self.held = self.held or [], None
         self.written = self._text_at(call.offsets) or self.written
         source = self.create_call(call.name, call.arguments, call.raw, self.written).source(self.sources)
@@ -271,11 +258,11 @@ class EchoFilter(msgspec.Struct, eq=False):
             return [*held, call]
         text = f"a call of {shorten(call.name)} stands word for word in {source}"
         if not self.to_text:
-            return [Note("alert", text, call.offsets, "quotation"), replace(call, quoted_from=source)]
+            return [core.Note("alert", text, call.offsets, "quotation"), replace(call, quoted_from=source)]
         self.rest = self.begin
-        return [Note("alert", f"{text}: it passes as text", call.offsets, "quotation")]
+        return [core.Note("alert", f"{text}: it passes as text", call.offsets, "quotation")]
 
-    def _pass_text(self, end: int) -> list[Event]:
+    def _pass_text(self, end: int) -> list[core.Event]:
         if self.rest is None:
             return []
         span, self.rest = (self.rest, end), None
@@ -298,31 +285,31 @@ def shorten(name: str) -> str:
     return replace_invisible(name[:80])
 
 
-def _texts_of(canister: Canister, names: Mapping[str, str]) -> Iterator[SourceText]:
+def _texts_of(canister: core.Canister, names: Mapping[str, str]) -> Iterator[SourceText]:
     label = ""
     match canister:
-        case InvocationCanister(name=name, arguments=arguments, raw=raw):
+        case core.InvocationCanister(name=name, arguments=arguments, raw=raw):
             yield SourceText("", json.dumps({"name": name, "arguments": raw if arguments is None else arguments}))
             return
-        case SupervisorCanister(text=text):
+        case core.SupervisorCanister(text=text):
             if (begin := text.find("<document")) >= 0:
                 yield SourceText("a document in the instructions", text[begin:])
             return
-        case ResultCanister(invocation_id=identifier):
+        case core.ResultCanister(invocation_id=identifier):
             of = f"of {shorten(names[identifier])} " if identifier in names else ""
             label = f"the result {of}({shorten(identifier)})"
-        case DocumentCanister(title=title):
+        case core.DocumentCanister(title=title):
             label = f"the document {shorten(title)!r}" if title else "a document"
-        case UserCanister():
+        case core.UserCanister():
             label = "a message of the user"
-    parts = [canister.title] if isinstance(canister, DocumentCanister) else []
+    parts = [canister.title] if isinstance(canister, core.DocumentCanister) else []
     for part in canister.content:
-        if isinstance(part, FileContent) and part.data:
+        if isinstance(part, core.FileContent) and part.data:
             named = label and (f"the file {shorten(part.name)!r}" if part.name else f"a file in {label}")
             yield SourceText(named, part.data.decode("utf-8", "replace"))
         parts.append(getattr(part, "text", ""))
     if text := "\n".join([each for each in parts if each]):
-        yield SourceText(label, text, is_request=isinstance(canister, UserCanister))
+        yield SourceText(label, text, is_request=isinstance(canister, core.UserCanister))
 
 
 def _call_key(arguments: Any, raw: str = "") -> Any:

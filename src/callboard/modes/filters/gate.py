@@ -22,27 +22,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from callboard.core import (
-    ArgumentsPiece,
-    Controls,
-    Event,
-    FileContent,
-    InvocationCanister,
-    InvocationEnded,
-    InvocationIncomplete,
-    InvocationStarted,
-    Logprobs,
-    Note,
-    PictureContent,
-    ReplyEnded,
-    ReplyFailed,
-    Request,
-    TextPiece,
-    Usage,
-    UserCanister,
-    Why,
-    join_texts,
-)
+from callboard import core
 from callboard.modes.filters.call_indices import CALL_EVENTS, CallIndices
 from callboard.modes.filters.grounding import ConversationText, find_made_up_options, find_ungrounded
 from callboard.modes.mode import Gate
@@ -63,7 +43,7 @@ CALL_SCORES: Final[ContextVar[dict[str, float] | None]] = ContextVar("CALL_SCORE
 """Where an evaluation of a gate finds the scores of a reply's calls, by their identifiers."""
 
 
-def create_gate(request: Request, gate: Gate, *, gives_logprobs: bool) -> GateFilter | None:
+def create_gate(request: core.Request, gate: Gate, *, gives_logprobs: bool) -> GateFilter | None:
     """Return the filter of a reply to the request; None if no call can be stopped.
 
     A call that was asked for is made. A call after results continues what was decided before.
@@ -74,7 +54,7 @@ def create_gate(request: Request, gate: Gate, *, gives_logprobs: bool) -> GateFi
         gives_logprobs: True if the endpoint gives log-probabilities on the chat wire.
     """
     last = request.canisters[-1] if request.canisters else None
-    if not gate.kind or not request.tools or request.tool_choice != "auto" or not isinstance(last, UserCanister):
+    if not gate.kind or not request.tools or request.tool_choice != "auto" or not isinstance(last, core.UserCanister):
         return None
     return GateFilter(request, gate, gives_logprobs=gives_logprobs)
 
@@ -86,38 +66,38 @@ class GateFilter:
     gives what was held, and `answer_request` what to ask if every call was stopped.
     """
 
-    def __init__(self, request: Request, gate: Gate, *, gives_logprobs: bool) -> None:
+    def __init__(self, request: core.Request, gate: Gate, *, gives_logprobs: bool) -> None:
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools}
         self._gate = gate
         self._asks = gate.kind == "confidence" and gives_logprobs
         """False from the first text before a call on: then the reply's first token says nothing about the call."""
-        self._held: list[Event] = []
-        self._calls: list[InvocationEnded] = []
+        self._held: list[core.Event] = []
+        self._calls: list[core.InvocationEnded] = []
         self._odds: float | None = None
-        self.usage = Usage()
+        self.usage = core.Usage()
         """The usage of the reply and its question."""
         self._is_judged = False
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         match event:
-            case InvocationEnded():
+            case core.InvocationEnded():
                 self._calls.append(event)
-            case ReplyEnded():
-                self._is_judged = not any(isinstance(each, InvocationIncomplete) for each in self._held)
-            case Usage():
+            case core.ReplyEnded():
+                self._is_judged = not any(isinstance(each, core.InvocationIncomplete) for each in self._held)
+            case core.Usage():
                 self.usage = event
-            case TextPiece(text=text) if not self._held and text.strip():
+            case core.TextPiece(text=text) if not self._held and text.strip():
                 self._asks = False
-        if self._held or isinstance(event, (*CALL_EVENTS, Usage, ReplyEnded, ReplyFailed)):
+        if self._held or isinstance(event, (*CALL_EVENTS, core.Usage, core.ReplyEnded, core.ReplyFailed)):
             self._held.append(event)
             return []
         return [event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         return self.release()
 
-    def question(self) -> Request | None:
+    def question(self) -> core.Request | None:
         """The request for the first token of the reply, if it decides."""
         if not self._asks or not self._is_judged or not any(self._is_doubtful(call) for call in self._calls):
             return None
@@ -125,17 +105,17 @@ class GateFilter:
             self._request,
             constraint=None,
             # The effort may change the prompt, and whether words come before thoughts.
-            controls=Controls(temperature=0.0, max_tokens=1, effort=self._request.controls.effort),
+            controls=core.Controls(temperature=0.0, max_tokens=1, effort=self._request.controls.effort),
             stream=False,  # llama.cpp gives no log-probabilities in a stream if there are tools
             extra={**self._request.extra, **_LOGPROBS},
         )
 
-    def take_answer(self, events: Iterable[Event]) -> None:
+    def take_answer(self, events: Iterable[core.Event]) -> None:
         """Read the reply to the question. Without log-probabilities the values decide alone."""
         events = list(events)
         self._odds = read_confidence(events)
         for event in events:
-            if isinstance(event, Usage):
+            if isinstance(event, core.Usage):
                 self.usage += event
 
     @cached_property
@@ -148,11 +128,11 @@ class GateFilter:
         named = {call.identifier: self._scores.get(call.index, math.inf) for call in self._calls}
         return {identifier: score for identifier, score in named.items() if score < math.inf}
 
-    def _is_doubtful(self, call: InvocationEnded) -> bool:
+    def _is_doubtful(self, call: core.InvocationEnded) -> bool:
         """False for a mistake that the model is told of."""
         return call.arguments is not None and call.name in self._tools
 
-    def _score(self, call: InvocationEnded) -> float:
+    def _score(self, call: core.InvocationEnded) -> float:
         if not self._is_doubtful(call):
             return math.inf
         ungrounded = find_ungrounded(call.arguments or {}, self._tools[call.name].schema, self._conversation)
@@ -171,36 +151,40 @@ class GateFilter:
     def _needs_answer(self) -> bool:
         return bool(self._calls) and len(self._stopped) == len(self._calls)
 
-    def release(self) -> list[Event]:
+    def release(self) -> list[core.Event]:
         """Return what was held, without the calls that are stopped; without its end if an answer is asked for."""
         indices, shortened = CallIndices(), self._shorten_calls()
         reason = "was stopped: it does not seem to do what was asked"
-        notes: list[Event] = [
-            Note("dropped", f"a call of {call.name} {reason}", call.offsets, code="stopped_call")
+        notes: list[core.Event] = [
+            core.Note("dropped", f"a call of {call.name} {reason}", call.offsets, code="stopped_call")
             for call in self._calls
             if call.index in self._stopped
         ]
         notes += [call.note for index, call in shortened.items() if index not in self._stopped]
         for index in self._stopped:
             indices.drop(index)
-        events: list[Event] = []
+        events: list[core.Event] = []
         for event in self._held:
             match event:
-                case InvocationStarted(index=index) | ArgumentsPiece(index=index) | InvocationEnded(index=index):
+                case (
+                    core.InvocationStarted(index=index)
+                    | core.ArgumentsPiece(index=index)
+                    | core.InvocationEnded(index=index)
+                ):
                     renumbered = indices.renumber(event)
                     if index in shortened:
                         renumbered = [out for each in renumbered for out in shortened[index].feed(each)]
                     events += renumbered
-                case Usage() | ReplyEnded() if self._needs_answer:
+                case core.Usage() | core.ReplyEnded() if self._needs_answer:
                     continue
-                case Usage():
+                case core.Usage():
                     events.append(self.usage)
                 case _:
                     events.append(event)
         self._held = []
         return [*notes, *events]
 
-    def answer_request(self) -> Request | None:
+    def answer_request(self) -> core.Request | None:
         """Return the request for an answer in words, if every call was stopped."""
         return replace(self._request, tools=(), tool_choice="auto", parallel=None) if self._needs_answer else None
 
@@ -217,36 +201,38 @@ class GateFilter:
     @cached_property
     def _conversation(self) -> ConversationText:
         canisters = self._request.conversation or self._request.canisters
-        contents = [each.content for each in canisters if not isinstance(each, InvocationCanister)]
-        shows_more = any(isinstance(part, PictureContent | FileContent) for content in contents for part in content)
-        return ConversationText([join_texts(content) for content in contents], is_complete=not shows_more)
+        contents = [each.content for each in canisters if not isinstance(each, core.InvocationCanister)]
+        shows_more = any(
+            isinstance(part, core.PictureContent | core.FileContent) for content in contents for part in content
+        )
+        return ConversationText([core.join_texts(content) for content in contents], is_complete=not shows_more)
 
 
 class _ShortenedCall:
     """A Stage: the events of one call in, the same without some of its arguments out."""
 
-    def __init__(self, call: InvocationEnded, left_out: Iterable[str]) -> None:
+    def __init__(self, call: core.InvocationEnded, left_out: Iterable[str]) -> None:
         self._arguments = {name: value for name, value in (call.arguments or {}).items() if name not in left_out}
         self._raw = msgspec.json.encode(self._arguments).decode()
         self._is_written = False
         names = ", ".join(left_out)
-        self.note = Note("dropped", f"{call.name} was called without {names}: nobody said that", call.offsets)
+        self.note = core.Note("dropped", f"{call.name} was called without {names}: nobody said that", call.offsets)
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         match event:
-            case ArgumentsPiece():
+            case core.ArgumentsPiece():
                 is_first, self._is_written = not self._is_written, True
                 return [replace(event, json=self._raw)] if is_first else []
-            case InvocationEnded():
+            case core.InvocationEnded():
                 return [replace(event, arguments=self._arguments, raw=self._raw)]
             case _:
                 return [event]
 
 
-def read_confidence(events: Iterable[Event]) -> float | None:
+def read_confidence(events: Iterable[core.Event]) -> float | None:
     """The log-odds of a call against words as the first token of a reply; None without log-probabilities."""
     for event in events:
-        if isinstance(event, Logprobs) and event.tokens and not event.is_refusal:
+        if isinstance(event, core.Logprobs) and event.tokens and not event.is_refusal:
             token = event.tokens[0]
             top = token.get("top_logprobs")
             likely = [token, *(top if isinstance(top, list) else [])]

@@ -11,16 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from callboard.core import (
-    Event,
-    Note,
-    ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
-    TextPiece,
-    Usage,
-    Why,
-)
+from callboard import core
 from callboard.modes.filters.call_indices import CALL_EVENTS
 
 EXCERPT: Final = 200
@@ -105,18 +96,18 @@ class HallucinatedResultFilter:
         """While something is cut, what ends it; empty for the end of the text."""
         self._excerpt = ""
 
-    def feed(self, event: Event, /) -> list[Event]:
+    def feed(self, event: core.Event, /) -> list[core.Event]:
         """The event, without what the model made up."""
         match event:
-            case TextPiece(text=text):
+            case core.TextPiece(text=text):
                 quiet = not self._buffer and self._closing is None
                 self._buffer += text
                 events = self._read()
                 # Most of what comes is text in the middle of a line.
-                return [event] if quiet and events == [TextPiece(text)] else events
-            case ReplyStarted() | Usage() | Note():
+                return [event] if quiet and events == [core.TextPiece(text)] else events
+            case core.ReplyStarted() | core.Usage() | core.Note():
                 return [event]
-            case ReplyEnded() | ReplyFailed():
+            case core.ReplyEnded() | core.ReplyFailed():
                 events = [*self.finish(), event]
                 self._begin()
                 return events
@@ -126,7 +117,7 @@ class HallucinatedResultFilter:
                 self._called = self._called or isinstance(event, CALL_EVENTS)
                 return [*events, event]
 
-    def finish(self, why: Why = "stop", /) -> list[Event]:
+    def finish(self, why: core.Why = "stop", /) -> list[core.Event]:
         """The events that are still held."""
         events = self._read(over=True)
         if self._closing is not None:
@@ -135,9 +126,9 @@ class HallucinatedResultFilter:
             events.append(self._note())
         return events
 
-    def _read(self, *, over: bool = False) -> list[Event]:
+    def _read(self, *, over: bool = False) -> list[core.Event]:
         """Decides as much as can be; all of it where no more of it comes."""
-        events: list[Event] = []
+        events: list[core.Event] = []
         text = self._buffer
         begin = at = 0
         """What is between them passes."""
@@ -157,9 +148,9 @@ class HallucinatedResultFilter:
                 self._starts = False
                 self._closing = self._mark(text, at)
                 if self._closing is not None and at > begin:
-                    events.append(TextPiece(text[begin:at]))
+                    events.append(core.TextPiece(text[begin:at]))
         if at > begin:
-            events.append(TextPiece(text[begin:at]))
+            events.append(core.TextPiece(text[begin:at]))
         self._buffer = text[at:]
         return events
 
@@ -195,7 +186,7 @@ class HallucinatedResultFilter:
             self._closing, self._starts = None, True
         return match is not None, end
 
-    def _note(self) -> Note:
+    def _note(self) -> core.Note:
         excerpt, self._excerpt = self._excerpt, ""
         text = f"the model wrote a result itself, and it was cut: {excerpt}"
-        return Note("alert", text, code="hallucinated_result")
+        return core.Note("alert", text, code="hallucinated_result")
